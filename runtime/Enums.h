@@ -85,6 +85,20 @@ DT_ENUM(DType, DT_CASES)
 DT_ENUM(TaskKind, DT_CASES)
 #undef DT_CASES
 
+/// From when to when a buffer is a microbatch's: of each kind a module has as
+/// many slots as are in use at once (docs/parallel.md, "Memory of a rank").
+#define DT_CASES(CASE)                                                         \
+  /* the forward to the last backward */                                       \
+  CASE(Whole, "whole")                                                         \
+  /* what edges bring: the post of its first message to its last reader */     \
+  CASE(Received, "received")                                                   \
+  /* the forward to the gradients of inputs */                                 \
+  CASE(Early, "early")                                                         \
+  /* the gradients of inputs to those of weights */                            \
+  CASE(Late, "late")
+DT_ENUM(SlotKind, DT_CASES)
+#undef DT_CASES
+
 /// How the bytes of a collective of n ranks travel; what planners price it by.
 enum class Travel : uint8_t {
   Ring,      ///< n - 1 steps, in each of which a rank passes an n-th on

@@ -48,8 +48,7 @@ struct TaskContext {
   std::byte *parameters;
   std::byte *gradients;
   const int64_t *dims; ///< values of the module's symbols in this part
-  int32_t slot;
-  int32_t received;
+  int32_t slot, received, early, late; ///< as in TaskRow
   /// Per loss: weight / global denominator, 0 if that is 0. For backward
   /// functions.
   const float *seeds;
@@ -61,6 +60,13 @@ struct TaskContext {
   /// Takes down an index from data that is out of range; null: nobody asks.
   Fault *fault = nullptr;
 };
+
+/// The slot of that kind in a TaskRow of a task, or in a TaskContext.
+template <typename T> constexpr int32_t getSlot(const T &of, SlotKind kind) {
+  const int32_t slots[] = {of.slot, of.received, of.early, of.late};
+  static_assert(std::size(slots) == kCases<SlotKind>);
+  return slots[size_t(kind)];
+}
 
 /// Runs the command line of a program (see Options.h for the flags) and returns
 /// the exit code; errors are one line on stderr. A generated main() is this

@@ -152,8 +152,10 @@ void ModuleEmitter::emitContextFunction() {
     auto type = cast<rt::BufferType>(decl.getType());
     std::string address = "task.arena + " + std::to_string(decl.getOffset());
     if (decl.getStride())
-      address += std::string(decl.getReceived() ? " + task.received"
-                                                : " + task.slot") +
+      address += std::string(" + task.") +
+                 (decl.getSlots() == rt::SlotKind::Whole
+                      ? "slot"
+                      : rt::textOf(decl.getSlots())) +
                  " * int64_t(" + std::to_string(decl.getStride()) + ")";
     place("context.arena." + names.buffers[decl.getSymName()],
           type.getElementType(), address);

@@ -27,6 +27,10 @@ static std::string taskRow(TableWriter &writer, rt::TaskOp task) {
   row.slot = task.getSlot();
   if (task.getReceived())
     row.received = task.getReceived();
+  if (task.getEarly())
+    row.early = task.getEarly();
+  if (task.getLate())
+    row.late = task.getLate();
   if (task.getEdge())
     row.peer = task.getPeer();
   if (task.getGradient())

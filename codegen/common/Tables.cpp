@@ -77,8 +77,8 @@ std::string TableWriter::buffer(StringRef label, rt::BufferDeclOp decl,
   row.tensor = tensor(label, decl.getType(), symbols);
   row.offset = decl.getOffset();
   row.slotStride = decl.getStride();
-  if (decl.getReceived())
-    row.received = true;
+  if (decl.getSlots() != rt::SlotKind::Whole)
+    row.slots = decl.getSlots();
   if (decl.getCut())
     row.cut = true;
   return listText(row);

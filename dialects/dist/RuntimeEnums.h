@@ -42,6 +42,7 @@ using EmptyRowAttr = RuntimeEnumAttr<EmptyRow>;
 using OptimizerKindAttr = RuntimeEnumAttr<OptimizerKind>;
 using ReductionAttr = RuntimeEnumAttr<Reduction>;
 using ScheduleKindAttr = RuntimeEnumAttr<ScheduleKind>;
+using SlotKindAttr = RuntimeEnumAttr<SlotKind>;
 using TaskKindAttr = RuntimeEnumAttr<TaskKind>;
 } // namespace rt
 
@@ -73,6 +74,26 @@ template <typename E>
 void printRuntimeEnum(mlir::OpAsmPrinter &printer, mlir::Operation *,
                       RuntimeEnumAttr<E> attribute) {
   printer << rt::textOf(attribute.getValue());
+}
+
+/// (custom<OptionalRuntimeEnum>($name)^)?: nothing for the default.
+template <typename E>
+mlir::OptionalParseResult
+parseOptionalRuntimeEnum(mlir::OpAsmParser &parser,
+                         RuntimeEnumAttr<E> &attribute) {
+  for (const rt::EnumCase &one : rt::EnumTable<E>::cases)
+    if (succeeded(parser.parseOptionalKeyword(one.text))) {
+      attribute = RuntimeEnumAttr<E>::get(parser.getContext(),
+                                          *rt::fromText<E>(one.text));
+      return mlir::success();
+    }
+  return std::nullopt;
+}
+
+template <typename E>
+void printOptionalRuntimeEnum(mlir::OpAsmPrinter &printer, mlir::Operation *op,
+                              RuntimeEnumAttr<E> attribute) {
+  printRuntimeEnum(printer, op, attribute);
 }
 
 } // namespace dt

@@ -268,12 +268,17 @@ static bool hasEntry(dt::rt::ModuleOp module, TaskKind kind) {
                       [&](EntryOp entry) { return entry.getKind() == kind; });
 }
 
+int64_t TaskOp::getSlotOf(SlotKind kind) {
+  uint64_t slots[] = {getSlot(), getReceived(), getEarly(), getLate()};
+  return int64_t(slots[size_t(kind)]);
+}
+
 LogicalResult TaskOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto program = (*this)->getParentOfType<ProgramOp>();
-  if (int64_t(getMicrobatch()) < 0 || int64_t(getSlot()) < 0 ||
-      int64_t(getSlot()) > INT16_MAX || int64_t(getReceived()) < 0 ||
-      int64_t(getReceived()) > INT16_MAX || int64_t(getPeer()) < 0 ||
-      int64_t(getPiece()) < 0)
+  auto isSlot = [](uint64_t slot) { return slot <= INT16_MAX; };
+  if (int64_t(getMicrobatch()) < 0 || !isSlot(getSlot()) ||
+      !isSlot(getReceived()) || !isSlot(getEarly()) || !isSlot(getLate()) ||
+      int64_t(getPeer()) < 0 || int64_t(getPiece()) < 0)
     return emitOpError("has a number out of range");
   TaskKind kind = getKind();
   bool moves = kind == TaskKind::Receive || kind == TaskKind::Send ||

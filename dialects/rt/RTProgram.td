@@ -80,9 +80,9 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
   let summary = "BufferInfo: a tensor in the module's arena that outlives a task";
-  let description = [{ In slot s at offset + s * stride. `received`: the slot is the one of received buffers. `cut`: a rank has a part of the tensor. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$offset, I64Attr:$stride, UnitAttr:$received, UnitAttr:$cut);
-  let assemblyFormat = "$sym_name `:` $type `at` $offset `stride` $stride (`received` $received^)? (`cut` $cut^)? attr-dict";
+  let description = [{ In slot s at offset + s * stride. `received`, `early` or `late`: the kind of the slot (SlotKind of runtime/Enums.h); without one it is `whole`. `cut`: a rank has a part of the tensor. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$offset, I64Attr:$stride, DefaultValuedAttr<Dist_SlotKind, "::dt::rt::SlotKind::Whole">:$slots, UnitAttr:$cut);
+  let assemblyFormat = "$sym_name `:` $type `at` $offset `stride` $stride (custom<OptionalRuntimeEnum>($slots)^)? (`cut` $cut^)? attr-dict";
   let hasVerifier = 1;
 }
 def RT_InputOp : RT_Op<"input"> {
@@ -130,18 +130,21 @@ def RT_RankOp : RT_Op<"rank", [HasParent<"ProgramOp">, NoTerminator, SingleBlock
   let assemblyFormat = "$rank attr-dict-with-keyword $body";
 }
 def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "TaskRow: `rt.task forward @llm microbatch 0 slot 1 received 0`";
+  let summary = "TaskRow: `rt.task backward_input @llm microbatch 0 slot 1 received 0 early 2 late 1`";
   let description = [{
     `kind`: TaskKind of runtime/Enums.h (the table in docs/program.md). The subject is the loss for a denominator and the module for what computes and for `reduce`; rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
     `piece`: of the replica's share of the microbatch. `waits [2, 5]`: rows of the rank that send or receive and have ended when this one begins, as it touches their bytes (docs/streams.md).
   }];
   let arguments = (ins Dist_TaskKind:$kind, OptionalAttr<FlatSymbolRefAttr>:$subject, OptionalAttr<I64Attr>:$edge, I64Attr:$microbatch, I64Attr:$slot, DefaultValuedAttr<I64Attr, "0">:$received,
+                       DefaultValuedAttr<I64Attr, "0">:$early, DefaultValuedAttr<I64Attr, "0">:$late,
                        DefaultValuedAttr<I64Attr, "0">:$peer, UnitAttr:$gradient, DefaultValuedAttr<I64Attr, "0">:$piece, OptionalAttr<DenseI32ArrayAttr>:$waits);
   let extraClassDeclaration = [{
     /// That the module at this end of a row has the row's piece.
     ::llvm::LogicalResult verifyPiece(::mlir::Operation *module);
+    /// Of a row that runs a function.
+    int64_t getSlotOf(::dt::rt::SlotKind kind);
   }];
-  let assemblyFormat = "custom<RuntimeEnum>($kind) ($subject^)? (`edge` $edge^)? `microbatch` $microbatch (`piece` $piece^)? `slot` $slot (`received` $received^)? (`peer` $peer^)? (`gradient` $gradient^)? (`waits` $waits^)? attr-dict";
+  let assemblyFormat = "custom<RuntimeEnum>($kind) ($subject^)? (`edge` $edge^)? `microbatch` $microbatch (`piece` $piece^)? `slot` $slot (`received` $received^)? (`early` $early^)? (`late` $late^)? (`peer` $peer^)? (`gradient` $gradient^)? (`waits` $waits^)? attr-dict";
 }
 
 #endif // DIALECTS_RT_RTPROGRAM

@@ -51,7 +51,7 @@ StepBytes::Access StepBytes::accessOf(dt::rt::ModuleOp module,
     return {};
   return {module.getOperation(),     int64_t(decl.getOffset()),
           int64_t(decl.getStride()), bytes.lookup(decl),
-          bool(decl.getReceived()),  writes};
+          decl.getSlots(),           writes};
 }
 
 void StepBytes::addEdge(EdgeOp edge) {
@@ -97,7 +97,7 @@ void StepBytes::addEntry(EntryOp entry) {
       accesses.push_back(accessOf(module, input.getBufferAttr(), true));
   if (kind == TaskKind::Backward || kind == TaskKind::BackwardWeight)
     accesses.push_back({gradientsOf(module), 0, 0,
-                        int64_t(module.getTrainable()), false, true});
+                        int64_t(module.getTrainable()), SlotKind::Whole, true});
 }
 
 StepBytes::Ranges StepBytes::getRanges(TaskOp row) {
@@ -111,13 +111,13 @@ StepBytes::Ranges StepBytes::getRanges(TaskOp row) {
     Operation *subject = program.lookupSymbol(*row.getSubject());
     if (row.getKind() == TaskKind::Reduce) {
       auto module = cast<dt::rt::ModuleOp>(subject);
-      add({gradientsOf(module), 0, 0, int64_t(module.getTrainable()), false,
-           true},
+      add({gradientsOf(module), 0, 0, int64_t(module.getTrainable()),
+           SlotKind::Whole, true},
           0);
       return ranges;
     }
     for (const Access &access : entries[{subject, unsigned(row.getKind())}])
-      add(access, access.received ? row.getReceived() : row.getSlot());
+      add(access, row.getSlotOf(access.slots));
     return ranges;
   }
   const Edge &edge = edges[*row.getEdge()];

@@ -36,7 +36,8 @@ private:
   struct Access {
     const void *region; ///< the module, or its table of gradients
     int64_t offset, stride, bytes;
-    bool received, writes;
+    SlotKind slots;
+    bool writes;
   };
   /// Bytes of a region that a row touches.
   struct Range {

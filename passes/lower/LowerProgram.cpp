@@ -205,7 +205,8 @@ private:
 
   void writeDeclaration(PlannedModule &m, const Declaration &d) {
     rt::BufferDeclOp::create(b, m.op.getLoc(), d.name, d.type, d.offset,
-                             d.stride, d.kind == Declaration::Received, d.cut);
+                             d.stride, d.slots.value_or(rt::SlotKind::Whole),
+                             d.cut);
   }
 
   void writeInput(PlannedModule &m, const PlannedModule::Input &input) {
@@ -252,6 +253,7 @@ private:
           b, top.getLoc(), rt::TaskKindAttr::get(b.getContext(), row.kind),
           subject, edge, b.getI64IntegerAttr(row.microbatch),
           b.getI64IntegerAttr(row.slot), b.getI64IntegerAttr(row.received),
+          b.getI64IntegerAttr(row.early), b.getI64IntegerAttr(row.late),
           b.getI64IntegerAttr(row.peer),
           row.gradient ? b.getUnitAttr() : UnitAttr(),
           b.getI64IntegerAttr(row.piece), DenseI32ArrayAttr());

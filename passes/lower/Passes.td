@@ -62,7 +62,7 @@ def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
   let summary = "Modules, edges, losses and batch become the tables of a program";
   let description = [{
     dist.* and the planned functions become one rt.program. Every module gets an arena region with what outlives a task: raw inputs, outputs that edges take, residuals and gradients of edges have a slot for every microbatch
-    in flight; what edges bring has received slots, from the post of the first message on; what nothing reads later has one place. Parameters have offsets in the module's parameter region, trained ones first, in the order
+    in flight; what edges bring has received slots, from the post of the first message on; of halves of a backward what only the first reads has early slots, and what it makes late ones (SlotKind of runtime/Enums.h); what nothing reads later has one place. Parameters have offsets in the module's parameter region, trained ones first, in the order
     in which the last backward function is done with their gradients; ties within a module share one, over modules there are copies (`tied`). That function says in modules with replicas (rt.gradients_ready) how far it is.
 
     The rows of every rank come from the `sched.solution`: receives are posted early (gradients behind the forward of their microbatch, activations `depth` of dist.plan microbatches ahead), edges between equal replicas are

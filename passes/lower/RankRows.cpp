@@ -121,8 +121,8 @@ private:
   void postAll(unsigned module, int64_t mb, bool gradient);
   void postAhead(unsigned module, int64_t next);
   void send(const Message &message) {
-    rows.push_back({TaskKind::Send, message.edge, message.microbatch, 0, 0,
-                    message.peer, message.gradient, message.piece});
+    rows.push_back({TaskKind::Send, message.edge, message.microbatch,
+                    message.gradient, message.piece, message.peer});
   }
 
   StepPlan &plan;
@@ -249,13 +249,13 @@ std::vector<RankBuilder::Message> RankBuilder::cut(const scheduler::Message &m,
 /// A row for every piece.
 void RankBuilder::add(TaskKind kind, unsigned module, int64_t mb) {
   for (int64_t p = 0; p < plan.modules[module].place.sub; ++p)
-    rows.push_back({kind, module, mb, 0, 0, 0, false, p});
+    rows.push_back({kind, module, mb, false, p});
 }
 
 void RankBuilder::post(const Message &message) {
   if (posted.insert(message).second)
-    rows.push_back({TaskKind::Receive, message.edge, message.microbatch, 0, 0,
-                    message.peer, message.gradient, message.piece});
+    rows.push_back({TaskKind::Receive, message.edge, message.microbatch,
+                    message.gradient, message.piece, message.peer});
 }
 
 void RankBuilder::postAll(unsigned module, int64_t mb, bool gradient) {
@@ -272,8 +272,7 @@ void RankBuilder::begin() {
       continue;
     for (int64_t mb = 0; mb < microbatches; mb += m.span)
       for (int64_t p = 0; p < m.place.sub; ++p)
-        rows.push_back(
-            {TaskKind::Denominator, unsigned(i), mb, 0, 0, 0, false, p});
+        rows.push_back({TaskKind::Denominator, unsigned(i), mb, false, p});
   }
   for (unsigned m = 0; m < plan.modules.size(); ++m) {
     if (plan.modules[m].wholeBatch)
@@ -302,7 +301,7 @@ void RankBuilder::addCopies(unsigned module, int64_t mb, bool gradient) {
   for (unsigned e : gradient ? m.in : m.out)
     if (copies[e] && (!gradient || plan.edges[e].produced))
       for (int64_t p = 0; p < m.place.sub; ++p)
-        rows.push_back({TaskKind::Copy, e, mb, 0, 0, 0, gradient, p});
+        rows.push_back({TaskKind::Copy, e, mb, gradient, p});
   auto it = sends.find({{module, mb}, gradient});
   if (it != sends.end())
     llvm::for_each(it->second, [&](const Message &m) { send(m); });
@@ -394,9 +393,9 @@ dt::lower::makeRows(StepPlan &plan, const StepOrder &order) {
     ranks.push_back(std::move(*rows));
   }
   for (PlannedModule &m : plan.modules)
-    if (std::max(m.slots, m.receivedSlots) > INT16_MAX)
-      return m.op.emitOpError() << "has " << std::max(m.slots, m.receivedSlots)
-                                << " pieces of microbatches in flight; at most "
-                                << INT16_MAX << " can be";
+    if (int64_t most = *llvm::max_element(m.slots); most > INT16_MAX)
+      return m.op.emitOpError()
+             << "has " << most << " pieces of microbatches in flight; at most "
+             << INT16_MAX << " can be";
   return ranks;
 }

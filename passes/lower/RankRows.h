@@ -22,9 +22,9 @@ struct Row {
   rt::TaskKind kind;
   unsigned index; ///< loss, edge or module
   int64_t microbatch;
-  int64_t slot = 0, received = 0, peer = 0;
   bool gradient = false;
-  int64_t piece = 0;
+  int64_t piece = 0, peer = 0;
+  int64_t slot = 0, received = 0, early = 0, late = 0;
 };
 
 /// A step's schedule in terms of the plan: stages are indices of modules.

@@ -20,6 +20,10 @@ using rt::TaskKind;
 
 namespace {
 
+/// Where a row of a task names its slots, by kind.
+constexpr int64_t Row::*kSlots[] = {&Row::slot, &Row::received, &Row::early,
+                                    &Row::late};
+
 /// A slot from the first to the last row that uses it: the lowest free one, so
 /// there are as many as are in use at once.
 class SlotAssigner {
@@ -28,6 +32,12 @@ public:
       : plan(plan), rows(rows) {}
 
   void run() {
+    for (auto [m, module] : llvm::enumerate(plan.modules))
+      for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward,
+                            TaskKind::BackwardInput, TaskKind::BackwardWeight})
+        for (unsigned d : module.getBuffers(kind))
+          if (auto slots = module.declarations[d].slots)
+            kinds[{m, kind}].insert(*slots);
     for (size_t i = 0; i < rows.size(); ++i)
       forEachUse(rows[i], [&](Key key, int64_t *) {
         auto [it, fresh] = lives.insert({key, Life{i, i, 0}});
@@ -43,7 +53,7 @@ public:
       });
       forEachUse(rows[i], [&](Key key, int64_t *) {
         if (lives[key].last == i)
-          used[{key.module, key.received}].erase(lives[key].slot);
+          used[{key.module, key.kind}].erase(lives[key].slot);
       });
     }
   }
@@ -51,12 +61,11 @@ public:
 private:
   struct Key {
     unsigned module;
-    bool received;
+    rt::SlotKind kind;
     int64_t microbatch, piece;
     bool operator<(const Key &other) const {
-      return std::tie(module, received, microbatch, piece) <
-             std::tie(other.module, other.received, other.microbatch,
-                      other.piece);
+      return std::tie(module, kind, microbatch, piece) <
+             std::tie(other.module, other.kind, other.microbatch, other.piece);
     }
   };
   struct Life {
@@ -66,11 +75,11 @@ private:
 
   /// Calls f with every slot that the row uses, and where the row names it.
   void forEachUse(Row &row, function_ref<void(Key, int64_t *)> f) {
-    auto part = [&](unsigned module, bool received) {
+    auto part = [&](unsigned module, rt::SlotKind kind) {
       const PlannedModule &m = plan.modules[module];
       return m.wholeBatch
-                 ? Key{module, received, 0, 0}
-                 : Key{module, received, m.getFirst(row.microbatch), row.piece};
+                 ? Key{module, kind, 0, 0}
+                 : Key{module, kind, m.getFirst(row.microbatch), row.piece};
     };
     switch (row.kind) {
     case TaskKind::Denominator:
@@ -80,9 +89,8 @@ private:
     case TaskKind::Backward:
     case TaskKind::BackwardInput:
     case TaskKind::BackwardWeight:
-      f(part(row.index, false), &row.slot);
-      if (!plan.modules[row.index].in.empty())
-        f(part(row.index, true), &row.received);
+      for (rt::SlotKind kind : kinds[{row.index, row.kind}])
+        f(part(row.index, kind), &(row.*kSlots[size_t(kind)]));
       return;
     case TaskKind::Receive:
     case TaskKind::Send:
@@ -90,32 +98,40 @@ private:
       break;
     }
     const PlannedEdge &edge = plan.edges[row.index];
-    if (row.kind == TaskKind::Copy) {
-      // From `slot` to `peer`.
-      f(part(edge.from, false), row.gradient ? &row.peer : &row.slot);
-      f(part(edge.to, !row.gradient), row.gradient ? &row.slot : &row.peer);
-    } else if (row.kind == TaskKind::Receive) {
-      f(part(row.gradient ? edge.from : edge.to, !row.gradient), &row.slot);
-    } else {
-      f(part(row.gradient ? edge.to : edge.from, false), &row.slot);
-    }
+    const PlannedModule &from = plan.modules[edge.from],
+                        &to = plan.modules[edge.to];
+    unsigned source = row.gradient ? *edge.produced
+                                   : from.outputs[edge.fromOutput].second,
+             target = row.gradient ? *edge.consumed
+                                   : to.inputs[edge.toInput].declaration;
+    auto end = [&](unsigned module, unsigned declaration) {
+      return part(module,
+                  *plan.modules[module].declarations[declaration].slots);
+    };
+    Key sent = end(row.gradient ? edge.to : edge.from, source),
+        received = end(row.gradient ? edge.from : edge.to, target);
+    if (row.kind != TaskKind::Receive)
+      f(sent, &row.slot);
+    if (row.kind != TaskKind::Send)
+      f(received, row.kind == TaskKind::Copy ? &row.peer : &row.slot);
   }
 
   void allocate(Key key, Life &life) {
-    std::set<int64_t> &taken = used[{key.module, key.received}];
+    std::set<int64_t> &taken = used[{key.module, key.kind}];
     life.slot = 0;
     while (taken.count(life.slot))
       ++life.slot;
     taken.insert(life.slot);
-    PlannedModule &m = plan.modules[key.module];
-    int64_t &most = key.received ? m.receivedSlots : m.slots;
+    int64_t &most = plan.modules[key.module].slots[size_t(key.kind)];
     most = std::max(most, life.slot + 1);
   }
 
   StepPlan &plan;
   std::vector<Row> &rows;
   std::map<Key, Life> lives;
-  std::map<std::pair<unsigned, bool>, std::set<int64_t>> used;
+  std::map<std::pair<unsigned, rt::SlotKind>, std::set<int64_t>> used;
+  /// By module and kind of its rows.
+  std::map<std::pair<unsigned, TaskKind>, std::set<rt::SlotKind>> kinds;
 };
 
 } // namespace

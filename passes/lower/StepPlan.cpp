@@ -14,6 +14,8 @@ using namespace dt;
 using namespace dt::lower;
 
 namespace {
+constexpr std::optional<rt::SlotKind> kSingle, kWhole = rt::SlotKind::Whole;
+
 StringRef argumentText(rt::FuncOp f, unsigned i, StringRef attribute) {
   auto text = f.getArgAttrOfType<StringAttr>(i, attribute);
   return text ? text.getValue() : StringRef();
@@ -60,6 +62,7 @@ LogicalResult StepPlan::run() {
   for (PlannedEdge &edge : edges)
     if (failed(joinEdge(edge)))
       return failure();
+  llvm::for_each(modules, [&](PlannedModule &m) { shortenLives(m); });
   return success();
 }
 
@@ -187,13 +190,13 @@ LogicalResult StepPlan::joinEdge(PlannedEdge &edge) {
 
 FailureOr<unsigned> StepPlan::declare(PlannedModule &m, rt::FuncOp function,
                                       unsigned argument, StringRef name,
-                                      Declaration::Kind kind) {
+                                      std::optional<rt::SlotKind> slots) {
   auto type = cast<rt::BufferType>(function.getArgumentTypes()[argument]);
   FailureOr<int64_t> bytes =
       SymbolBounds(function).evaluate(function, type.getNumBytes());
   if (failed(bytes))
     return failure();
-  Declaration d{name.str(), type, kind};
+  Declaration d{name.str(), type, slots};
   d.bytes = *bytes;
   d.cut = function.getArgAttr(argument, dist::kLayoutAttr) ||
           function.getArgAttr(argument, dist::kUnjoinedAttr);
@@ -204,7 +207,7 @@ FailureOr<unsigned> StepPlan::declare(PlannedModule &m, rt::FuncOp function,
 FailureOr<unsigned> StepPlan::declareOutput(PlannedModule &m, unsigned i) {
   if (m.forward.getArgAttr(i, nn::kResidualAttr)) {
     auto d = declare(m, m.forward, i, "saved" + std::to_string(m.saved.size()),
-                     m.hasBackward() ? Declaration::Slot : Declaration::Single);
+                     m.hasBackward() ? kWhole : kSingle);
     if (succeeded(d))
       m.saved.push_back(*d);
     return d;
@@ -215,8 +218,7 @@ FailureOr<unsigned> StepPlan::declareOutput(PlannedModule &m, unsigned i) {
   // What only --save-outputs reads is read right after the forward.
   bool sent = llvm::any_of(
       m.out, [&](unsigned e) { return edges[e].op.getOutput() == name; });
-  auto d = declare(m, m.forward, i, name,
-                   sent ? Declaration::Slot : Declaration::Single);
+  auto d = declare(m, m.forward, i, name, sent ? kWhole : kSingle);
   if (succeeded(d))
     m.outputs.push_back({name, *d});
   return d;
@@ -239,10 +241,10 @@ FailureOr<unsigned> StepPlan::declareInput(PlannedModule &m, unsigned i) {
   for (unsigned e : m.in)
     if (edges[e].op.getInput() == name)
       from = e;
-  Declaration::Kind kind = from >= 0                 ? Declaration::Received
-                           : isReadBackward(m, name) ? Declaration::Slot
-                                                     : Declaration::Single;
-  auto d = declare(m, m.forward, i, name, kind);
+  std::optional<rt::SlotKind> slots = from >= 0 ? rt::SlotKind::Received
+                                      : isReadBackward(m, name) ? kWhole
+                                                                : kSingle;
+  auto d = declare(m, m.forward, i, name, slots);
   if (succeeded(d))
     m.inputs.push_back({name, *d, from});
   return d;
@@ -268,7 +270,7 @@ FailureOr<unsigned> StepPlan::findGradient(PlannedModule &m, rt::FuncOp f,
     if ((edge.op.getTarget() + "." + edge.op.getInput()).str() != name)
       continue;
     if (!edge.consumed) {
-      auto d = declare(m, f, i, ("grad." + name).str(), Declaration::Slot);
+      auto d = declare(m, f, i, ("grad." + name).str(), kWhole);
       if (failed(d))
         return failure();
       edge.consumed = *d;
@@ -310,13 +312,12 @@ StepPlan::declareFunction(PlannedModule &m, rt::FuncOp f,
       d = findOperand(m, f, i, nextSaved);
     } else if (f.getArgAttr(i, nn::kResidualAttr)) {
       // For the other half of the backward function.
-      d = declare(m, f, i, "kept" + std::to_string(m.saved.size()),
-                  Declaration::Slot);
+      d = declare(m, f, i, "kept" + std::to_string(m.saved.size()), kWhole);
       if (succeeded(d))
         m.saved.push_back(*d);
     } else {
       StringRef input = argumentText(f, i, nn::kGradOfAttr);
-      d = declare(m, f, i, ("grad." + input).str(), Declaration::Slot);
+      d = declare(m, f, i, ("grad." + input).str(), kWhole);
       for (unsigned e : m.in)
         if (succeeded(d) && edges[e].op.getInput() == input)
           edges[e].produced = *d;
@@ -354,8 +355,8 @@ LogicalResult StepPlan::declareLoss(PlannedLoss &loss) {
     return success();
   for (unsigned i = 0; i < f.getNumArguments(); ++i) {
     if (isWritten(f, i)) {
-      auto d = declare(m, f, i, (loss.op.getName() + ".denominator").str(),
-                       Declaration::Single);
+      auto d =
+          declare(m, f, i, (loss.op.getName() + ".denominator").str(), kSingle);
       if (failed(d))
         return failure();
       loss.denominatorOut = *d;
@@ -366,7 +367,7 @@ LogicalResult StepPlan::declareLoss(PlannedLoss &loss) {
     auto input = llvm::find_if(
         m.inputs, [&](auto &in) { return in.name == name && in.edge < 0; });
     if (input == m.inputs.end()) {
-      auto d = declare(m, f, i, name, Declaration::Single);
+      auto d = declare(m, f, i, name, kSingle);
       if (failed(d))
         return failure();
       m.inputs.push_back({name.str(), *d, -1});
@@ -378,15 +379,49 @@ LogicalResult StepPlan::declareLoss(PlannedLoss &loss) {
   return success();
 }
 
+ArrayRef<unsigned> PlannedModule::getBuffers(rt::TaskKind kind) const {
+  switch (kind) {
+  case rt::TaskKind::Forward:
+    return forwardBuffers;
+  case rt::TaskKind::Backward:
+    return backwardBuffers;
+  case rt::TaskKind::BackwardInput:
+    return backwardInputBuffers;
+  case rt::TaskKind::BackwardWeight:
+    return backwardWeightBuffers;
+  default:
+    return {};
+  }
+}
+
+void StepPlan::shortenLives(PlannedModule &m) {
+  if (!m.backwardInput || !m.backwardWeight)
+    return;
+  auto uses = [&](rt::TaskKind kind, unsigned d) {
+    return llvm::is_contained(m.getBuffers(kind), d);
+  };
+  for (auto [d, declaration] : llvm::enumerate(m.declarations)) {
+    if (declaration.slots != kWhole)
+      continue;
+    // What the gradient of an output comes in is posted ahead.
+    bool before =
+        uses(rt::TaskKind::Forward, d) || llvm::any_of(m.out, [&](unsigned e) {
+          return edges[e].consumed == unsigned(d);
+        });
+    if (!before)
+      declaration.slots = rt::SlotKind::Late;
+    else if (!uses(rt::TaskKind::BackwardWeight, d))
+      declaration.slots = rt::SlotKind::Early;
+  }
+}
+
 /// One after another: a message may still be on its way when the next task
 /// begins, so nothing here shares memory.
 void StepPlan::placeBuffers() {
   for (PlannedModule &m : modules) {
     m.arenaBytes = 0;
     for (Declaration &d : m.declarations) {
-      int64_t slots = d.kind == Declaration::Slot       ? m.slots
-                      : d.kind == Declaration::Received ? m.receivedSlots
-                                                        : 1;
+      int64_t slots = d.slots ? m.slots[size_t(*d.slots)] : 1;
       d.offset = m.arenaBytes;
       d.stride = slots > 1 ? alignUp(d.bytes) : 0;
       m.arenaBytes += slots * alignUp(d.bytes);

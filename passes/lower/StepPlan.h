@@ -21,14 +21,10 @@ namespace dt::lower {
 
 /// A tensor in a module's arena region.
 struct Declaration {
-  enum Kind {
-    Single,  ///< one for all microbatches: nothing reads it after its task
-    Slot,    ///< one for every microbatch in flight
-    Received ///< one for every microbatch whose messages are here or posted
-  };
   std::string name;
   rt::BufferType type;
-  Kind kind;
+  /// None: one for all microbatches, as nothing reads it after its task.
+  std::optional<rt::SlotKind> slots;
   bool cut = false;  ///< a rank has a part of the tensor
   int64_t bytes = 0; ///< at the bounds of the module's symbols
   int64_t offset = 0, stride = 0;
@@ -58,8 +54,8 @@ struct PlannedModule {
   llvm::SmallVector<Input> inputs;
   llvm::SmallVector<std::pair<std::string, unsigned>> outputs;
   llvm::SmallVector<unsigned> saved; ///< residuals of the forward function
-  /// From RankRows: the most on any rank.
-  int64_t slots = 1, receivedSlots = 1;
+  /// By kind, from RankRows: the most on any rank.
+  std::array<int64_t, rt::kCases<rt::SlotKind>> slots{1, 1, 1, 1};
   int64_t arenaBytes = 0, scratchBytes = 0;
 
   /// The first microbatch of the task that serves this one.
@@ -69,6 +65,8 @@ struct PlannedModule {
   bool hasBackward() const {
     return backward || backwardInput || backwardWeight;
   }
+  /// Declarations that the module's rows of that kind use.
+  llvm::ArrayRef<unsigned> getBuffers(rt::TaskKind kind) const;
   /// After which a microbatch adds to no gradient of a parameter; may be null.
   rt::FuncOp lastBackward() const {
     return backward ? backward : backwardWeight;
@@ -124,7 +122,9 @@ private:
   mlir::LogicalResult declareLoss(PlannedLoss &loss);
   mlir::FailureOr<unsigned> declare(PlannedModule &m, rt::FuncOp function,
                                     unsigned argument, llvm::StringRef name,
-                                    Declaration::Kind kind);
+                                    std::optional<rt::SlotKind> slots);
+  /// With halves of a backward: not all buffers are needed until the last.
+  void shortenLives(PlannedModule &m);
 };
 
 } // namespace dt::lower

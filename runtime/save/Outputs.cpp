@@ -178,7 +178,7 @@ void OutputCollector::add(const TaskRow &row, const Part &part) {
     if (output.module != row.index)
       continue;
     Block block;
-    block.bytes = trainer.output(output.module, output.index, part, row.slot);
+    block.bytes = trainer.output(output.module, output.index, part, row);
     block.items = {0};
     if (output.axis >= 0) {
       const ModuleInfo &module = trainer.program().modules[row.index];

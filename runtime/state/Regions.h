@@ -60,6 +60,11 @@ public:
                      int64_t slot) const {
     return at(module).arena + buffer.offset + size_t(slot) * buffer.slotStride;
   }
+  /// The same in its slot of a row that runs a function.
+  std::byte *address(size_t module, const BufferInfo &buffer,
+                     const TaskRow &row) const {
+    return address(module, buffer, getSlot(row, buffer.slots));
+  }
 
 private:
   std::byte *allocate(size_t bytes, const char *what, size_t &sum);

@@ -25,31 +25,28 @@ public:
   /// Of the place of an input of the module in this row.
   const device::Mark &lastUse(size_t module, const BufferInfo &buffer,
                               const TaskRow &row) {
-    int32_t slot = buffer.slotStride ? slotOf(buffer.received, row) : kAllSlots;
+    int32_t slot = buffer.slotStride ? getSlot(row, buffer.slots) : kAllSlots;
     for (Place &place : places[module])
-      if (place.received == buffer.received && place.slot == slot)
+      if (place.kind == buffer.slots && place.slot == slot)
         return place.lastUse;
-    return places[module].emplace_back(buffer.received, slot).lastUse;
+    return places[module].emplace_back(buffer.slots, slot).lastUse;
   }
 
   /// The row's task of the module has been queued.
   void used(size_t module, const TaskRow &row) {
     for (Place &place : places[module])
-      if (place.slot == kAllSlots || place.slot == slotOf(place.received, row))
+      if (place.slot == kAllSlots || place.slot == getSlot(row, place.kind))
         place.lastUse.set();
   }
 
 private:
   static constexpr int32_t kAllSlots = -1; ///< they have one place
   struct Place {
-    Place(bool received, int32_t slot) : received(received), slot(slot) {}
-    bool received;
+    Place(SlotKind kind, int32_t slot) : kind(kind), slot(slot) {}
+    SlotKind kind;
     int32_t slot;
     device::Mark lastUse = {};
   };
-  static int32_t slotOf(bool received, const TaskRow &row) {
-    return received ? row.received : row.slot;
-  }
 
   std::vector<std::list<Place>> places; ///< by module
 };

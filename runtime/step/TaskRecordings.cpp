@@ -31,8 +31,7 @@ void TaskRecordings::run(size_t module, TaskFn function,
                          const TaskContext &context) {
   const ModuleInfo &info = program.modules[module];
   Key key{function,
-          context.slot,
-          context.received,
+          {context.slot, context.received, context.early, context.late},
           context.listener != nullptr,
           {context.dims, context.dims + info.symbols.size}};
   if (!device::records() || refused.count(function) || !isKnown(key))

@@ -10,6 +10,7 @@
 #include "runtime/Program.h"
 #include "runtime/device/Device.h"
 
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -32,8 +33,9 @@ public:
   void run(size_t module, TaskFn function, const TaskContext &context);
 
 private:
-  /// Function, slot, received slot, whether somebody listens, dims.
-  using Key = std::tuple<TaskFn, int32_t, int32_t, bool, std::vector<int64_t>>;
+  /// Function, slots by kind, whether somebody listens, dims.
+  using Key = std::tuple<TaskFn, std::array<int32_t, kCases<SlotKind>>, bool,
+                         std::vector<int64_t>>;
   /// Tasks that are known; others are called every time.
   static constexpr size_t kMost = 256;
 

@@ -219,11 +219,9 @@ void Trainer::upload(size_t module, int32_t input, const Part &part,
   const InputBytes &bytes = part.inputs[size_t(input)];
   const BufferInfo &buffer = info.modules[module].inputs[size_t(input)].buffer;
   if (bytes.size)
-    device::copyBehind(
-        inputPlaces.lastUse(module, buffer, row),
-        memory.address(module, buffer,
-                       buffer.received ? row.received : row.slot),
-        bytes.data, bytes.size);
+    device::copyBehind(inputPlaces.lastUse(module, buffer, row),
+                       memory.address(module, buffer, row), bytes.data,
+                       bytes.size);
 }
 
 TaskContext Trainer::contextFor(size_t module, const TaskRow &row,
@@ -237,6 +235,8 @@ TaskContext Trainer::contextFor(size_t module, const TaskRow &row,
   context.dims = dims;
   context.slot = row.slot;
   context.received = row.received;
+  context.early = row.early;
+  context.late = row.late;
   context.seeds = scalars->seeds();
   context.stream = device::stream();
   context.tpStream = carrier->tpStream();
@@ -272,13 +272,13 @@ void Trainer::checkFault(const Part *part) const {
 }
 
 std::vector<std::byte> Trainer::output(int module, int index, const Part &part,
-                                       int slot) const {
+                                       const TaskRow &row) const {
   const BufferInfo &buffer =
       info.modules[size_t(module)].outputs[size_t(index)];
   std::vector<std::byte> bytes(
       size_t(elementCount(shapeOf(buffer.tensor, part.dims.data()))) *
       sizeOf(buffer.tensor.type));
-  device::copyToHost(bytes.data(), memory.address(size_t(module), buffer, slot),
+  device::copyToHost(bytes.data(), memory.address(size_t(module), buffer, row),
                      bytes.size());
   return bytes;
 }
@@ -296,8 +296,7 @@ void Trainer::runForward(const TaskRow &row, const Part &part) {
   for (size_t l = 0; l < info.losses.size; ++l)
     if (info.losses[l].module == row.index)
       scalars->numerator(
-          l, row,
-          memory.address(row.index, info.losses[l].numerator, row.slot));
+          l, row, memory.address(row.index, info.losses[l].numerator, row));
 }
 
 void Trainer::runDenominator(const TaskRow &row, const Part &part) {
@@ -307,7 +306,7 @@ void Trainer::runDenominator(const TaskRow &row, const Part &part) {
     upload(module, input, part, row);
   run(loss.denominator, module, part, row);
   scalars->denominator(row.index, row,
-                       memory.address(module, loss.denominatorOut, row.slot));
+                       memory.address(module, loss.denominatorOut, row));
 }
 
 uint64_t Trainer::runRow(const TaskRow &row, const Part *part) {

@@ -153,10 +153,10 @@ public:
   /// so to all. Throws CommonError.
   [[noreturn]] void stepFailed(const std::string &failure);
 
-  /// Host copy of an output inside StepObserver::rowDone, with the row's slot.
+  /// Host copy of an output of a forward row inside StepObserver::rowDone.
   /// (Forward functions outside of steps: Evaluation.h.)
   std::vector<std::byte> output(int module, int index, const Part &part,
-                                int slot) const;
+                                const TaskRow &row) const;
 
   /// Index by name; throws Error.
   int moduleIndex(const std::string &name) const;

@@ -5,13 +5,13 @@
 // CHECK: class AG {
 // CHECK: dt::rt::collective(context.group, {.kind = dt::rt::CollectiveKind::AllReduce, .reduction = dt::rt::Reduction::Sum, .type = dt::rt::DType::F32, .chunk = size.n, .over = 2, .stride = 1}, argument, argument);
 
-// The slot of what an edge brings is another one.
+// Each buffer has its slot of its own kind.
 // CHECK: class BContext {
 // CHECK: std::byte* scratch
 // CHECK: dt::rt::TensorParallel* group; // the ranks of this replica
 // CHECK-LABEL: //===--- b.cpp
 // CHECK: context.arena.h = reinterpret_cast<float *>(task.arena + 0 + task.received * int64_t(64));
-// CHECK: context.arena.grad_h = reinterpret_cast<float *>(task.arena + 128 + task.slot * int64_t(64));
+// CHECK: context.arena.grad_h = reinterpret_cast<float *>(task.arena + 128 + task.late * int64_t(64));
 // CHECK: context.scratch = task.scratch;
 // CHECK: context.group = task.group;
 // CHECK: context.listener = task.listener;
@@ -34,18 +34,18 @@
 // CHECK: {.name = "a", .origin = "net", .unit = "u", .stage = 0, .item = "image", {{.*}}.tp = 2, .dp = 1, .ranks = kRanks_a, .zero = 0
 // CHECK: {.name = "b", .origin = "net", .unit = "u", .stage = 1, .item = "sample", {{.*}}.backward = nullptr, .backwardInput = b_backward_input, .backwardWeight = b_backward_weight, {{.*}}.ranks = kRanks_b, .zero = 1}
 // CHECK: EdgeInfo kEdges[1] = {
-// CHECK-NEXT: {.from = 0, .fromOutput = 0, .to = 1, .toInput = 0, .gradient = true, .produced = {{[{][{]}}"grad.h", {{.*}}}, 128, 64}, .consumed = {{[{][{]}}"grad.b.h", {{.*}}}, 64, 0}}};
+// CHECK-NEXT: {.from = 0, .fromOutput = 0, .to = 1, .toInput = 0, .gradient = true, .produced = {{[{][{]}}"grad.h", {{.*}}}, 128, 64, dt::rt::SlotKind::Late}, .consumed = {{[{][{]}}"grad.b.h", {{.*}}}, 64, 0}}};
 // CHECK: kRows0[3] = {
 // CHECK-NEXT: {dt::rt::TaskKind::Forward, 0, 0, 0},
-// CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 0, 0, 0, true},
-// CHECK-NEXT: {dt::rt::TaskKind::Send, 0, 0, 0, 0, 0}};
+// CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 0, 0, 0, 0, 0, true},
+// CHECK-NEXT: {dt::rt::TaskKind::Send, 0, 0, 0, 0, 0, 0, 0}};
 // CHECK: int32_t kNumbers[1] = {
 // CHECK-NEXT: 0};
 // CHECK: kRows2[4] = {
-// CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 1, 0, 0},
-// CHECK-NEXT: {dt::rt::TaskKind::Forward, 1, 0, 0, 1, 0, false, 0, kNumbers},
-// CHECK-NEXT: {dt::rt::TaskKind::BackwardInput, 1, 0, 0, 1},
-// CHECK-NEXT: {dt::rt::TaskKind::BackwardWeight, 1, 0, 0, 1}};
+// CHECK-NEXT: {dt::rt::TaskKind::Receive, 0, 0, 1, 0, 0, 0, 0},
+// CHECK-NEXT: {dt::rt::TaskKind::Forward, 1, 0, 0, 1, 0, 0, 0, false, 0, kNumbers},
+// CHECK-NEXT: {dt::rt::TaskKind::BackwardInput, 1, 0, 0, 1, 2, 1},
+// CHECK-NEXT: {dt::rt::TaskKind::BackwardWeight, 1, 0, 0, 1, 0, 1}};
 // CHECK: kRanks[3] = {
 // CHECK-NEXT: {kRows0},
 // CHECK-NEXT: {kRows0},
@@ -82,7 +82,7 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
     rt.symbol @n of "image" max 4 cost 2.5
     rt.parameter_decl @s : !rt.buffer<f32, [4]> index 2 at 0 trainable gradient from [#nn.onnx<"a.onnx", "s">] partial [#dist.cut<0, 1, 2, 1>] tied @a::@s
     rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 64 received
-    rt.buffer_decl @grad.h : !rt.buffer<f32, ["n"]> at 128 stride 64
+    rt.buffer_decl @grad.h : !rt.buffer<f32, ["n"]> at 128 stride 64 late
     rt.input "h" @h from @a {output = 0 : i64}
     rt.entry forward @f [@h]
     rt.entry backward_input @f [@h]
@@ -108,7 +108,7 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
   rt.rank 2 {
     rt.task receive edge 0 microbatch 0 slot 1
     rt.task forward @b microbatch 0 slot 0 received 1 waits [0]
-    rt.task backward_input @b microbatch 0 slot 0 received 1
-    rt.task backward_weight @b microbatch 0 slot 0 received 1
+    rt.task backward_input @b microbatch 0 slot 0 received 1 early 2 late 1
+    rt.task backward_weight @b microbatch 0 slot 0 received 1 late 1
   }
 }

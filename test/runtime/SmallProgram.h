@@ -211,7 +211,12 @@ constexpr InputInfo kHeadInputs[] = {
     {{{"ids", DType::I64, 2, kBatchxTokens}, kIds, kSlot}},
     {{{"positions", DType::I64, 2, kImages1x2}, kPositions, kSlot}},
     {{{"target", DType::F32, 1, kBatch}, kTarget, kSlot}},
-    {{{"embeds", DType::F32, 2, kImages1x2}, kEmbeds, kSlot, true}, 0, 0}};
+    {{{"embeds", DType::F32, 2, kImages1x2},
+      kEmbeds,
+      kSlot,
+      SlotKind::Received},
+     0,
+     0}};
 constexpr BufferInfo kHeadOutputs[] = {
     {{"prediction", DType::F32, 1, kBatch}, kPrediction, kSlot}};
 constexpr EdgeInfo kEdges[] = {
@@ -338,7 +343,7 @@ private:
                   int32_t received = 0) {
     for (int32_t p = 0; p < pieces; ++p)
       rows.push_back({kind, uint16_t(index), k, int16_t(slot + p),
-                      int16_t(received + p), 0, false, int16_t(p)});
+                      int16_t(received + p), 0, 0, 0, false, int16_t(p)});
   }
   /// Messages between pieces here, in slots from `slot` on, and parts there.
   static void move(std::vector<TaskRow> &rows, TaskKind kind, uint32_t k,
@@ -346,7 +351,7 @@ private:
     for (int32_t p = 0; p < pieces; ++p)
       for (int32_t q = 0; q < parts; ++q)
         rows.push_back(
-            {kind, 0, k, int16_t(slot + p), 0, q, gradient, int16_t(p)});
+            {kind, 0, k, int16_t(slot + p), 0, 0, 0, q, gradient, int16_t(p)});
   }
 
   static std::vector<TaskRow> together(uint32_t n, const SmallPlan &plan) {
@@ -366,7 +371,7 @@ private:
       run(rows, TaskKind::Forward, 1, k, head, 0);
       run(rows, TaskKind::Backward, 1, k, head, 0);
       if (copies) {
-        rows.push_back({TaskKind::Copy, 0, k, 0, 0, 0, true});
+        rows.push_back({TaskKind::Copy, 0, k, 0, 0, 0, 0, 0, true});
       } else { // asked for after it is sent
         move(rows, TaskKind::Send, k, head, tower, 0, true);
         move(rows, TaskKind::Receive, k, tower, head, 0, true);

@@ -45,11 +45,11 @@ private:
     if (task.index != (comes == back ? edge.from : edge.to))
       return false;
     const rt::ModuleInfo &module = program.modules[task.index];
-    bool received = back ? (comes ? edge.consumed : edge.produced).received
-                    : comes
-                        ? module.inputs[size_t(edge.toInput)].buffer.received
-                        : module.outputs[size_t(edge.fromOutput)].received;
-    return message.slot == (received ? task.received : task.slot);
+    const rt::BufferInfo &buffer =
+        back    ? (comes ? edge.consumed : edge.produced)
+        : comes ? module.inputs[size_t(edge.toInput)].buffer
+                : module.outputs[size_t(edge.fromOutput)];
+    return message.slot == getSlot(task, buffer.slots);
   }
 
   std::deque<std::vector<int32_t>> lists;

@@ -214,7 +214,7 @@ private:
       for (auto buffer : entry.getBuffers().getAsRange<FlatSymbolRefAttr>()) {
         auto decl = op.lookupSymbol<rt::BufferDeclOp>(buffer.getAttr());
         use(op, buffer,
-            decl && decl.getReceived() ? task.getReceived() : task.getSlot());
+            decl ? task.getSlotOf(decl.getSlots()) : int64_t(task.getSlot()));
       }
     }
   }

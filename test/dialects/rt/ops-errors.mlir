@@ -442,6 +442,24 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
   }
   rt.edge @m 0 to @n 0
   rt.rank 0 {
+    // expected-error @+1 {{has a number out of range}}
+    rt.task forward @m microbatch 0 slot 0 late 32768
+  }
+}
+
+// -----
+
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
+    rt.buffer_decl @b : !rt.buffer<f32, [4]> at 0 stride 0
+    rt.output "b" @b
+  }
+  rt.module @n ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
+    rt.buffer_decl @b : !rt.buffer<f32, [4]> at 0 stride 0
+    rt.input "b" @b from @m {output = 0 : i64}
+  }
+  rt.edge @m 0 to @n 0
+  rt.rank 0 {
     // expected-error @+1 {{needs a subject and no edge}}
     rt.task forward edge 0 microbatch 0 slot 0
   }

@@ -71,6 +71,12 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
     rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 1 at 0 from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> tied @a::@w
     // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
     rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
+    // CHECK: rt.buffer_decl @r : !rt.buffer<f32, [4]> at 128 stride 0 early cut
+    rt.buffer_decl @r : !rt.buffer<f32, [4]> at 128 stride 0 early cut
+    // CHECK: rt.buffer_decl @g : !rt.buffer<f32, [4]> at 128 stride 0 late
+    rt.buffer_decl @g : !rt.buffer<f32, [4]> at 128 stride 0 late
+    // CHECK: rt.buffer_decl @k : !rt.buffer<f32, [4]> at 128 stride 0{{$}}
+    rt.buffer_decl @k : !rt.buffer<f32, [4]> at 128 stride 0 whole
     rt.input "h" @h from @a {output = 0 : i64}
     rt.entry forward @f [@h]
     rt.func @f(%h: !rt.buffer<f32, [4]>) {
@@ -92,7 +98,7 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
   rt.rank 2 {
     // CHECK: rt.task receive edge 0 microbatch 1 slot 1 peer 2 gradient
     rt.task receive edge 0 microbatch 1 slot 1 peer 2 gradient
-    // CHECK: rt.task forward @b microbatch 1 slot 0 received 1
-    rt.task forward @b microbatch 1 slot 0 received 1
+    // CHECK: rt.task forward @b microbatch 1 slot 0 received 1 early 3 late 2
+    rt.task forward @b microbatch 1 slot 0 received 1 early 3 late 2
   }
 }

@@ -292,7 +292,7 @@ sched.problem @step ranks 2 microbatches 1 {
 // CHECK-NEXT: rt.task copy edge 2 microbatch 0 slot 0
 // CHECK-NEXT: rt.task copy edge 2 microbatch 0 piece 1 slot 1 peer 1
 // CHECK-NEXT: rt.task forward @d microbatch 0 slot 0
-// CHECK-NEXT: rt.task forward @d microbatch 0 piece 1 slot 1 received 1
+// CHECK-NEXT: rt.task forward @d microbatch 0 piece 1 slot 0 received 1
 // CHECK-NEXT: rt.task backward @d microbatch 0 slot 0
 // CHECK-NEXT: rt.task backward @d microbatch 0 piece 1 slot 1 received 1
 // CHECK-NEXT: rt.task copy edge 2 microbatch 0 slot 0 gradient

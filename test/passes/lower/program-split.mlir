@@ -58,8 +58,14 @@ sched.problem @step ranks 1 microbatches 2 {
 // CHECK: rt.entry forward @forward.fwd [@x, @h, @saved0, @saved1]
 // CHECK-NEXT: rt.entry backward_weight @forward.bwd.weight [@saved1, @grad.b.h]
 // CHECK: rt.module @b unit "llm" stage 1
+// CHECK-DAG: rt.buffer_decl @h : {{.*}} at {{[0-9]+}} stride 0 received
+// CHECK-DAG: rt.buffer_decl @saved0 : {{.*}} at {{[0-9]+}} stride 0 early
+// CHECK-DAG: rt.buffer_decl @grad.h : {{.*}} at {{[0-9]+}} stride 256 late
+// CHECK-DAG: rt.buffer_decl @kept1 : {{.*}} at {{[0-9]+}} stride 256 late
 // CHECK: rt.entry backward_input @forward.bwd.input [@h, @grad.h, @kept1]
 // CHECK-NEXT: rt.entry backward_weight @forward.bwd.weight [@kept1]
+// What only gradients of inputs read has one slot here, as has what they alone
+// take from the edge; what they make for gradients of weights has two.
 // CHECK: rt.rank 0 {
 // CHECK-NEXT: rt.task forward @a microbatch 0 slot 0
 // CHECK-NEXT: rt.task copy edge 0 microbatch 0 slot 0
@@ -67,14 +73,14 @@ sched.problem @step ranks 1 microbatches 2 {
 // CHECK-NEXT: rt.task backward_input @b microbatch 0 slot 0
 // CHECK-NEXT: rt.task copy edge 0 microbatch 0 slot 0 gradient
 // CHECK-NEXT: rt.task forward @a microbatch 1 slot 1
-// CHECK-NEXT: rt.task copy edge 0 microbatch 1 slot 1 peer 1
-// CHECK-NEXT: rt.task forward @b microbatch 1 slot 1 received 1
-// CHECK-NEXT: rt.task backward_input @b microbatch 1 slot 1 received 1
+// CHECK-NEXT: rt.task copy edge 0 microbatch 1 slot 1
+// CHECK-NEXT: rt.task forward @b microbatch 1 slot 0
+// CHECK-NEXT: rt.task backward_input @b microbatch 1 slot 0 late 1
 // CHECK-NEXT: rt.task copy edge 0 microbatch 1 slot 1 peer 1 gradient
 // CHECK-NEXT: rt.task backward_weight @a microbatch 0 slot 0
 // CHECK-NEXT: rt.task backward_weight @b microbatch 0 slot 0
 // CHECK-NEXT: rt.task backward_weight @a microbatch 1 slot 1
 // CHECK-NEXT: rt.task reduce @a microbatch 0 slot 0
-// CHECK-NEXT: rt.task backward_weight @b microbatch 1 slot 1 received 1
+// CHECK-NEXT: rt.task backward_weight @b microbatch 1 slot 0 late 1
 // CHECK-NEXT: rt.task reduce @b microbatch 0 slot 0
 // CHECK-NEXT: }

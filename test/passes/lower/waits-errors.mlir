@@ -330,3 +330,37 @@ rt.program @p batch 2 micro 1 seed 0 pace @a {
     rt.task forward @b microbatch 0 slot 0 waits [0, 0]
   }
 }
+
+// -----
+
+// The slot is one of the kind that the buffer is of.
+rt.program @p batch 2 micro 1 seed 0 pace @a {
+  rt.module @a ranks [0] arena 256 scratch 0 parameters 64 trainable 64 {
+    rt.buffer_decl @h : !rt.buffer<f32, [16]> at 0 stride 64
+    rt.buffer_decl @gh : !rt.buffer<f32, [16]> at 128 stride 64
+    rt.output "h" @h
+    rt.entry forward @f [@h]
+    rt.entry backward @g [@gh]
+    rt.func @f(%h: !rt.buffer<f32, [16]> {rt.access = "out"}) {}
+    rt.func @g(%gh: !rt.buffer<f32, [16]>) {}
+  }
+  rt.module @b ranks [1] arena 256 scratch 0 parameters 64 trainable 64 {
+    rt.buffer_decl @x : !rt.buffer<f32, [16]> at 0 stride 64 early
+    rt.buffer_decl @dx : !rt.buffer<f32, [16]> at 128 stride 64
+    rt.input "x" @x from @a {output = 0 : i64}
+    rt.entry forward @f [@x]
+    rt.entry backward @g [@x, @dx]
+    rt.func @f(%x: !rt.buffer<f32, [16]>) {}
+    rt.func @g(%x: !rt.buffer<f32, [16]>, %dx: !rt.buffer<f32, [16]> {rt.access = "out"}) {}
+  }
+  rt.edge @a 0 to @b 0 gradient @dx to @gh
+  rt.rank 0 {
+  }
+  rt.rank 1 {
+    // expected-note @+1 {{which is this}}
+    rt.task receive edge 0 microbatch 0 slot 1
+    rt.task forward @b microbatch 1 slot 1 received 1 late 1
+    // expected-error @+1 {{touches bytes of row 0, for which nothing has waited}}
+    rt.task forward @b microbatch 0 slot 0 early 1
+  }
+}
