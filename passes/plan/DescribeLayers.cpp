@@ -90,9 +90,10 @@ private:
           << list(layer.forwardExchanges) << " | gradients of inputs "
           << list(layer.input) << " | of weights " << list(layer.weight)
           << " | sends " << list(layer.backwardExchanges) << " | keeps "
-          << llvm::formatv(
-                 "{0:f0} bytes, {1:f0} for weights | {2:f0} parameters",
-                 layer.kept.item, layer.keptForWeights.item, layer.parameters)
+          << llvm::formatv("{0:f0} bytes, {1:f0} of them and {2:f0} more for "
+                           "weights | {3:f0} parameters",
+                           layer.kept.item, layer.keptToWeights.item,
+                           layer.keptForWeights.item, layer.parameters)
                  .str();
   }
 };

@@ -117,7 +117,10 @@ public:
         .readOneLayer("forward.bwd.weight");
     bool handsOn = false;
     double residuals = getResiduals("forward.fwd", handsOn);
-    layer.kept = perItem(residuals + getInputs(handsOn));
+    layer.kept = perItem(residuals + getInputs(kHalves, handsOn));
+    llvm::SmallDenseSet<int64_t> read = getResidualsReadByWeights();
+    layer.keptToWeights = perItem(getResiduals("forward.fwd", handsOn, &read) +
+                                  getInputs(kHalves[1], handsOn));
     layer.keptForWeights = perItem(getResiduals("forward.bwd.input", handsOn));
     for (auto parameter : stage.getOps<nn::ParameterOp>())
       layer.parameters +=
@@ -138,14 +141,17 @@ private:
 
   /// Bytes that one layer keeps. `handsOn`: what a layer takes from the one
   /// before is among them.
-  double getResiduals(StringRef name, bool &handsOn) {
+  double getResiduals(StringRef name, bool &handsOn,
+                      const llvm::SmallDenseSet<int64_t> *only = nullptr) {
     auto function = stage.lookupSymbol<func::FuncOp>(name);
     if (!function || function.isExternal())
       return 0;
     double bytes = 0, ofAll = 0;
+    int64_t number = 0;
     Operation *end = function.getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(end->getOperands())) {
-      if (!function.getResultAttr(i, nn::kResidualAttr))
+      if (!function.getResultAttr(i, nn::kResidualAttr) ||
+          (only && !only->contains(number++)))
         continue;
       auto call = value.getDefiningOp<func::CallOp>();
       handsOn |= call && call.getResult(0) == value;
@@ -155,11 +161,23 @@ private:
     return bytes + ofAll / count;
   }
 
-  /// Of what the stage gets, a layer in its middle gets and keeps its share.
-  double getInputs(bool handsOn) {
+  /// Numbers of the forward's residuals, among others.
+  llvm::SmallDenseSet<int64_t> getResidualsReadByWeights() {
+    llvm::SmallDenseSet<int64_t> numbers;
+    auto function = stage.lookupSymbol<func::FuncOp>(kHalves[1]);
+    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+      if (auto number =
+              function.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr))
+        numbers.insert(number.getInt());
+    return numbers;
+  }
+
+  /// Of what the stage gets, a layer in its middle gets and keeps its share:
+  /// what these functions read.
+  double getInputs(ArrayRef<StringRef> functions, bool handsOn) {
     double bytes = 0;
     llvm::StringSet<> counted;
-    for (StringRef name : {"forward.bwd.input", "forward.bwd.weight"}) {
+    for (StringRef name : functions) {
       auto function = stage.lookupSymbol<func::FuncOp>(name);
       for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
         auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
@@ -176,6 +194,8 @@ private:
     return bytes;
   }
 
+  static constexpr StringRef kHalves[] = {"forward.bwd.input",
+                                          "forward.bwd.weight"};
   dist::ModuleOp stage;
   Sizes sizes;
   double count, tp;

@@ -214,7 +214,9 @@ ProblemBuilder::findTimes(dist::ModuleOp module) {
   times.forward = nanoseconds(priced->forward * pieces);
   times.input = nanoseconds(priced->input * pieces);
   times.weight = nanoseconds(priced->weight * pieces);
-  times.keeps = times.waits = toInteger(getSlotBytes(module));
+  SlotBytes bytes = getSlotBytes(module);
+  times.keeps = toInteger(bytes.early + bytes.whole);
+  times.waits = toInteger(bytes.whole + bytes.late);
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem() && *dim.getItem() == module.getItem().value_or("sample"))
       times.item = nanoseconds(priced->total() /

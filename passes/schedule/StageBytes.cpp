@@ -116,6 +116,32 @@ double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
                           nn::kNameAttr, counted, &received);
 }
 
+static bool hasHalves(dist::ModuleOp module) {
+  return module.lookupSymbol("forward.bwd.input") &&
+         module.lookupSymbol("forward.bwd.weight");
+}
+
+double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
+  if (!hasHalves(module))
+    return getResidualBytes(module, sizes, "forward.fwd") +
+           getInputBytes(module, sizes);
+  double bytes =
+      getArgumentBytes(module, sizes, {"forward.bwd.weight"}, nn::kNameAttr);
+  // The forward's residuals have the first numbers.
+  int64_t count = 0;
+  auto forward = module.lookupSymbol<func::FuncOp>("forward.fwd");
+  for (unsigned i = 0; forward && i < forward.getNumResults(); ++i)
+    count += forward.getResultAttr(i, nn::kResidualAttr) != nullptr;
+  auto weight = module.lookupSymbol<func::FuncOp>("forward.bwd.weight");
+  for (unsigned i = 0; i < weight.getNumArguments(); ++i) {
+    auto number =
+        weight.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
+    if (number && number.getInt() < count)
+      bytes += sizes.bytesOfItem(weight.getArgumentTypes()[i]);
+  }
+  return bytes;
+}
+
 double getGradientBytes(dist::ModuleOp module, const Sizes &sizes) {
   return getArgumentBytes(module, sizes, {"forward.bwd.weight"}, nn::kEdgeAttr);
 }
@@ -242,19 +268,35 @@ double getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
   return most;
 }
 
-double getSlotBytes(dist::ModuleOp module) {
+/// Gradients of inputs that a function gives.
+static double getInputGradientBytes(dist::ModuleOp module, const Sizes &sizes,
+                                    StringRef name) {
+  double bytes = 0;
+  if (auto backward = module.lookupSymbol<func::FuncOp>(name))
+    for (unsigned i = 0; i < backward.getNumResults(); ++i)
+      if (backward.getResultAttr(i, nn::kGradOfAttr))
+        bytes += sizes.bytesOfItem(backward.getResultTypes()[i]);
+  return bytes;
+}
+
+SlotBytes getSlotBytes(dist::ModuleOp module) {
   Sizes sizes(module);
-  double bytes = getResidualBytes(module, sizes, "forward.fwd") +
-                 getResidualBytes(module, sizes, "forward.bwd.input") +
-                 getInputBytes(module, sizes) +
-                 getOutputBytes(module, sizes, /*taken=*/true) +
-                 getArgumentBytes(module, sizes, kBackwards, nn::kEdgeAttr);
-  for (StringRef name : kBackwards) // gradients of inputs
-    if (auto backward = module.lookupSymbol<func::FuncOp>(name))
-      for (unsigned i = 0; i < backward.getNumResults(); ++i)
-        if (backward.getResultAttr(i, nn::kGradOfAttr))
-          bytes += sizes.bytesOfItem(backward.getResultTypes()[i]);
-  return bytes * double(dist::Placement(module).sub);
+  double kept = getResidualBytes(module, sizes, "forward.fwd") +
+                getInputBytes(module, sizes),
+         sent = getOutputBytes(module, sizes, /*taken=*/true),
+         gradients = getArgumentBytes(module, sizes, kBackwards, nn::kEdgeAttr),
+         toWeights =
+             getKeptToWeights(module, sizes) + getGradientBytes(module, sizes);
+  SlotBytes bytes;
+  bytes.whole = toWeights;
+  bytes.early = kept + sent + gradients - toWeights;
+  bytes.late = getResidualBytes(module, sizes, "forward.bwd.input");
+  for (StringRef name : kBackwards)
+    bytes.late += getInputGradientBytes(module, sizes, name);
+  if (!hasHalves(module))
+    bytes = {0, bytes.all(), 0};
+  double pieces = double(dist::Placement(module).sub);
+  return {bytes.early * pieces, bytes.whole * pieces, bytes.late * pieces};
 }
 
 } // namespace dt::schedule

@@ -48,6 +48,8 @@ double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
                         llvm::StringRef function);
 /// Inputs that backward functions read again, or that edges bring.
 double getInputBytes(dist::ModuleOp module, const Sizes &sizes);
+/// Of both, what the weights' half reads: all, if there is no other half.
+double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes);
 /// Gradients of outputs that the weights' half reads again.
 double getGradientBytes(dist::ModuleOp module, const Sizes &sizes);
 /// Outputs that no module takes.
@@ -57,9 +59,14 @@ double getHandedOutBytes(dist::ModuleOp module, const Sizes &sizes);
 /// halves of its backward were one, what one keeps for the other is inside.
 double getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole);
 
-/// What a microbatch has until its last task, all its pieces: what is kept,
-/// what goes to other modules, and the gradients of that.
-double getSlotBytes(dist::ModuleOp module);
+/// What a microbatch has from its forward on, all its pieces, by kind of slot
+/// (runtime/Enums.h, SlotKind): what is kept, what goes to other modules, and
+/// the gradients of that.
+struct SlotBytes {
+  double early = 0, whole = 0, late = 0;
+  double all() const { return early + whole + late; }
+};
+SlotBytes getSlotBytes(dist::ModuleOp module);
 
 } // namespace dt::schedule
 

@@ -150,6 +150,7 @@ RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
     input.readHalves(whole, weight);
   layer.kept = perItem(getResidualBytes(stage, sizes, "forward.fwd") +
                        getInputBytes(stage, sizes));
+  layer.keptToWeights = perItem(getKeptToWeights(stage, sizes));
   layer.keptForWeights =
       perItem(getResidualBytes(stage, sizes, "forward.bwd.input") +
               getGradientBytes(stage, sizes));

@@ -91,7 +91,7 @@ void printRanks(const ProgramReport &report, llvm::raw_ostream &os) {
       names += (names.empty() ? "" : " ") + m.name;
       for (int i = 0; i < 3; ++i)
         sums[i] += m.stateBytes[i];
-      sums[3] += m.slotBytes * m.slots;
+      sums[3] += m.activationBytes;
       total += m.getBytes();
     }
     return {names,           number(sums[0]), number(sums[1]),

@@ -384,7 +384,7 @@ void PlanPageWriter::addEstimates() {
       row.name += (row.name.empty() ? "" : ", ") + m.name;
       for (size_t i = 0; i < 3; ++i)
         row.values[i] += double(m.stateBytes[i]);
-      row.values[3] += double(m.slotBytes * m.slots);
+      row.values[3] += double(m.activationBytes);
     }
     if (size_t(rank) < report.plan->memory.size())
       row.limit = double(report.plan->memory[size_t(rank)]);

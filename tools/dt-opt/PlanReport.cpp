@@ -12,6 +12,7 @@
 #include "dialects/dist/DistMarks.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/schedule/StageWork.h"
+#include "passes/scheduler/core/Slots.h"
 #include "passes/scheduler/messages/Communicate.h"
 #include "passes/stages/NominalCosts.h"
 
@@ -57,7 +58,8 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
                           .getAs<StringAttr>("from")
                           .str();
   stages::NominalCosts costs(module);
-  entry.slotBytes = stages::toInteger(schedule::getSlotBytes(module));
+  entry.slotBytes = stages::toInteger(schedule::getSlotBytes(module).all());
+  entry.activationBytes = entry.slotBytes;
   double sent = 0;
   for (auto edge : program.getOps<dist::EdgeOp>()) {
     if (edge.getSource() != module.getSymName())
@@ -71,6 +73,26 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
       entry.times->message = message.getInt();
   }
   entry.sentBytes = stages::toInteger(sent);
+}
+
+/// What stands at once of each stage, by what the compiled functions keep.
+void addActivations(mlir::ModuleOp program, const ScheduleReport &steps,
+                    ProgramReport &report) {
+  scheduler::Problem problem = steps.problem;
+  std::vector<scheduler::Table> late;
+  for (scheduler::Stage &stage : problem.stages) {
+    auto module = program.lookupSymbol<dist::ModuleOp>(stage.name);
+    schedule::SlotBytes bytes = schedule::getSlotBytes(module);
+    stage.activation = stages::toInteger(bytes.early + bytes.whole);
+    stage.weightActivation = stages::toInteger(bytes.whole + bytes.late);
+    late.push_back(stages::toInteger(bytes.late));
+  }
+  for (const std::vector<scheduler::Task> &tasks : steps.solution.ranks)
+    for (auto [stage, room] : llvm::zip_equal(
+             problem.stages, scheduler::getRoom(problem, tasks, late))) {
+      int64_t &bytes = report.getModule(stage.name).activationBytes;
+      bytes = std::max(bytes, room);
+    }
 }
 
 void addSchedule(mlir::ModuleOp program, ProgramReport &report) {
@@ -87,6 +109,7 @@ void addSchedule(mlir::ModuleOp program, ProgramReport &report) {
   auto steps = std::make_shared<ScheduleReport>();
   steps->problem = problemOp.getProblem();
   steps->solution = scheduler::getTasks(solution.getPrograms(problemOp));
+  addActivations(program, *steps, report);
   scheduler::TaskGraph graph(steps->problem);
   auto timeline = scheduler::evaluate(graph, steps->solution);
   if (!timeline) // verified, so there is one

@@ -53,6 +53,8 @@ struct ModuleReport {
   /// Inputs, outputs, residuals and edges' gradients of a microbatch (all its
   /// pieces), how many of these stand at once on the rank that has most.
   int64_t slotBytes = 0, slots = 1;
+  /// Of all that stand there at once, each kind of slot for itself.
+  int64_t activationBytes = 0;
   /// What a replica sends to other modules a microbatch, forward.
   int64_t sentBytes = 0;
   /// What the schedule rests on, and where that is from.
@@ -60,7 +62,7 @@ struct ModuleReport {
   std::string timesFrom;
 
   int64_t getBytes() const {
-    return stateBytes[0] + stateBytes[1] + stateBytes[2] + slotBytes * slots;
+    return stateBytes[0] + stateBytes[1] + stateBytes[2] + activationBytes;
   }
 };
 

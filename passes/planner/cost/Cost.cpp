@@ -234,6 +234,7 @@ ModuleCost::Price ModuleCost::price(int index, const RatedOptions &layout,
   const Rates &known = *layout.rates[index];
   return {layer(known, index, options, part),
           keptByKind(known.layer, index, options, part),
+          keptToWeights(known.layer, index, options, part),
           keptForWeights(known.layer, index, options, part)};
 }
 

@@ -95,11 +95,11 @@ public:
     std::vector<const Rates *> rates; ///< by kind of layer
   };
   RatedOptions getRatedOptions(const CostOptions &options) const;
-  /// What a layer takes and keeps, as layer(), keptByKind() and
-  /// keptForWeights() say.
+  /// What a layer takes and keeps, as layer(), keptByKind(), keptToWeights()
+  /// and keptForWeights() say.
   struct Price {
     Times times;
-    double kept = 0, keptForWeights = 0;
+    double kept = 0, keptToWeights = 0, keptForWeights = 0;
   };
   Price price(int kind, const RatedOptions &layout,
               const TokenSums &part) const;
@@ -123,6 +123,10 @@ public:
   /// Outputs of layers [begin, end) that no layer takes: one of each.
   double handedOut(int begin, int end, const CostOptions &options,
                    const TokenSums &part) const;
+  /// Of what the forward keeps, what gradients of weights read: at most what
+  /// products with weights read.
+  double keptToWeights(int kind, const CostOptions &options,
+                       const TokenSums &part) const;
   /// What the half of backward that makes gradients of inputs keeps for the
   /// other beside what the forward kept: gradients of what products with
   /// weights made.
@@ -174,6 +178,8 @@ private:
   /// Of a layer that is cut as `layer`, or by rule.
   double keptByKind(const RankLayer *layer, int kind,
                     const CostOptions &options, const TokenSums &part) const;
+  double keptToWeights(const RankLayer *layer, int kind,
+                       const CostOptions &options, const TokenSums &part) const;
   double keptForWeights(const RankLayer *layer, int kind,
                         const CostOptions &options,
                         const TokenSums &part) const;

@@ -53,6 +53,39 @@ double ModuleCost::keptForWeights(const RankLayer *layer, int index,
   return bytes / options.cp;
 }
 
+double ModuleCost::keptToWeights(int index, const CostOptions &options,
+                                 const TokenSums &part) const {
+  return keptToWeights(partitioned(index, options), index, options, part);
+}
+
+double ModuleCost::keptToWeights(const RankLayer *layer, int index,
+                                 const CostOptions &options,
+                                 const TokenSums &part) const {
+  if (!description.trainable || part.empty())
+    return 0;
+  if (layer)
+    return layer->keptToWeights.at(part) / options.cp;
+  constexpr double kElement = 2;
+  double bytes = 0, tp = options.tp,
+         sequence = options.sequenceParallel ? tp : 1;
+  const Op *before = nullptr;
+  for (const Op &op : description.kinds[index].weight) {
+    // Products beside one another that look alike read one tensor.
+    bool shared = before && before->kind == Op::Gemm && op.kind == Op::Gemm &&
+                  before->k == op.k && before->split == op.split;
+    before = &op;
+    if (shared)
+      continue;
+    if (op.kind == Op::Gemm)
+      bytes += op.k * op.rows.at(part) * kElement /
+               (op.split == Op::Columns ? sequence : tp);
+    else // one of the two that are read
+      bytes += op.bytes.at(part) / 2 / tp;
+  }
+  return std::min(bytes / options.cp,
+                  keptByKind(nullptr, index, options, part));
+}
+
 double ModuleCost::workspace(int kind, const CostOptions &options,
                              const TokenSums &part, bool halves) const {
   const RankLayer *layer = partitioned(kind, options);

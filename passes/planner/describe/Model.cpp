@@ -53,9 +53,10 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
     for (const Op &op : *ops)
       if (Error error = checkOp(module, kind, op))
         return error;
-  bool fine = good(layer.kept) && good(layer.keptForWeights) &&
-              good(layer.handedOut) && good(layer.scratch) &&
-              good(layer.scratchOfHalves) && good(layer.parameters);
+  bool fine = good(layer.kept) && good(layer.keptToWeights) &&
+              good(layer.keptForWeights) && good(layer.handedOut) &&
+              good(layer.scratch) && good(layer.scratchOfHalves) &&
+              good(layer.parameters);
   for (const std::vector<Exchange> *exchanges :
        {&layer.forwardExchanges, &layer.backwardExchanges})
     for (const Exchange &exchange : *exchanges) {

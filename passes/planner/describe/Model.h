@@ -113,8 +113,9 @@ struct Exchange {
 struct RankLayer {
   std::vector<Op> forward, input, weight;
   std::vector<Exchange> forwardExchanges, backwardExchanges;
-  /// Bytes from forward to backward, and from input to weight gradients.
-  Linear kept, keptForWeights;
+  /// Bytes from forward to backward, of these what gradients of weights read,
+  /// and what else is kept from input to weight gradients.
+  Linear kept, keptToWeights, keptForWeights;
   /// Bytes of outputs that no layer takes (logits), and of what lives inside a
   /// task, backwards in one piece or in halves.
   Linear handedOut, scratch, scratchOfHalves;

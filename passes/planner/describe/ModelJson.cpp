@@ -148,8 +148,9 @@ std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
 /// Lists of operations are numbers in a table that all of a module share.
 RankLayer readRankLayer(const JsonReader &json, const std::vector<Op> &table) {
   json.keys({"forward", "input", "weight", "forward_exchanges",
-             "backward_exchanges", "kept", "kept_for_weights", "handed_out",
-             "scratch", "scratch_of_halves", "parameters"});
+             "backward_exchanges", "kept", "kept_to_weights",
+             "kept_for_weights", "handed_out", "scratch", "scratch_of_halves",
+             "parameters"});
   RankLayer layer;
   auto readOps = [&](StringRef key, std::vector<Op> &ops) {
     if (!json.has(key))
@@ -168,6 +169,7 @@ RankLayer readRankLayer(const JsonReader &json, const std::vector<Op> &table) {
   layer.forwardExchanges = readExchanges(json, "forward_exchanges");
   layer.backwardExchanges = readExchanges(json, "backward_exchanges");
   layer.kept = readLinear(json, "kept");
+  layer.keptToWeights = readLinear(json, "kept_to_weights");
   layer.keptForWeights = readLinear(json, "kept_for_weights");
   layer.handedOut = readLinear(json, "handed_out");
   layer.scratch = readLinear(json, "scratch");

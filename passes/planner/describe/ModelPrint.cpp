@@ -145,6 +145,7 @@ OrderedJson printPartitioned(const Module &module) {
       if (!layer.backwardExchanges.empty())
         json["backward_exchanges"] = print(layer.backwardExchanges);
       put(json, "kept", layer.kept);
+      put(json, "kept_to_weights", layer.keptToWeights);
       put(json, "kept_for_weights", layer.keptForWeights);
       put(json, "handed_out", layer.handedOut);
       put(json, "scratch", layer.scratch);

@@ -97,6 +97,7 @@ private:
         add(where, "collective beside", exchange.beside);
       }
     add(where + ": kept bytes", layer.kept);
+    add(where + ": kept bytes that weights read", layer.keptToWeights);
     add(where + ": bytes kept for weights", layer.keptForWeights);
     add(where + ": bytes handed out", layer.handedOut);
     // The most of several sums is no polynomial.
@@ -411,6 +412,7 @@ Error setMixedPrecision(Model &model, StringRef precision) {
       for (RankLayer &layer : layers) {
         halveOps(layer);
         halve(layer.kept);
+        halve(layer.keptToWeights);
         halve(layer.keptForWeights);
         halve(layer.handedOut);
         halve(layer.scratch);

@@ -417,9 +417,9 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
         fold ? std::move(*solution) : full->expand(whole, folded, *solution);
     result.problem = std::move(fold ? problem : whole);
     builder.describe(result);
-    if (tries == 3 || fold || !lowerLimits(costs, plan, result, less))
+    if (tries == 3 || !lowerLimits(costs, plan, result, less))
       break;
-    whole = std::move(result.problem);
+    (fold ? problem : whole) = std::move(result.problem);
   }
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))

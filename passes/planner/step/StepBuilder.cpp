@@ -241,18 +241,22 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
           sum.add((*kinds)[kind], layers[s][kind]);
         // Of a stage that runs again in one piece what comes into it is kept.
         if (unit.getSave(s) == Save::None)
-          sum.kept = (*kinds)[module.layers[unit.cuts[s]]].kept;
-        // Where no gradient of inputs comes out, a program has one half only.
-        if (plan.compiled && s == 0 && !module.inputGradient &&
-            plan.getTraits().splitsBackward) {
+          sum.kept = (*kinds)[module.layers[unit.cuts[s]]].kept,
+          sum.keptToWeights =
+              (*kinds)[module.layers[unit.cuts[s]]].keptToWeights;
+        if (hasWeightsOnly(info))
           sum.times.weight += std::exchange(sum.times.input, 0);
-          sum.keptForWeights = 0;
-        }
         for (int guest : info.guests)
           addGuest(parts, guest, k, r, sum);
         record(problem, stageBase[u] + s, parts, k, c, r, sum);
       }
     }
+}
+
+bool StepBuilder::hasWeightsOnly(const StageInfo &info) const {
+  return plan.compiled && info.index == 0 &&
+         !costs.model.modules[info.unit].inputGradient &&
+         plan.getTraits().splitsBackward;
 }
 
 /// Whether times are those of halves.
@@ -322,13 +326,15 @@ void StepBuilder::record(scheduler::Problem &problem, int index,
   stage.input.values[at] =
       toTime(sum.times.input + (split ? 0 : sum.times.weight));
   stage.weight.values[at] = split ? toTime(sum.times.weight) : 0;
-  // A slot is there until a microbatch's last task.
-  bool halves = stage.hasWeight && plan.getTraits().splitsBackward;
-  bool keeps = halves && sum.keptForWeights > 0;
-  double slot = sum.kept + (keeps ? sum.keptForWeights : 0) +
-                slotOfEdges(index, keeps, parts, k, r);
-  stage.activation.values[at] = stage.hasBackward ? int64_t(slot) : 0;
-  stage.weightActivation.values[at] = halves ? stage.activation.values[at] : 0;
+  if (stage.hasBackward) {
+    bool halves = stage.hasWeight && plan.getTraits().splitsBackward;
+    Slot slot = slotOf(index, sum, halves, parts, k, r);
+    if (hasWeightsOnly(stages[index]))
+      slot = {0, slot.early + slot.whole, 0};
+    stage.activation.values[at] = int64_t(slot.early + slot.whole);
+    stage.weightActivation.values[at] = int64_t(slot.whole + slot.late);
+    late[index].values[at] = int64_t(slot.late);
+  }
   double ranksOfClass = double(unit.tp) * unit.cp * double(unit.dp) /
                         double(classes[unit.module]);
   work.all += ranksOfClass * sum.times.total();
@@ -349,13 +355,14 @@ void StepBuilder::weighReplicas(const Parts &parts) {
 
 void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
   work = {};
+  late.resize(stages.size());
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
     scheduler::Stage &stage = problem.stages[s];
     size_t count = size_t(parts.microbatches) * classes[info.unit];
     stage.forward.values.assign(count, 0);
     stage.input = stage.weight = stage.activation = stage.weightActivation =
-        stage.forward;
+        late[s] = stage.forward;
     const Module &module = costs.model.modules[info.unit];
     stage.hasBackward = module.hasBackward();
     stage.hasWeight = module.trainable;

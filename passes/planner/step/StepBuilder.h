@@ -68,6 +68,7 @@ private:
     void add(const ModuleCost::Price &other, double count) {
       times += other.times * count;
       kept += other.kept * count;
+      keptToWeights += other.keptToWeights * count;
       keptForWeights += other.keptForWeights * count;
     }
   };
@@ -86,10 +87,13 @@ private:
   void forEdgesOf(int stage, PartOf partOf, Function f) const;
   TokenSums itemsOf(int unit, int other, const Parts &parts, int k,
                     int64_t replica) const;
-  /// What edges add to a microbatch's slot: what is handed on, and gradients.
-  /// `keepsGradient`: that of what is handed on is kept for weights.
-  double slotOfEdges(int stage, bool keepsGradient, const Parts &parts, int k,
-                     int64_t replica) const;
+  /// Bytes of a microbatch by kind of slot; of a backward that is not split all
+  /// are `early`.
+  struct Slot {
+    double early = 0, whole = 0, late = 0;
+  };
+  Slot slotOf(int stage, const KindPrice &sum, bool halves, const Parts &parts,
+              int k, int64_t replica) const;
   /// Bytes that a stage hands to the next.
   const Linear &outputOf(const StageInfo &stage) const;
   void addStages(int unit);
@@ -98,6 +102,8 @@ private:
   void addGuest(const Parts &parts, int guest, int k, int64_t replica,
                 KindPrice &sum) const;
   bool splitsBackward(const StageInfo &stage) const;
+  /// Where no gradient of inputs comes out, a program has one half only.
+  bool hasWeightsOnly(const StageInfo &stage) const;
   void record(scheduler::Problem &problem, int stage, const Parts &parts, int k,
               int64_t klass, int64_t replica, const KindPrice &sum);
   /// Of a class: the replica with most to do in microbatch k.
@@ -180,6 +186,8 @@ private:
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
   std::vector<int> brokers;       ///< by model edge: of the problem; -1: none
   std::vector<TokenSums> largest; ///< by unit: the fullest part
+  /// By stage: what of `weightActivation` gradients of inputs make.
+  std::vector<scheduler::Table> late;
   /// By unit and microbatch: items of all replicas.
   std::vector<std::vector<TokenSums>> together;
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/step/StepBuilder.h"
+#include "passes/scheduler/core/Slots.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,48 +13,9 @@
 
 namespace dt::planner {
 
-namespace {
-
 using scheduler::Kind;
 using scheduler::Task;
 using scheduler::TaskGraph;
-
-/// Bytes of activations that a rank has room for, by its order of tasks: every
-/// stage has as many slots as it has microbatches in flight at once.
-int64_t peakOf(const scheduler::Problem &problem,
-               const std::vector<Task> &tasks) {
-  std::vector<int64_t> held(problem.stages.size(), 0), most = held;
-  for (const Task &task : tasks) {
-    const scheduler::Stage &stage = problem.stages[task.stage];
-    if (!stage.hasBackward)
-      continue;
-    int replicas = int(stage.replicas.size()), n = problem.microbatches;
-    auto of = [&](const scheduler::Table &table) {
-      return table.at(task.microbatch, task.replica, n, replicas);
-    };
-    int64_t &now = held[task.stage];
-    switch (task.kind) {
-    case Kind::Forward:
-      now += of(stage.activation);
-      break;
-    case Kind::Backward:
-      now -= of(stage.activation);
-      break;
-    case Kind::Input:
-      now -= of(stage.activation) - of(stage.weightActivation);
-      break;
-    case Kind::Weight:
-      now -= of(stage.weightActivation);
-      break;
-    case Kind::Sync:
-      break;
-    }
-    most[task.stage] = std::max(most[task.stage], now);
-  }
-  return std::accumulate(most.begin(), most.end(), int64_t(0));
-}
-
-} // namespace
 
 double StepBuilder::workspaceOf(const StageInfo &info) const {
   const UnitPlan &unit = plan.units[info.unit];
@@ -128,18 +90,30 @@ TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
   return sum * (double(own) / double(block) / double(plan.units[unit].dp));
 }
 
-double StepBuilder::slotOfEdges(int stage, bool keepsGradient,
-                                const Parts &parts, int k, int64_t r) const {
-  double bytes = 0;
+StepBuilder::Slot StepBuilder::slotOf(int stage, const KindPrice &sum,
+                                      bool halves, const Parts &parts, int k,
+                                      int64_t r) const {
+  Slot slot;
+  slot.whole = halves ? sum.keptToWeights : 0;
+  slot.early = sum.kept - slot.whole;
+  slot.late = halves ? sum.keptForWeights : 0;
+  bool keepsGradient = slot.late > 0;
   int unit = stages[stage].unit;
   forEdgesOf(
       stage, [&](int other) { return itemsOf(unit, other, parts, k, r); },
-      [&](double one, bool sent, bool gradient, bool) {
+      [&](double bytes, bool sent, bool gradient, bool) {
         // What comes in is among what is kept.
-        bytes += sent ? one : 0;
-        bytes += gradient && !(sent && keepsGradient) ? one : 0;
+        slot.early += sent ? bytes : 0;
+        if (!gradient)
+          return;
+        // What is handed on has the last layer's gradient, which comes to a
+        // buffer that waits for it since the forward.
+        double waits = sent && keepsGradient ? std::min(bytes, slot.late) : 0;
+        slot.late -= waits;
+        slot.whole += waits;
+        (sent || !halves ? slot.early : slot.late) += bytes - waits;
       });
-  return bytes;
+  return slot;
 }
 
 void StepBuilder::holdAlways(const scheduler::Problem &problem,
@@ -191,6 +165,13 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
                               const std::vector<double> &less) const {
   std::vector<PlannedStep::Memory> held;
   holdAlways(problem, held);
+  // While gradients of inputs are made there is what they read and what they
+  // make.
+  for (size_t s = 0; s < stages.size(); ++s)
+    for (const std::vector<int> &replica : problem.stages[s].replicas)
+      for (int rank : replica)
+        held[rank].activations += double(
+            *std::max_element(late[s].values.begin(), late[s].values.end()));
   problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
   for (size_t s = 0; s < stages.size(); ++s)
     for (const std::vector<int> &replica : problem.stages[s].replicas)
@@ -223,9 +204,12 @@ void StepBuilder::describe(PlannedStep &result) const {
             shared ? rank * grain * shrink : planRankOf(info.unit, position, r);
       }
   }
-  for (int rank = 0; rank < ranks; ++rank)
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<scheduler::Bytes> room =
+        scheduler::getRoom(problem, result.solution.ranks[rank], late);
     result.held[rank].activations =
-        double(peakOf(problem, result.solution.ranks[rank]));
+        double(std::accumulate(room.begin(), room.end(), int64_t(0)));
+  }
   // Of every unit its fullest rank, with all that the rank holds.
   for (size_t s = 0; s < stages.size(); ++s) {
     PlannedStep::Memory &own = result.memory[stages[s].unit];

@@ -425,10 +425,13 @@ std::vector<Bytes> getRelativeMemory(const TaskGraph &graph, int factor) {
       int stage = graph.getPlaceInfo(place).stage;
       if (problem.stages[stage].batchSync)
         continue;
+      // Gradients of inputs may leave more than the forward kept.
       Bytes bytes = 0;
-      for (int k = 0; k < problem.microbatches; ++k)
-        bytes = std::max(bytes, graph.getActivation(graph.getNode(
-                                    place, TaskGraph::kForward, k)));
+      for (int k = 0; k < problem.microbatches; ++k) {
+        int node = graph.getNode(place, TaskGraph::kForward, k);
+        bytes = std::max({bytes, graph.getActivation(node),
+                          graph.getWeightActivation(node)});
+      }
       sum += bytes;
       highest = std::max(highest, inFlight[stage]);
       ++chunks;
