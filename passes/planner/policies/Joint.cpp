@@ -51,10 +51,12 @@ std::vector<Plan> byItems(std::vector<Plan> plans) {
 Expected<Candidates> planJoint(const PolicyInput &input) {
   int budget = getBudget(input);
   PlanSearch search(input, budget);
-  // The published plan, item by item.
-  if (auto published = findDistTrain(input))
-    search.tryBest({{"disjoint 1f1b", byItems({*published})}}, 1);
-  else
+  // The published plan as it is, and item by item; both are free.
+  if (auto published = findDistTrain(input)) {
+    std::vector<Plan> plans = byItems({*published});
+    plans.push_back(*published);
+    search.tryAnyway("disjoint 1f1b", std::move(plans));
+  } else
     consumeError(published.takeError());
   std::map<std::string, std::vector<Plan>> ideas;
   for (Plan &plan : disjointPlans(input)) {

@@ -23,10 +23,13 @@
 namespace dt::planner {
 
 /// Sums over the layers before each of a module: seconds (of `total`, those of
-/// forwards, of weight gradients, of messages in TP groups) and kept bytes of
-/// so many mean samples.
+/// forwards, of weight gradients, of messages in TP groups) and bytes of so
+/// many mean samples: `kept` from the forward on, `late` from input to weight
+/// gradients.
 struct LayerPrices {
-  std::vector<double> total, forward, weight, reduce, kept, parameters;
+  std::vector<double> total, forward, weight, reduce, kept, late, parameters;
+  /// Bytes of what a layer hands on, and needs at once at most.
+  double message = 0, workspace = 0;
   double seconds(int begin, int end) const { return total[end] - total[begin]; }
 };
 

@@ -36,13 +36,18 @@ const LayerPrices &PriceCache::get(const Costs &costs,
   const ModuleCost &cost = costs.get(node, m);
   TokenSums part = getTotal(costs, batch, m) * (samples / double(batch.size()));
   std::vector<Times> times;
-  std::vector<double> bytes;
+  std::vector<double> bytes, late;
   for (size_t kind = 0; kind < module.kinds.size(); ++kind) {
     times.push_back(cost.layer(int(kind), options, part));
     bytes.push_back(cost.keptByKind(int(kind), options, part));
+    late.push_back(cost.keptForWeights(int(kind), options, part));
+    result.workspace =
+        std::max(result.workspace, cost.workspace(int(kind), options, part));
   }
+  result.message =
+      module.kinds[module.layers.front()].output.at(part) / options.cp;
   result.total = result.forward = result.weight = result.reduce = result.kept =
-      result.parameters = {0};
+      result.late = result.parameters = {0};
   auto add = [](std::vector<double> &sums, double value) {
     sums.push_back(sums.back() + value);
   };
@@ -53,6 +58,7 @@ const LayerPrices &PriceCache::get(const Costs &costs,
     add(result.weight, times[kind].weight);
     add(result.reduce, times[kind].reduce);
     add(result.kept, bytes[kind]);
+    add(result.late, late[kind]);
     add(result.parameters,
         module.kinds[kind].parameters - experts * (1 - 1.0 / options.ep));
   }
@@ -82,7 +88,8 @@ PolicyInput::pricesOf(const Plan &plan, int u, double samples) const {
   auto result = std::make_shared<LayerPrices>();
   for (auto sums :
        {&LayerPrices::total, &LayerPrices::forward, &LayerPrices::weight,
-        &LayerPrices::reduce, &LayerPrices::kept, &LayerPrices::parameters}) {
+        &LayerPrices::reduce, &LayerPrices::kept, &LayerPrices::late,
+        &LayerPrices::parameters}) {
     std::vector<double> &to = (*result).*sums;
     to = {0};
     for (int s = 0; s < unit.pp * unit.vpp; ++s) {
@@ -91,6 +98,9 @@ PolicyInput::pricesOf(const Plan &plan, int u, double samples) const {
         to.push_back(to.back() + from[i + 1] - from[i]);
     }
   }
+  for (int s = 0; s < unit.pp * unit.vpp; ++s)
+    result->workspace = std::max(result->workspace, get(s)->workspace);
+  result->message = get(0)->message;
   return result;
 }
 
@@ -349,9 +359,17 @@ double shareOfLargest(const PolicyInput &input, const Plan &plan,
   return mean > 0 ? cost.at(largest) / mean : 0;
 }
 
+/// Bytes of a rank at the fullest position of a unit, about as StepMemory.cpp
+/// counts them: what is there all the time, what the microbatches take that
+/// keep the pipeline busy, and what one of them takes.
+struct Needs {
+  double always = 0, busy = 0, one = 0;
+  double total() const { return always + busy; }
+};
+
 /// `largest`: see shareOfLargest().
-double memoryOf(const PolicyInput &input, const Plan &plan,
-                const UnitPrices &prices, double largest, int64_t inFlight) {
+Needs needsOf(const PolicyInput &input, const Plan &plan,
+              const UnitPrices &prices, double largest, int64_t inFlight) {
   const UnitPlan &unit = prices.unit, &host = prices.host;
   const Module &module = input.model().modules[unit.module];
   double weight = module.weightBytes;
@@ -361,17 +379,28 @@ double memoryOf(const PolicyInput &input, const Plan &plan,
   // A replica may get the largest item, and then hold as much of it as others
   // of all theirs.
   double factor = prices.factor * std::max(1.0, largest);
-  Positions bytes(unit.pp, 0), held(unit.pp, 0);
-  for (int p = 0; p < unit.pp; ++p)
-    held[p] = heldAt(plan, unit, p, inFlight);
   const LayerPrices &layers = *prices.layers;
+  bool splits = plan.getTraits().splitsBackward && module.trainable;
+  SmallVector<Needs, 64> needs(unit.pp);
+  for (Needs &position : needs)
+    position.always = (layers.workspace + 4 * layers.message) * factor;
   prices.forStages([&](int s, int p) {
     int begin = unit.cuts[s], end = unit.cuts[s + 1];
-    bytes[p] +=
+    needs[p].always +=
         (layers.parameters[end] - layers.parameters[begin]) / host.tp * weight +
-        held[p] * (layers.kept[end] - layers.kept[begin]) * factor;
+        (splits ? layers.late[end] - layers.late[begin] : 0) * factor;
+    if (module.hasBackward())
+      needs[p].one += (layers.kept[end] - layers.kept[begin] +
+                       (unit.inside ? 0 : 3 * layers.message)) *
+                      factor;
   });
-  return std::max(0.0, *std::max_element(bytes.begin(), bytes.end()));
+  Needs *fullest = nullptr;
+  for (int p = 0; p < unit.pp; ++p) {
+    needs[p].busy = heldAt(plan, unit, p, inFlight) * needs[p].one;
+    if (!fullest || needs[p].total() > fullest->total())
+      fullest = &needs[p];
+  }
+  return *fullest;
 }
 
 } // namespace
@@ -379,14 +408,16 @@ double memoryOf(const PolicyInput &input, const Plan &plan,
 double estimateMemory(const PolicyInput &input, const Plan &plan, int unit,
                       int64_t inFlight) {
   UnitPrices prices(input, plan, unit);
-  return memoryOf(input, plan, prices, shareOfLargest(input, plan, prices),
-                  inFlight);
+  return needsOf(input, plan, prices, shareOfLargest(input, plan, prices),
+                 inFlight)
+      .total();
 }
 
 double estimate(const PolicyInput &input, const Plan &plan) {
   const Cluster &cluster = input.costs.cluster;
   size_t count = plan.units.size();
-  std::vector<double> slowest(count, 0), memory(count, 0);
+  std::vector<double> slowest(count, 0);
+  std::vector<Needs> needs(count);
   double fill = 0, reduce = 0, phased = 0, item = 0;
   const scheduler::Traits &traits = plan.getTraits();
   bool shared = traits.sharesRanks;
@@ -413,18 +444,25 @@ double estimate(const PolicyInput &input, const Plan &plan) {
       item = std::max(item, times.whole / plan.units[u].pp *
                                 std::max(0.0, largest - 1));
     reduce = std::max(reduce, reductionTime(input, prices));
-    memory[host] += memoryOf(input, plan, prices, largest, inFlight[u]);
-  }
-  double total = 0;
-  for (size_t u = 0; u < count; ++u) {
-    total += memory[u];
-    if ((shared ? total : memory[u]) >
-        cluster.getMemory(nodeOf(input, plan, int(u))))
-      return INFINITY;
+    Needs own = needsOf(input, plan, prices, largest, inFlight[u]);
+    Needs &all = needs[shared ? 0 : host];
+    all.always += own.always;
+    all.busy += own.busy;
+    all.one += own.one;
   }
   double uneven = input.cache->getUnevenness(
       input.costs, input.batch, plan.microbatches,
       plan.units[input.model().pace].dp, plan.assign != Assign::Given);
+  // With fewer microbatches than keep it busy a pipeline waits for each.
+  double crowded = 1;
+  for (size_t u = 0; u < count; ++u) {
+    double room =
+        cluster.getMemory(nodeOf(input, plan, int(u))) - needs[u].always;
+    bool waits = traits.order == scheduler::OrderOf::Search;
+    if ((waits ? needs[u].one : needs[u].busy) > room)
+      return INFINITY;
+    crowded = std::max(crowded, needs[u].busy / room);
+  }
   slowest[input.model().pace] *= uneven;
   double steady = *std::max_element(slowest.begin(), slowest.end());
   if (shared) {
@@ -437,7 +475,8 @@ double estimate(const PolicyInput &input, const Plan &plan) {
   // In bubbles a part of the others' work is free.
   if (shared && !traits.runsInPhases)
     phased = std::max(0.0, phased - 0.7 * fill);
-  return fill + steady * double(plan.microbatches - 1) + phased + reduce + item;
+  return fill + steady * crowded * double(plan.microbatches - 1) + phased +
+         reduce + item;
 }
 
 } // namespace dt::planner

@@ -192,6 +192,16 @@ double PlanSearch::getBest() const {
   return best;
 }
 
+void PlanSearch::tryAnyway(StringRef family, std::vector<Plan> plans) {
+  std::vector<Trial> trials;
+  for (Plan &plan : plans)
+    if (ledger.take(plan))
+      trials.push_back({family.str(), std::move(plan)});
+  int before = left;
+  tryTogether(trials);
+  left = before;
+}
+
 void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
   Ranking ranking(input, families, most);
   int tried = 0, failed = 0;

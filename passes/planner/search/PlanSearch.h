@@ -37,6 +37,8 @@ public:
   /// Folded simulations of the `most` best of all by estimate, less what a
   /// bound or the budget excludes.
   void tryBest(llvm::ArrayRef<Family> families, int most);
+  /// Folded simulations outside of the budget.
+  void tryAnyway(llvm::StringRef family, std::vector<Plan> plans);
   /// With what is left of the budget: plans that may be faster than all that
   /// were simulated, by their bounds, the least first.
   void close(llvm::ArrayRef<Family> families);

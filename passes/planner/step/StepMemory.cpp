@@ -170,8 +170,9 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
   for (size_t s = 0; s < stages.size(); ++s)
     for (const std::vector<int> &replica : problem.stages[s].replicas)
       for (int rank : replica)
-        held[rank].activations += double(
-            *std::max_element(late[s].values.begin(), late[s].values.end()));
+        held[rank].activations +=
+            std::accumulate(late[s].values.begin(), late[s].values.end(), 0.0) /
+            double(late[s].values.size());
   problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
   for (size_t s = 0; s < stages.size(); ++s)
     for (const std::vector<int> &replica : problem.stages[s].replicas)
