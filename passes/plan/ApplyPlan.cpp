@@ -24,6 +24,10 @@ public:
       : program(program), context(program.getContext()) {}
 
   void write(const PlanFile &plan) {
+    if (auto batch = dist::getOnly<dist::BatchOp>(program)) {
+      batch.setMicro(plan.micro);
+      batch.setOpenMicro(false);
+    }
     for (const UnitEntry &unit : plan.units)
       place(unit, unit.splitsBackward(plan.schedule));
     for (auto edge : program.getOps<dist::EdgeOp>()) {
@@ -129,7 +133,7 @@ void remarkIdle(const PlanFile &plan, MLIRContext *context) {
       emitRemark(NameLoc::get(
           StringAttr::get(context, plan.path + ": " + unit.at("times"))))
           << "of " << unit.timesOf << " are not used where the unit has "
-          << describeLayout(unit, plan.schedule);
+          << describeLayout(unit, plan.schedule, plan.microbatches);
     if (unit.zero && unit.dp == 1)
       remark(unit, "zero",
              "dp is 1: optimizer state is shared out over replicas");

@@ -30,7 +30,7 @@ int64_t getMicro(mlir::ModuleOp program) {
 class Checker {
 public:
   Checker(PlanFile &plan, mlir::ModuleOp program)
-      : plan(plan), program(program), micro(getMicro(program)) {}
+      : plan(plan), program(program) {}
 
   Error run() {
     for (auto check :
@@ -46,6 +46,7 @@ private:
   Error choosePace();
   Error assignRanks();
   Error checkRanks(const UnitEntry &unit);
+  Error cutBatch();
   Error checkBatch();
   Error checkParts(const UnitEntry &unit);
   Error checkSpan(const UnitEntry &unit, int64_t microbatches);
@@ -73,7 +74,6 @@ private:
 
   PlanFile &plan;
   mlir::ModuleOp program;
-  int64_t micro;
 };
 
 /// Into a module over the whole batch, which is no unit of the plan.
@@ -170,13 +170,31 @@ Error Checker::assignRanks() {
                                  Twine(plan.ranks));
 }
 
+/// Of a recipe that leaves it open the plan says what a microbatch has.
+Error Checker::cutBatch() {
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  int64_t global = batch ? batch.getGlobal() : 1;
+  plan.micro = getMicro(program);
+  bool says = batch && batch.getOpenMicro() && plan.microbatches;
+  if (says)
+    plan.micro = llvm::divideCeilSigned(global, *plan.microbatches);
+  int64_t n = llvm::divideCeilSigned(global, plan.micro),
+          asked = plan.microbatches.value_or(n);
+  plan.microbatches = n;
+  if (asked == n)
+    return Error::success();
+  return plan.error(
+      "microbatches",
+      says ? Twine(global) + " samples make " + Twine(n) + " microbatches of " +
+                 Twine(plan.micro) + ", not " + Twine(asked)
+           : "the recipe's batch makes " + Twine(n) + ", not " + Twine(asked));
+}
+
 Error Checker::checkBatch() {
-  int64_t n = dist::getNumMicrobatches(program);
-  if (plan.microbatches && *plan.microbatches != n)
-    return plan.error("microbatches", "the recipe's batch makes " + Twine(n) +
-                                          ", not " + Twine(*plan.microbatches));
+  if (Error error = cutBatch())
+    return error;
   for (const UnitEntry &unit : plan.units) {
-    if (Error error = checkSpan(unit, n))
+    if (Error error = checkSpan(unit, *plan.microbatches))
       return error;
     if (Error error = checkParts(unit))
       return error;
@@ -220,7 +238,7 @@ Error Checker::checkParts(const UnitEntry &unit) {
                       "the module works on no kind of item that could be "
                       "cut; expected 1, not " +
                           Twine(unit.dp > 1 ? unit.dp : unit.sub));
-  int64_t most = micro * dist::getItemMax(program, *item).value_or(1);
+  int64_t most = plan.micro * dist::getItemMax(program, *item).value_or(1);
   auto shared = [&](int64_t items, StringRef what) {
     return (Twine(items) + " " + *item + "s that a " + what +
             " may hold: some would always be empty; expected at most ")
@@ -262,7 +280,8 @@ Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
   bool own = moduleOf(unit).getItem().value_or("") == kind;
   int64_t parts = unit.getNumParts();
   int64_t room = own ? rows * parts : rows;
-  int64_t needed = kind == dist::kSample && own ? micro * unit.span : *most;
+  int64_t needed =
+      kind == dist::kSample && own ? plan.micro * unit.span : *most;
   if (room < needed)
     return plan.error(
         key,
@@ -345,8 +364,7 @@ scheduler::Problem Checker::makeProblem() {
   scheduler::Problem problem;
   problem.ranks = int(plan.ranks);
   // More change nothing but the work.
-  problem.microbatches =
-      int(std::min<int64_t>(dist::getNumMicrobatches(program), 64));
+  problem.microbatches = int(std::min<int64_t>(*plan.microbatches, 64));
   llvm::StringMap<std::pair<int, int>> ends; // first and last stage
   bool goesBack = scheduler::traitsOf(plan.schedule).goesBack;
   for (const UnitEntry &unit : plan.units) {

@@ -12,9 +12,9 @@
 
 namespace dt::plan {
 
-/// Fills what a plan left open (ranks in order, pace) and returns the first
-/// contradiction with the program, as "file: key: what". What needs costs or
-/// cut points is told by later passes.
+/// Fills what a plan left open (ranks in order, pace, micro) and returns the
+/// first contradiction with the program, as "file: key: what". What needs costs
+/// or cut points is told by later passes.
 llvm::Error completePlan(PlanFile &plan, mlir::ModuleOp program);
 
 /// Completes a plan and writes it as the attributes that passes obey. Error: a

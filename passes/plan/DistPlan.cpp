@@ -14,6 +14,7 @@
 #include "passes/planner/explain/Explain.h"
 
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/ScopeExit.h"
 
 using namespace mlir;
 
@@ -53,7 +54,7 @@ struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
 private:
   llvm::Error run();
   llvm::Expected<planner::Cluster> readHardware();
-  bool mayBeCut();
+  bool cutBatch(mlir::ModuleOp copy, bool isOpen);
   llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
   llvm::Expected<std::vector<planner::Sample>>
   drawSamples(const PlannedProgram &program);
@@ -61,9 +62,9 @@ private:
   readTimes(const PlannedProgram &program);
   /// Writes the plan file and applies it.
   llvm::Error write(const planner::Plan &plan, const PlannedProgram &program);
-  /// What `dist.plan` tells of the plan: text, the file with figures and, if
-  /// others are compared with, a page.
-  llvm::Error addExplanation(const planner::Plan &plan,
+  /// The same, and what `dist.plan` tells of the plan: text, the file with
+  /// figures and, if others are compared with, a page.
+  llvm::Error writeExplained(const planner::Plan &plan,
                              const planner::PolicyInput &input,
                              const PlannedProgram &program);
   /// The policy's best plan that the compiler takes.
@@ -99,33 +100,52 @@ llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
   return taken;
 }
 
-/// Whether there may be replicas is known by trying.
-bool DistPlanPass::mayBeCut() {
-  mlir::ModuleOp copy = copyProgram(getOperation(), getOperation());
+/// Whether there may be replicas or, where the recipe leaves them open, several
+/// microbatches is known by trying: the copy is what a program is then.
+bool DistPlanPass::cutBatch(mlir::ModuleOp copy, bool isOpen) {
   Builder b(&getContext());
-  for (auto module : copy.getOps<dist::ModuleOp>())
-    if (!module.getWholeBatch() && module.getItem())
+  bool any = false;
+  for (auto module : copy.getOps<dist::ModuleOp>()) {
+    if (module.getWholeBatch() || !module.getItem())
+      continue;
+    any = true;
+    if (!isOpen)
       module->setAttr(dist::kDpAttr, b.getI64IntegerAttr(2));
+  }
+  if (isOpen)
+    dist::getOnly<dist::BatchOp>(copy).setMicro(1);
   OpPassManager pm(mlir::ModuleOp::getOperationName());
   modules::buildModulesUnderPlan(pm);
   // What is said here would be said of a plan with replicas.
   ScopedDiagnosticHandler silent(&getContext(),
                                  [](Diagnostic &) { return success(); });
-  bool may = succeeded(runPipeline(pm, copy));
-  copy.erase();
-  return may;
+  return any && succeeded(runPipeline(pm, copy));
 }
 
 /// Layers are calls only after outlining, which comes after plans: a copy shows
 /// what they will be.
 llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostRanks) {
-  llvm::Expected<PlannedProgram> result = describePartitioned(
-      getOperation(), mostRanks, [&](OpPassManager &pm, mlir::ModuleOp copy) {
-        return runPipeline(pm, copy);
-      });
-  if (result && !mayBeCut())
-    for (int64_t &replicas : result->maxReplicas)
-      replicas = 1;
+  mlir::ModuleOp program = getOperation(), copy = copyProgram(program, program);
+  llvm::scope_exit erase([&] { copy.erase(); });
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  bool isOpen = batch && batch.getOpenMicro(),
+       mayBeCut = cutBatch(copy, isOpen);
+  llvm::Expected<PlannedProgram> result =
+      describePartitioned(isOpen && mayBeCut ? copy : program, mostRanks,
+                          [&](OpPassManager &pm, mlir::ModuleOp copy) {
+                            return runPipeline(pm, copy);
+                          });
+  if (!result)
+    return result;
+  auto isWhole = [](dist::ModuleOp module) { return module.getWholeBatch(); };
+  if (!mayBeCut) {
+    llvm::fill(result->items, 0);
+    result->microbatches = {*result->microbatches.begin()};
+  } else if (isOpen && result->needsBatchSync &&
+             llvm::none_of(program.getOps<dist::ModuleOp>(), isWhole)) {
+    // What compares all items is apart only if the batch is cut.
+    result->microbatches.erase(1);
+  }
   return result;
 }
 
@@ -171,10 +191,13 @@ llvm::Error DistPlanPass::write(const planner::Plan &plan,
 llvm::Expected<planner::Plan>
 DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
                      const PlannedProgram &program) {
+  auto batch = dist::getOnly<dist::BatchOp>(getOperation());
+  int64_t global = batch ? batch.getGlobal() : 1;
   // What the compiler itself would say to the plan.
   auto accepts = [&](const planner::Plan &plan) -> llvm::Error {
     planner::Plan here = plan;
-    here.microbatches = dist::getNumMicrobatches(getOperation());
+    // Of a larger batch than the program's there are more.
+    here.microbatches = plan.microbatches * global / program.global;
     auto file = parsePlan(printPlanFile(here, program), "--plan=auto");
     if (!file)
       return file.takeError();
@@ -197,7 +220,7 @@ DistPlanPass::compare(StringRef policy, const planner::PolicyInput &input,
   return priced;
 }
 
-llvm::Error DistPlanPass::addExplanation(const planner::Plan &plan,
+llvm::Error DistPlanPass::writeExplained(const planner::Plan &plan,
                                          const planner::PolicyInput &input,
                                          const PlannedProgram &program) {
   planner::ExplainOptions options;
@@ -214,15 +237,22 @@ llvm::Error DistPlanPass::addExplanation(const planner::Plan &plan,
     options.seed = seed ? uint64_t(seed.getValue()) : 0;
   }
   options.plan = [&](StringRef policy, const planner::PolicyInput &other) {
-    // A larger batch is more microbatches of the same size.
+    // A larger batch is more microbatches of the same sizes.
     PlannedProgram larger = program;
-    int64_t factor = other.samples() / std::max<int64_t>(1, input.samples());
-    larger.microbatches *= std::max<int64_t>(1, factor);
+    int64_t factor = std::max<int64_t>(
+        1, other.samples() / std::max<int64_t>(1, input.samples()));
+    larger.global *= factor;
+    larger.microbatches.clear();
+    for (auto [number, samples] : program.microbatches)
+      larger.microbatches[number * factor] = samples;
     return compare(policy, other, larger);
   };
+  // Others are compared with before the program has a plan.
   auto explanation = planner::explain(input, plan, options);
   if (!explanation)
     return explanation.takeError();
+  if (llvm::Error error = write(plan, program))
+    return error;
   auto set = [&](StringRef name, StringRef text) {
     dist::getOnly<dist::PlanOp>(getOperation())
         ->setAttr(name, StringAttr::get(&getContext(), text));
@@ -276,9 +306,7 @@ llvm::Error DistPlanPass::run() {
   if (!best)
     return llvm::createStringError("--policy=" + policy + ": " +
                                    toString(best.takeError()));
-  if (llvm::Error error = write(*best, *program))
-    return error;
-  return addExplanation(*best, input, *program);
+  return writeExplained(*best, input, *program);
 }
 
 } // namespace

@@ -14,7 +14,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <tuple>
 
 namespace dt::plan {
 
@@ -89,7 +91,14 @@ std::optional<std::string> makeExecutable(Plan &plan,
                                           const PlannedProgram &program) {
   if (!plan.notExecutable.empty())
     return plan.notExecutable;
-  plan.microbatches = program.microbatches;
+  // The nearest number that there may be.
+  plan.microbatches =
+      llvm::min_element(program.microbatches, [&](auto &a, auto &b) {
+        auto apart = [&](int64_t number) {
+          return std::abs(std::log(double(number) / double(plan.microbatches)));
+        };
+        return apart(a.first) < apart(b.first);
+      })->first;
   plan.compiled = true;
   if (program.needsBatchSync)
     plan.schedule = "distmm-pipe";
@@ -104,15 +113,14 @@ std::optional<std::string> makeExecutable(Plan &plan,
       int64_t stage = unit.inside->stage < 0 ? host.pp - 1 : unit.inside->stage;
       // It may not be cut as finely.
       unit.tp = std::gcd(host.tp, input.model().modules[unit.module].maxTP);
-      unit.dp = std::min(host.dp * (host.tp / unit.tp),
-                         program.maxReplicas[unit.module]);
+      unit.dp = host.dp * (host.tp / unit.tp);
       unit.pp = unit.vpp = 1;
       unit.firstRank = host.firstRank + stage % host.pp * host.dp * host.tp;
       unit.cuts = {0, int(input.model().modules[unit.module].layers.size())};
       unit.saves.clear();
       unit.inside.reset();
     }
-    int64_t most = program.maxReplicas[unit.module];
+    int64_t most = program.getMaxReplicas(unit.module, plan.microbatches);
     // What a microbatch has no items for is left idle.
     unit.dp = std::min(unit.dp, most);
     unit.zero = unit.dp > 1;
@@ -145,10 +153,11 @@ static std::vector<UnitPlan> listUnits(const planner::PolicyInput &input,
                                        int module) {
   std::vector<UnitPlan> result;
   int layers = int(input.model().modules[module].layers.size());
-  int64_t devices = input.gpus();
+  int64_t devices = input.gpus(),
+          most = program.getMaxReplicas(module,
+                                        program.microbatches.begin()->first);
   for (int tp : planner::tensorSizes(input, module))
-    for (int64_t dp = 1;
-         dp * tp <= devices && dp <= program.maxReplicas[module]; ++dp)
+    for (int64_t dp = 1; dp * tp <= devices && dp <= most; ++dp)
       for (int64_t pp = 1; pp * dp * tp <= devices && pp <= layers; ++pp)
         result.push_back(
             planner::makeUnit(input, module, tp, dp, int(pp), 1, Save::Vjp));
@@ -216,7 +225,8 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
     if (auto fitted = planner::fitStages(input, plan, int(u)))
       others.emplace_back(plan).units[u] = *fitted;
     int64_t sub = 2 * plan.units[u].sub;
-    if (plan.units[u].dp * sub <= program.maxReplicas[u])
+    if (plan.units[u].dp * sub <=
+        program.getMaxReplicas(int(u), plan.microbatches))
       others.emplace_back(plan).units[u].sub = int(sub);
     const UnitPlan &unit = plan.units[u];
     for (int span : {unit.span * 2, unit.span / 2})
@@ -230,7 +240,25 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
   for (Plan &other : others)
     other.sequenceParallel =
         other.sequenceParallel && runsSequenceParallel(other, input.model());
+  Plan open = plan;
+  open.microbatches = 0;
+  for (Plan &other : withMicrobatches(open, program))
+    if (!makeExecutable(other, input, program))
+      others.push_back(std::move(other));
   return others;
+}
+
+std::vector<Plan> withMicrobatches(const Plan &plan,
+                                   const PlannedProgram &program) {
+  std::vector<Plan> result;
+  if (plan.microbatches || program.microbatches.size() == 1)
+    return {plan}; // as it is
+  for (int64_t number : llvm::make_first_range(program.microbatches))
+    if (llvm::all_of(plan.units, [&](const UnitPlan &unit) {
+          return unit.dp <= program.getMaxReplicas(unit.module, number);
+        }))
+      result.emplace_back(plan).microbatches = number;
+  return result;
 }
 
 std::vector<Plan> withLess(llvm::ArrayRef<Plan> plans) {
@@ -251,8 +279,7 @@ Plan planLayers(const PlannedProgram &program, int64_t ranks) {
   Plan plan;
   plan.policy = "layers";
   plan.ranks = ranks;
-  plan.microbatches = program.microbatches;
-  plan.micro = program.micro;
+  std::tie(plan.microbatches, plan.micro) = *program.microbatches.begin();
   plan.schedule = program.needsBatchSync ? "distmm-pipe" : "accumulate";
   plan.reorder = planner::Reorder::None;
   plan.sequenceParallel = false;
@@ -313,7 +340,7 @@ std::string printPlanFile(const planner::Plan &plan,
     for (const UnitEntry &unit : file->units)
       if (!unit.times.empty())
         json["units"][unit.name]["times"]["of"] =
-            describeLayout(unit, file->schedule);
+            describeLayout(unit, file->schedule, file->microbatches);
   } else {
     llvm::consumeError(file.takeError());
   }

@@ -29,8 +29,13 @@ std::optional<std::string> makeExecutable(planner::Plan &plan,
 std::vector<planner::Plan> listPlans(const planner::PolicyInput &input,
                                      const PlannedProgram &program);
 
-/// Another schedule, saved set, sequence parallelism, smaller pieces, or
-/// tasks of more or fewer microbatches.
+/// The plan in every number of microbatches that has items for its replicas;
+/// if it says a number, in that one.
+std::vector<planner::Plan> withMicrobatches(const planner::Plan &plan,
+                                            const PlannedProgram &program);
+
+/// Another schedule, saved set, sequence parallelism, smaller pieces, other
+/// microbatches, or tasks of more or fewer of them.
 std::vector<planner::Plan> varyPlan(const planner::Plan &plan,
                                     const planner::PolicyInput &input,
                                     const PlannedProgram &program);

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 namespace dt::plan {
 
@@ -41,11 +43,15 @@ public:
   /// From the simplest, as long as something simpler is as good.
   void simplify();
 
+  /// Searched::sizes, of all numbers that there may be.
+  std::map<int64_t, planner::Searched::Size> getSizes() const;
+
   planner::Candidates found; ///< executable, with predictions
   planner::Reason reason;    ///< why others are not
   planner::Ledger ledger;
 
 private:
+  bool fits = true; ///< what was simulated last, as far as is known
   /// Seconds by estimate; bytes where they are infinite; index.
   using Ranked = std::tuple<double, double, size_t>;
   /// Those that can be executed, the most promising first; adds what is to be
@@ -54,6 +60,9 @@ private:
   /// The simulated step, of what is added to `found`; infinite if it does not
   /// work, which is noted.
   double simulate(Plan &plan);
+  /// The plan, or, of those with more and so smaller microbatches, the first
+  /// that fits: estimates know nothing of workspace.
+  void simulateWhatFits(Plan plan);
   double memoryOf(const Plan &plan) const;
 
   const planner::PolicyInput &input;
@@ -71,11 +80,13 @@ double Finder::simulate(Plan &plan) {
                               : found.getFastest().predicted.step *
                                     (1 + planner::kNegligible);
   double bound = ledger.look(input, plan);
+  fits = std::isfinite(bound);
   if ((bound >= most && !found.empty()) || !ledger.take(plan))
     return INFINITY;
   planner::StepOptions options;
   options.scheduleEffort = 60000;
   auto step = planner::simulateStep(input.costs, plan, input.batch, options);
+  fits = step || !step.errorIsA<planner::DoesNotFit>();
   if (!step)
     return note(step.takeError());
   if (Error error = accepts(plan))
@@ -85,6 +96,17 @@ double Finder::simulate(Plan &plan) {
   plan.predicted.objective = objective ? objective : step->predicted.step;
   found.add(plan);
   return plan.predicted.step;
+}
+
+void Finder::simulateWhatFits(Plan plan) {
+  int64_t first = std::exchange(plan.microbatches, 0);
+  for (Plan &other : withMicrobatches(plan, program)) {
+    if (makeExecutable(other, input, program) || other.microbatches < first)
+      continue;
+    simulate(other);
+    if (fits)
+      return;
+  }
 }
 
 /// Bytes of the fullest device, about: what is nearest to fitting is tried
@@ -106,16 +128,25 @@ double Finder::memoryOf(const Plan &plan) const {
 std::vector<Finder::Ranked> Finder::rank(std::vector<Plan> &plans) {
   std::vector<Ranked> order;
   for (size_t i = 0; i < plans.size(); ++i) {
-    if (auto why = makeExecutable(plans[i], input, program)) {
-      reason.note(llvm::createStringError(*why));
-      continue;
+    std::optional<Ranked> best; // of its numbers of microbatches
+    for (Plan &plan : withMicrobatches(plans[i], program)) {
+      if (auto why = makeExecutable(plan, input, program)) {
+        reason.note(llvm::createStringError(*why));
+        continue;
+      }
+      ledger.look(input, plan);
+      double seconds = planner::estimate(input, plan);
+      Ranked own(seconds, std::isinf(seconds) ? memoryOf(plan) : 0, i);
+      if (best && !(own < *best))
+        continue;
+      best = own;
+      plans[i] = plan;
     }
+    if (!best)
+      continue;
+    order.push_back(*best);
     if (plans[i].sequenceParallel) // to be tried without too
       plans.emplace_back(plans[i]).sequenceParallel = false;
-    ledger.look(input, plans[i]);
-    double seconds = planner::estimate(input, plans[i]);
-    order.emplace_back(seconds, std::isinf(seconds) ? memoryOf(plans[i]) : 0,
-                       i);
   }
   llvm::sort(order);
   return order;
@@ -123,7 +154,7 @@ std::vector<Finder::Ranked> Finder::rank(std::vector<Plan> &plans) {
 
 void Finder::tryOwn(std::vector<Plan> plans) {
   for (auto [seconds, bytes, i] : rank(plans))
-    simulate(plans[i]);
+    simulateWhatFits(plans[i]);
 }
 
 void Finder::tryBest(std::vector<Plan> plans) {
@@ -136,7 +167,7 @@ void Finder::tryBest(std::vector<Plan> plans) {
     // Where nothing fits by estimate, some are tried all the same.
     if (next >= 4 * kSimulated)
       break;
-    simulate(plans[i]);
+    simulateWhatFits(plans[i]);
   }
   if (found.empty())
     return;
@@ -155,6 +186,17 @@ void Finder::tryBest(std::vector<Plan> plans) {
       break;
     simulate(plans[i]);
   }
+}
+
+std::map<int64_t, planner::Searched::Size> Finder::getSizes() const {
+  std::map<int64_t, planner::Searched::Size> sizes;
+  for (int64_t number : llvm::make_first_range(program.microbatches))
+    sizes[number] = {ledger.getBound(number), true};
+  for (const Plan &plan : found.getPlans())
+    if (auto &size = sizes[plan.microbatches];
+        size.isBound || plan.predicted.step < size.step)
+      size = {plan.predicted.step, false};
+  return sizes;
 }
 
 void Finder::improve() {
@@ -236,6 +278,8 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
     finder.improve();
     finder.simplify();
     finder.found.searched = finder.ledger.get();
+    if (program.microbatches.size() > 1)
+      finder.found.searched->sizes = finder.getSizes();
   }
   Plan best = finder.found.choose();
   best.policy = policy.str();

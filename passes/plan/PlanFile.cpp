@@ -95,7 +95,8 @@ public:
     pipelines();
     for (UnitEntry &unit : plan.units)
       if (top.ok() && !unit.timesOf.empty() &&
-          unit.timesOf != describeLayout(unit, plan.schedule))
+          unit.timesOf !=
+              describeLayout(unit, plan.schedule, plan.microbatches))
         unit.times.clear();
     edges();
     rest();
@@ -312,7 +313,8 @@ Error PlanFile::error(const Twine &key, const Twine &what) const {
   return createStringError(path + ": " + key + ": " + what);
 }
 
-std::string describeLayout(const UnitEntry &unit, StringRef schedule) {
+std::string describeLayout(const UnitEntry &unit, StringRef schedule,
+                           std::optional<int64_t> microbatches) {
   std::string text;
   raw_string_ostream os(text);
   os << "tp=" << unit.tp << ",dp=" << unit.dp << ",pp=" << unit.pp
@@ -330,6 +332,8 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule) {
     os << ",rows_max." << kind << "=" << rows;
   for (const std::vector<std::string> &pieces : unit.stages)
     os << (&pieces == &unit.stages[0] ? ",pieces=" : "+") << pieces.size();
+  if (microbatches)
+    os << ",microbatches=" << *microbatches;
   return text;
 }
 

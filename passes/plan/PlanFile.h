@@ -66,6 +66,8 @@ struct PlanFile {
   std::string path; ///< for messages
   int64_t ranks = 0;
   std::optional<int64_t> microbatches;
+  /// Samples of a microbatch, which is no key: completePlan() says.
+  int64_t micro = 1;
   std::string pace; ///< empty: the backbone
   std::vector<UnitEntry> units;
   std::string schedule; ///< of all pipelines
@@ -87,8 +89,10 @@ struct PlanFile {
   llvm::Error error(const llvm::Twine &key, const llvm::Twine &what) const;
 };
 
-/// What times of a unit depend on: "tp=2,dp=1,…".
-std::string describeLayout(const UnitEntry &unit, llvm::StringRef schedule);
+/// What times of a unit depend on: "tp=2,dp=1,…". `microbatches`: of a step, if
+/// the plan says.
+std::string describeLayout(const UnitEntry &unit, llvm::StringRef schedule,
+                           std::optional<int64_t> microbatches);
 
 /// Reads a file. Errors name file and key.
 llvm::Expected<PlanFile> readPlan(llvm::StringRef path);

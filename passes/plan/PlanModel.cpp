@@ -6,6 +6,7 @@
 
 #include "passes/plan/PlanModel.h"
 
+#include "passes/planner/search/Formulation.h"
 #include "passes/stages/StageCuts.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -364,11 +365,7 @@ public:
   explicit ProgramBuilder(mlir::ModuleOp program) : program(program) {}
 
   llvm::Expected<PlannedProgram> build() {
-    if (auto batch = dist::getOnly<dist::BatchOp>(program)) {
-      result.global = batch.getGlobal();
-      result.micro = batch.getMicro();
-    }
-    result.microbatches = dist::getNumMicrobatches(program);
+    cutBatch();
     for (auto item : program.getOps<dist::ItemOp>())
       result.kinds.emplace_back(item.getName().str(), item.getMax());
     llvm::sort(result.kinds);
@@ -387,6 +384,7 @@ public:
   }
 
 private:
+  void cutBatch();
   llvm::Error add(dist::ModuleOp module);
   void addEdge(dist::EdgeOp edge);
 
@@ -395,6 +393,18 @@ private:
   llvm::StringMap<int> numbers;
   int paceRank = -1;
 };
+
+/// What the recipe leaves open may be every size that divides the batch.
+void ProgramBuilder::cutBatch() {
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  result.global = batch ? batch.getGlobal() : 1;
+  if (batch && batch.getOpenMicro())
+    for (int64_t number : planner::divisors(result.global))
+      result.microbatches[number] = result.global / number;
+  else
+    result.microbatches[dist::getNumMicrobatches(program)] =
+        batch ? batch.getMicro() : 1;
+}
 
 llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   if (module.getWholeBatch()) {
@@ -414,8 +424,7 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
         result.kinds, [&](auto &known) { return known.first == *item; });
     entry.item = planner::ItemKind(1 + (kind - result.kinds.begin()));
   }
-  result.maxReplicas.push_back(item ? std::max<int64_t>(1, result.micro * most)
-                                    : 1);
+  result.items.push_back(most);
   // The backbone, else what works on samples, else the first: as CheckPlan.
   bool samples = item.value_or("") == dist::kSample;
   int rank = samples ? (module.getRole() == dist::Role::backbone ? 2 : 1) : 0;
@@ -467,7 +476,7 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
         counts = symbol && symbol.getItem();
       }
   if (!counts)
-    result.maxReplicas[from->second] = result.maxReplicas[to->second] = 1;
+    result.items[from->second] = result.items[to->second] = 0;
 }
 
 } // namespace

@@ -16,6 +16,8 @@
 #include "dialects/dist/DistOps.h"
 #include "passes/planner/describe/Data.h"
 
+#include <map>
+
 namespace dt::plan {
 
 struct PlannedProgram {
@@ -25,15 +27,23 @@ struct PlannedProgram {
   std::vector<std::vector<std::vector<std::string>>> pieces;
   /// "module.input", by edge of the model.
   std::vector<std::string> edges;
-  /// By module: most replicas that a microbatch's items suffice for.
-  std::vector<int64_t> maxReplicas;
+  /// By module: items of a sample that replicas may share; 0: none.
+  std::vector<int64_t> items;
   /// Kinds of items beside samples, by name, and most of a sample.
   std::vector<std::pair<std::string, int64_t>> kinds;
-  int64_t global = 1, micro = 1, microbatches = 1;
+  int64_t global = 1; ///< samples of a step
+  /// How a step may be cut: samples of a microbatch by their number. Where the
+  /// recipe says it, one way.
+  std::map<int64_t, int64_t> microbatches;
   /// Whose devices price what a plan has no times of.
   std::string cluster;
   /// A loss over the whole batch: schedules must wait for it.
   bool needsBatchSync = false;
+
+  /// Most replicas that the items of one of so many microbatches suffice for.
+  int64_t getMaxReplicas(int module, int64_t number) const {
+    return std::max<int64_t>(1, microbatches.at(number) * items[module]);
+  }
 };
 
 /// `program` is one whose layers are calls, as the outline phase leaves them;

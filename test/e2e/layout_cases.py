@@ -2,7 +2,7 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# name, model, samples of a step, samples of a microbatch, plan (layouts.py says
+# name, model, samples of a step, samples of a microbatch (None: the plan says), plan (layouts.py says
 # how it is written; "auto": --plan=auto). `refused`: the plan cannot work, and the error must match.
 # `overlap`: sums of gradients begin before the last backward ends.
 # ===-----------------------------------------------------------------------===
@@ -131,6 +131,9 @@ case("llava-tp2-pp2", "llava", 3, 3, "model:tp=2,pp=2")
 # The planner's choice for two cores.
 case("gpt2-auto", "gpt2", 8, 4, "auto", subset=True, profile=True)
 case("mllm-auto", "mllm", 12, 3, "auto", subset=True)
+# The recipe does not say the size of a microbatch: the plan does.
+case("gpt2-open-micro", "gpt2", 8, None, "model:pp=2 | microbatches=4")
+case("mllm-auto-open-micro", "mllm", 12, None, "auto", subset=True)
 
 # What cannot be.
 case("no-such-unit", "gpt2", 4, 4, "modle:dp=2", refused="modle")

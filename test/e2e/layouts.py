@@ -89,7 +89,7 @@ class Runner:
         recipe = json.loads((source / case.get("recipe", "recipe.json")).read_text())
         for module in recipe["modules"].values():
             shutil.copy(source / module["onnx"], folder / module["onnx"])
-        recipe["batch"] = {"global": case["samples"], "micro": micro}
+        recipe["batch"] = {"global": case["samples"]} | ({"micro": micro} if micro else {})
         recipe = batches.adapt(recipe, case["model"])
         recipe["optimizer"]["clip"] = 1.0
         for key, value in case.get("patch", {}).items():
@@ -123,6 +123,18 @@ class Runner:
             (folder / "plan.json").write_text(json.dumps(plan))
             command += [f"--plan={folder / 'plan.json'}"]
         return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=HANGS)
+
+    def check_said(self, case, plan, folder):
+        """A recipe that says the size that the plan chose is the same program, to the byte; what is trained is the one of the recipe that does not."""
+        said = folder / "said"
+        said.mkdir()
+        done = self.compile(case, case["samples"] // plan["microbatches"], plan, said, "cuda" if self.double else "cpu")
+        if done.returncode:
+            raise Failure(f"with the plan's size of a microbatch in the recipe: {done.stderr[-800:]}")
+        files = lambda root: {path.relative_to(root): path.read_bytes() for path in sorted((root / "program").rglob("*")) if path.is_file()}
+        have, want = files(folder), files(said)
+        if have != want:
+            raise Failure(f"differ by who says the size of a microbatch: {[str(f) for f in sorted(have.keys() | want.keys()) if have.get(f) != want.get(f)]}")
 
     def predicted(self, folder):
         """What dt-opt says about the memory of the ranks."""
@@ -180,6 +192,8 @@ class Runner:
             return "refused: " + errors[0].split("error: ")[-1][:90]
         if done.returncode:
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
+        if not case["micro"]:
+            self.check_said(case, plan, folder)
         if self.double:
             build_for(self.dt_opt, "cuda", self.double, folder / "program", os.environ.get("CCACHE_DIR"))
         else:

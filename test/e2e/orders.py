@@ -22,7 +22,7 @@ from layout_cases import CASES, SPLIT
 from layouts import Failure, Runner, parse_plan
 
 EIGHT = pathlib.Path(__file__).parents[1] / "passes/plan/Inputs/cluster.json"
-# Model, samples of a step and of a microbatch, cluster, devices: 1F1B, zero bubble on ranks of their own and on shared ones, replicas, a barrier.
+# Model, samples of a step and of a microbatch (None: the planner says), cluster, devices: 1F1B, zero bubble on ranks of their own and on shared ones, replicas, a barrier.
 CHOSEN = [
     ("gpt2", 8, 4, "cpu-2", 2, {}),
     ("gpt2", 16, 2, EIGHT, 4, {}),
@@ -31,6 +31,8 @@ CHOSEN = [
     ("mllm", 12, 4, EIGHT, 5, {}),
     ("unet", 8, 1, "h100-80g", 4, {}),
     ("clip", 8, 2, EIGHT, 4, SPLIT),
+    ("llama", 8, None, EIGHT, 4, {}),
+    ("clip", 8, None, EIGHT, 4, {}),
 ]
 # How far a term may be off (docs/planning.md, "Memory of a rank"). Bytes of scratch are few here, those of ties many; a UNet's skips count at each
 # stage that they pass.

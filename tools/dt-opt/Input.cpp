@@ -54,9 +54,10 @@ llvm::cl::list<std::string> trainableOption(
 dt::NumberOption batchOption("batch", llvm::cl::cat(importOptions),
                              llvm::cl::init(1),
                              llvm::cl::desc("Samples of a step"));
-dt::NumberOption
-    microOption("micro", llvm::cl::cat(importOptions), llvm::cl::init(0),
-                llvm::cl::desc("Samples of a microbatch (default: all)"));
+dt::NumberOption microOption(
+    "micro", llvm::cl::cat(importOptions), llvm::cl::init(0),
+    llvm::cl::desc(
+        "Samples of a microbatch (default: as the plan says, else all)"));
 llvm::cl::opt<std::string> splitOption(
     "split", llvm::cl::cat(importOptions), llvm::cl::value_desc("auto"),
     llvm::cl::desc("auto: find the modules (encoder, towers, ...) that the "
@@ -120,6 +121,7 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
   recipe.optimizer = *optimizer;
   recipe.globalBatch = batchOption;
   recipe.microBatch = microOption ? int64_t(microOption) : int64_t(batchOption);
+  recipe.openMicro = !microOption && batchOption > 1;
   if (recipe.microBatch < 1 || recipe.globalBatch < recipe.microBatch)
     return llvm::createStringError("--micro: expected 1 <= micro <= batch");
   recipe.seed = seedOption;

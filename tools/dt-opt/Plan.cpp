@@ -298,7 +298,8 @@ void JsonPrinter::printTimes(const UnitReport &unit) {
   if (llvm::all_equal(entry.save))
     entry.save.resize(1);
   json.attribute("from", first.timesFrom);
-  json.attribute("of", plan::describeLayout(entry, report.plan->schedule));
+  json.attribute("of", plan::describeLayout(entry, report.plan->schedule,
+                                            report.getMicrobatches()));
   json.attributeArray("stages", [&] {
     for (const ModuleReport *stage : unit.stages)
       json.object([&] {

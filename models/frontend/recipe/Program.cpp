@@ -425,7 +425,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
   markLookups(*program);
   builder.setInsertionPointToEnd(program->getBody());
   dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,
-                        recipe.microBatch, recipe.batchNorm == "local");
+                        recipe.microBatch, recipe.batchNorm == "local",
+                        recipe.openMicro);
   dist::SeedOp::create(builder, at("seed"), recipe.seed);
   setRoles();
   if (failed(verify(*program)))

@@ -393,6 +393,9 @@ void RecipeParser::rest() {
         batch.has("micro") ? batch.at("micro").integer(1) : recipe.globalBatch;
     if (top.ok() && recipe.microBatch > recipe.globalBatch)
       batch.at("micro").fail("expected at most batch.global");
+    // Statistics of a microbatch are no matter of its plan.
+    recipe.openMicro = !batch.has("micro") && recipe.globalBatch > 1 &&
+                       recipe.batchNorm.empty();
   }
   top.read("seed", recipe.seed, 0);
 }

@@ -114,6 +114,7 @@ struct Recipe {
   std::string batchNorm; ///< "local", or empty: training form is an error if
                          ///< the batch is cut
   int64_t globalBatch = 1, microBatch = 1;
+  bool openMicro = false; ///< a plan may say microBatch; until then it is all
   int64_t seed = 0;
   nlohmann::json data,
       inputs; ///< null when absent; docs/data.md. Vocabularies are lists.

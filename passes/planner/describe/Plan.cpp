@@ -323,6 +323,11 @@ std::string printPlan(const Plan &plan, const Model &model) {
     json["predicted"]["searched"] = {{"plans", plan.searched->plans},
                                      {"simulated", plan.searched->simulated},
                                      {"gap", plan.searched->getGap(p.step)}};
+  if (plan.searched)
+    for (auto [number, size] : plan.searched->sizes)
+      if (std::isfinite(size.step))
+        json["predicted"]["searched"]["microbatches"][std::to_string(number)] =
+            {{size.isBound ? "at_least" : "step", size.step}};
   return json.dump(1);
 }
 

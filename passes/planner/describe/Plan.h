@@ -14,6 +14,7 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "runtime/Enums.h"
 
+#include <map>
 #include <optional>
 
 namespace dt::planner {
@@ -123,6 +124,13 @@ struct Searched {
   int64_t plans = 0, simulated = 0;
   /// Seconds that no plan beats which was not simulated; infinite if all were.
   double bound = 0;
+  /// Of one number of microbatches: seconds of the fastest plan found, or, if
+  /// none was simulated, that no plan beats; infinite if none fits.
+  struct Size {
+    double step = 0;
+    bool isBound = false;
+  };
+  std::map<int64_t, Size> sizes; ///< where it was searched too
   /// What there may be to gain: the step over the bound, less 1, or 0.
   double getGap(double step) const {
     return bound > 0 && bound < step ? step / bound - 1 : 0;

@@ -336,6 +336,18 @@ static std::string printChange(double ratio) {
                  none ? 0.0 : percent);
 }
 
+/// Why the batch is cut as it is.
+static void printSizes(raw_ostream &os,
+                       const std::map<int64_t, Searched::Size> &sizes) {
+  os << "the fastest of the plans searched with so many microbatches:";
+  for (auto &[number, size] : sizes)
+    os << (number == sizes.begin()->first ? " " : ", ") << number << " "
+       << (!std::isfinite(size.step) ? "does not fit"
+           : size.isBound            ? "at least " + printTime(size.step)
+                                     : printTime(size.step));
+  os << "\n";
+}
+
 void printText(raw_ostream &os, const Explanation &e,
                const PolicyInput &input) {
   const Prediction &p = e.plan.predicted;
@@ -359,10 +371,13 @@ void printText(raw_ostream &os, const Explanation &e,
   if (!input.costs.profile && !input.costs.cluster.assumed.empty())
     os << input.costs.cluster.assumed << "\n";
   os << formatv("schedule {0}, {1} microbatch{2}, items assigned by {3}, "
-                "reorder {4}\n\n",
+                "reorder {4}\n",
                 e.plan.schedule, e.plan.microbatches,
                 e.plan.microbatches == 1 ? "" : "es", getName(e.plan.assign),
                 rt::textOf(e.plan.reorder));
+  if (e.plan.searched && !e.plan.searched->sizes.empty())
+    printSizes(os, e.plan.searched->sizes);
+  os << "\n";
   printUnits(os, e);
   os << formatv("\nwhere device time goes: work {0:f1} %",
                 100 * p.bound / p.step);

@@ -38,10 +38,10 @@ double Ledger::look(const PolicyInput &input, const Plan &plan) {
   uint64_t key = keyOf(plan);
   if (simulated.count(key))
     return INFINITY;
-  auto [entry, isNew] = open.try_emplace(key, 0);
+  auto [entry, isNew] = open.try_emplace(key, Open{0, plan.microbatches});
   if (isNew)
-    entry->second = lowerBound(input, plan);
-  return entry->second;
+    entry->second.bound = lowerBound(input, plan);
+  return entry->second.bound;
 }
 
 bool Ledger::take(const Plan &plan) {
@@ -55,9 +55,17 @@ Searched Ledger::get() const {
   result.simulated = int64_t(simulated.size());
   result.plans = result.simulated + int64_t(open.size());
   result.bound = INFINITY;
-  for (auto [key, bound] : open)
-    result.bound = std::min(result.bound, bound);
+  for (auto [key, plan] : open)
+    result.bound = std::min(result.bound, plan.bound);
   return result;
+}
+
+double Ledger::getBound(int64_t microbatches) const {
+  double least = INFINITY;
+  for (auto [key, plan] : open)
+    if (plan.microbatches == microbatches)
+      least = std::min(least, plan.bound);
+  return least;
 }
 
 } // namespace dt::planner

@@ -24,10 +24,17 @@ public:
   /// Notes that a plan is simulated; false if it was.
   bool take(const Plan &plan);
   Searched get() const;
+  /// Seconds that none of those left out beats that has so many microbatches;
+  /// infinite if there is none.
+  double getBound(int64_t microbatches) const;
 
 private:
   std::unordered_set<uint64_t> simulated;
-  std::unordered_map<uint64_t, double> open; ///< left out, with bounds
+  struct Open {
+    double bound;
+    int64_t microbatches;
+  };
+  std::unordered_map<uint64_t, Open> open; ///< left out
 };
 
 } // namespace dt::planner

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 using namespace dt::planner;
@@ -292,6 +293,11 @@ TEST(Explain, SaysWhatAndWhy) {
   PolicyInput input{costs, batch, 8};
   auto plan = makePlan("joint", input);
   ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
+  if (!plan->searched)
+    plan->searched.emplace();
+  EXPECT_TRUE(plan->searched->sizes.empty());
+  plan->searched->sizes = {
+      {1, {0.02, false}}, {2, {0.03, true}}, {4, {INFINITY, true}}};
   ExplainOptions options;
   options.relax = false;
   options.data = data.get();
@@ -308,11 +314,15 @@ TEST(Explain, SaysWhatAndWhy) {
   EXPECT_EQ(json["units"]["llm"]["predicted"]["costs"], "model");
   EXPECT_GT(json["units"]["llm"]["predicted"]["memory"]["state"], 0.0);
   EXPECT_EQ(json["predicted"]["others"].size(), why->others.size());
+  EXPECT_EQ(json["predicted"]["searched"]["microbatches"],
+            Json::parse(R"({"1": {"step": 0.02}, "2": {"at_least": 0.03}})"));
   std::string text, page;
   llvm::raw_string_ostream textStream(text), pageStream(page);
   printText(textStream, *why, input);
   for (const char *word : {"ceiling", "llm", "disttrain", "where device time",
-                           "bound by", "other seeds"})
+                           "bound by", "other seeds",
+                           "so many microbatches: 1 20.0 ms, 2 at least 30.0 "
+                           "ms, 4 does not fit\n"})
     EXPECT_NE(text.find(word), std::string::npos) << word;
   EXPECT_FALSE(bool(printHtml(pageStream, *why, input)));
   for (const char *word : {"<svg", "</svg>", "Alternatives", "</html>"})
