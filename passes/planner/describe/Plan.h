@@ -130,7 +130,7 @@ struct Searched {
     double step = 0;
     bool isBound = false;
   };
-  std::map<int64_t, Size> sizes; ///< where it was searched too
+  std::map<int64_t, Size> sizes = {}; ///< where it was searched too
   /// What there may be to gain: the step over the bound, less 1, or 0.
   double getGap(double step) const {
     return bound > 0 && bound < step ? step / bound - 1 : 0;
