@@ -61,7 +61,7 @@ private:
   /// work, which is noted.
   double simulate(Plan &plan);
   /// The plan, or, of those with more and so smaller microbatches, the first
-  /// that fits: estimates know nothing of workspace.
+  /// that fits: estimates of memory are rough.
   void simulateWhatFits(Plan plan);
   double memoryOf(const Plan &plan) const;
 
