@@ -7,71 +7,78 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "codegen/common/CollectiveTable.h"
+#include "codegen/common/KernelBody.h"
 #include "codegen/common/Tables.h"
+#include "runtime/comm/MessageBlocks.h"
 
 #include "llvm/ADT/StringExtras.h"
 
-#include <map>
-#include <tuple>
+#include <algorithm>
 
 using namespace mlir;
 
 namespace dt::codegen {
 
-namespace {
-
-/// The kind's name (rows are in alphabetical order), element type, over,
-/// stride.
-using Exchange = std::tuple<std::string, std::string, int64_t, int64_t>;
-struct Amount {
-  nn::DimExpr elements;
-  int64_t calls = 0;
-};
-using Amounts = std::map<Exchange, Amount>;
-
-/// Of functions and what they call.
-class Counter {
-public:
-  const Amounts &of(rt::FuncOp function) {
-    auto [it, fresh] = counted.try_emplace(function.getSymName());
-    if (!fresh)
-      return it->second;
-    Amounts sum;
-    function.walk([&](Operation *op) { add(op, sum); });
-    return counted[function.getSymName()] = std::move(sum);
-  }
-
-private:
-  void add(Operation *op, Amounts &sum) {
+const CollectiveAmounts &CollectiveCounter::of(rt::FuncOp function) {
+  auto [it, fresh] = counted.try_emplace(function.getSymName());
+  if (!fresh)
+    return it->second;
+  CollectiveAmounts sum;
+  rt::BufferBytes bytes(function);
+  function.walk([&](Operation *op) {
     if (auto collective = dyn_cast<rt::CollectiveOp>(op)) {
-      auto in = cast<rt::BufferType>(collective.getIn().getType());
-      int64_t over = collective.getOver(), stride = collective.getStride();
-      if (over > 1) // else a copy
-        add({enumText(collective.getKind()),
-             enumText(dtypeOf(in.getElementType())), over, stride},
-            {collective.getForm().scatters
-                 ? collective.getBlock() * nn::DimExpr(over)
-                 : collective.getBlock(),
-             1},
-            sum);
+      addCollective(collective, bytes, sum);
     } else if (auto call = dyn_cast<rt::CallOp>(op)) {
       auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
           call, call.getCalleeAttr());
-      for (auto &[exchange, amount] : callee ? Amounts(of(callee)) : Amounts())
-        add(exchange, amount, sum);
+      for (auto &[exchange, amount] :
+           callee ? CollectiveAmounts(of(callee)) : CollectiveAmounts())
+        sum[exchange].add(amount);
     }
-  }
-  static void add(const Exchange &exchange, const Amount &amount,
-                  Amounts &sum) {
-    Amount &total = sum[exchange];
-    total.elements = total.elements + amount.elements;
-    total.calls += amount.calls;
-  }
+  });
+  return counted[function.getSymName()] = std::move(sum);
+}
 
-  llvm::StringMap<Amounts> counted;
-};
+void CollectiveCounter::addCollective(rt::CollectiveOp op,
+                                      const rt::BufferBytes &bytes,
+                                      CollectiveAmounts &sum) {
+  int64_t over = op.getOver();
+  if (over == 1) // a copy
+    return;
+  rt::DType type =
+      *dtypeOf(cast<rt::BufferType>(op.getIn().getType()).getElementType());
+  nn::DimExpr block = op.getBlock();
+  // A chunk of 0 has no elements in any row.
+  nn::DimExpr rows(1);
+  if (op.getChunkAttr())
+    rows = block.exactDiv(rt::getDim(op.getChunkAttr())).value_or(rows);
+  auto most = [&](const nn::DimExpr &size) {
+    return bytes.getMax(size).value_or(0);
+  };
+  CollectiveAmount amount;
+  amount.kind = op.getKind();
+  amount.type = type;
+  amount.calls = 1;
+  amount.elements = op.getForm().scatters ? block * nn::DimExpr(over) : block;
+  amount.most = most(amount.elements);
+  (op.getStream() == rt::Stream::compute ? amount.packed : amount.beside) =
+      rt::packedSides(op.getForm(), size_t(most(block)) * rt::sizeOf(type),
+                      over, most(rows) > 1, bool(op.getPitchAttr()))
+          .bytes();
+  sum[{enumText(amount.kind), enumText(type), over, int64_t(op.getStride())}]
+      .add(amount);
+}
 
-} // namespace
+void CollectiveAmount::add(const CollectiveAmount &other) {
+  kind = other.kind;
+  type = other.type;
+  elements = elements + other.elements;
+  calls += other.calls;
+  most = std::max(most, other.most);
+  packed = std::max(packed, other.packed);
+  beside = std::max(beside, other.beside);
+}
 
 /// The sum of the terms: their array.
 static FailureOr<std::string> elements(TableWriter &writer, rt::EntryOp entry,
@@ -100,7 +107,7 @@ static FailureOr<std::string> elements(TableWriter &writer, rt::EntryOp entry,
 static LogicalResult addRows(TableWriter &writer, rt::ModuleOp module,
                              const ModuleNames &name,
                              SmallVectorImpl<std::string> &table) {
-  Counter counter;
+  CollectiveCounter counter;
   SmallVector<std::string> symbols = symbolsOf(module);
   for (auto entry : module.getBody().getOps<rt::EntryOp>()) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
@@ -118,6 +125,11 @@ static LogicalResult addRows(TableWriter &writer, rt::ModuleOp module,
       row.stride = stride;
       row.calls = amount.calls;
       row.elements = *sum;
+      row.most = amount.most;
+      if (amount.packed)
+        row.packed = amount.packed;
+      if (amount.beside)
+        row.beside = amount.beside;
       table.push_back(fieldsText(row));
     }
   }

@@ -19,7 +19,6 @@ namespace dt::rt {
 struct TensorParallel {
   int rank, size;
   Fabric *fabric;
-  device::Pool beside; ///< used on Fabric::tpStream() only
   struct Axis {
     FabricGroup *group; ///< the ranks of the axis that this one is on
     std::string labels[kCases<CollectiveKind>];
@@ -88,32 +87,22 @@ void queueCollective(TensorParallel *group, const Collective &what,
   if (over == 1)
     return in == out ? void() : device::copy(out, in, block);
   const TensorParallel::Axis &axis = group->axis(over, what.stride);
-  device::Pool &pool = isBeside ? group->beside : group->fabric->pool();
-  bool inRows = outer > 1 && row;
-  const void *from = in;
-  void *to = out;
-  device::Pool::Block packedIn, packedOut;
-  if (form.scatters && inRows) {
-    packedIn = pool.take(over * block);
-    pack(packedIn.get(), static_cast<const std::byte *>(in), outer, over, row);
-    from = packedIn.get();
-  } else if (form.gathers && apart) {
-    packedIn = pool.take(block);
-    device::copyRows(packedIn.get(), row, in, step, row, outer);
-    from = packedIn.get();
-  }
-  if (form.gathers && inRows) {
-    packedOut = pool.take(over * block);
-    to = packedOut.get();
-  } else if (form.scatters && apart) {
-    packedOut = pool.take(block);
-    to = packedOut.get();
-  }
-  exchange(*axis.group, what, from, to, count, axis.label(what.kind));
-  if (packedOut && !form.gathers)
-    device::copyRows(out, step, packedOut.get(), row, row, outer);
-  else if (packedOut)
-    unpack(static_cast<std::byte *>(out), packedOut.get(), outer, over, row);
+  PackedSides sides = packedSides(form, block, over, outer > 1 && row, apart);
+  device::Pool &pool =
+      isBeside ? group->fabric->besidePool() : group->fabric->pool();
+  device::Pool::Block packed = pool.take(sides.bytes());
+  std::byte *from = sides.in ? packed.get() : nullptr,
+            *to = sides.out ? packed.get() + sides.outAt() : nullptr;
+  if (from && form.scatters)
+    pack(from, static_cast<const std::byte *>(in), outer, over, row);
+  else if (from)
+    device::copyRows(from, row, in, step, row, outer);
+  exchange(*axis.group, what, from ? from : in, to ? to : out, count,
+           axis.label(what.kind));
+  if (to && form.gathers)
+    unpack(static_cast<std::byte *>(out), to, outer, over, row);
+  else if (to)
+    device::copyRows(out, step, to, row, row, outer);
 }
 
 } // namespace

@@ -102,6 +102,7 @@ public:
     return bytes ? mail.receive(data, bytes, tag) : Request();
   }
   void poll() override {}
+  Carrier carrier() const override { return Carrier::Tcp; }
   Group *group(const std::vector<int> &ranks, const std::string &) override {
     if (ranks.size() > 1)
       expectRank(1);

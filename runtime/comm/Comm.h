@@ -153,6 +153,8 @@ public:
     ++t.calls;
     t.bytes += bytes;
   }
+  /// Host memory for what comes from all ranks before it is combined.
+  device::Pool &combining() { return combinedBlocks; }
   const Blocking &blocking() const { return blocked; }
   Blocking &waiting() { return blocked; } ///< for BlockingCall
   StatusBoard *board() const { return blocked.board; }
@@ -169,6 +171,9 @@ protected:
   void expectMembers(std::vector<int> members) const;
   std::map<std::string, Traffic> counters;
   Blocking blocked;
+
+private:
+  device::Pool combinedBlocks{device::Pool::Host};
 };
 
 /// Of a module's collectives on an axis: "llm.all_reduce over 2 stride 1".

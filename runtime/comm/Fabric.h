@@ -18,6 +18,7 @@
 #define DT_RUNTIME_COMM_FABRIC_H
 
 #include "runtime/comm/Collectives.h"
+#include "runtime/comm/MessageBlocks.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/Pool.h"
 
@@ -156,15 +157,27 @@ public:
 
   /// For the log.
   virtual std::string describe() const = 0;
+  virtual Carrier carrier() const = 0;
 
-  /// Memory for what is on its way.
+  //===--- memory -------------------------------------------------------===//
+
+  /// Makes what is on its way at once; before the first step.
+  virtual void reserve(const MessageBlocks &planned) {
+    blocks.reserve(planned.packed);
+    besideBlocks.reserve(planned.beside);
+  }
+  /// Device memory for what is on its way; used on device::stream() only, or
+  /// on tpStream() only.
   device::Pool &pool() { return blocks; }
+  device::Pool &besidePool() { return besideBlocks; }
+  /// Pinned host memory that it has allocated.
+  virtual size_t pinnedBytes() const { return 0; }
 
   /// Largest tag.
   virtual int tagLimit() const { return 0x7fffffff; }
 
 private:
-  device::Pool blocks;
+  device::Pool blocks, besideBlocks;
 };
 
 /// Prepares this rank's device: of several on a machine the one with its number

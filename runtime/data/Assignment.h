@@ -158,6 +158,11 @@ private:
   std::unique_ptr<State> state;
 };
 
+/// Whether losses follow from what a row does.
+inline bool leadsToLosses(const TaskRow &row) {
+  return row.kind != TaskKind::Reduce && !goesBack(row.kind) && !row.gradient;
+}
+
 /// The items that two parts have in common, in order, by their rows in either:
 /// what a message holds.
 struct Overlap {

@@ -138,6 +138,19 @@ void awaitCopies();
 /// So many bytes, in `copies` copies, may be on their way to the device at
 /// once.
 void reserveUploads(size_t bytes, size_t copies);
+/// Pinned memory that they go through, as it is, and as reserveUploads() makes
+/// it where device memory is not the host's: in sections that are used in turn.
+/// What is more than the most waits for its turn.
+size_t uploadBytes();
+inline constexpr size_t kLeastUploads = size_t(8) << 20,
+                        kMostUploads = size_t(512) << 20, kUploadSections = 8;
+inline size_t uploadBytes(size_t bytes, size_t copies) {
+  bytes += 64 * copies; // each begins at a multiple of 64
+  bytes = bytes < kLeastUploads  ? kLeastUploads
+          : bytes > kMostUploads ? kMostUploads
+                                 : bytes;
+  return kUploadSections * ((bytes / kUploadSections + 64) / 64 * 64);
+}
 void copyToHost(void *host, const void *device,
                 size_t bytes); ///< waits for what was queued before
 void copy(void *to, const void *from, size_t bytes); ///< within the device

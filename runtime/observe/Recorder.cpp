@@ -17,8 +17,7 @@ Recorder::Recorder(const Trainer &trainer, const Options &options,
       wanted(times || !options.metrics.empty()),
       reports(trainer.comm().size() > 1 || !options.report.empty()),
       trace(trainer, options.trace), traffic(trainer, options.traffic),
-      report(trainer.program(), trainer.comm().rank(), trainer.regions(),
-             trainer.comm().blocking().polls),
+      report(trainer, trainer.comm().blocking().polls),
       moduleSeconds(trainer.program().modules.size) {}
 
 bool Recorder::wantsTimes() const { return wanted || trace.enabled(); }

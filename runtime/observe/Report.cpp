@@ -170,6 +170,10 @@ std::string RunReport::pack() const {
   json["sent"] = sentIn;
   json["steps"] = counted - warmup;
   json["memory"]["scratch"] = regions.scratchBytes();
+  Trainer::MessageBytes messages = trainer.messageBytes();
+  json["memory"]["messages"] = {{"over", textOf(messages.carrier)},
+                                {"device", messages.device},
+                                {"host", messages.host}};
   for (size_t m = 0; m < program.modules.size; ++m)
     if (const RegionBytes &bytes = regions.bytes(m);
         viewOf(program, rank).replica[m] >= 0)

@@ -17,7 +17,7 @@
 #include "runtime/comm/Comm.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/observe/Simulate.h"
-#include "runtime/state/Regions.h"
+#include "runtime/step/Trainer.h"
 
 #include <string>
 #include <vector>
@@ -39,9 +39,9 @@ struct StepTimes {
 class RunReport {
 public:
   /// `polls`: processor time of waiting is partly no work (Blocking).
-  RunReport(const ProgramInfo &program, int rank, const Regions &regions,
-            bool polls)
-      : program(program), rank(rank), regions(regions), polls(polls) {}
+  RunReport(const Trainer &trainer, bool polls)
+      : trainer(trainer), program(trainer.program()),
+        rank(trainer.comm().rank()), regions(trainer.regions()), polls(polls) {}
 
   /// The first steps do not count: primitives are made, memory is touched.
   void step(int64_t step, const StepTimes &times, const Batch &batch);
@@ -80,6 +80,7 @@ private:
   SimulatedStep simulateAs(const Assignment &assignment, Fits &fits,
                            const std::vector<RowTimes> &times, int cores) const;
 
+  const Trainer &trainer;
   const ProgramInfo &program;
   int rank;
   const Regions &regions;

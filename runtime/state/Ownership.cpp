@@ -272,4 +272,44 @@ void Ownership::findOwned(size_t p) {
   }
 }
 
+static bool sameAxes(const Span<CutInfo> &a, const Span<CutInfo> &b) {
+  bool same = a.size == b.size;
+  for (size_t i = 0; same && i < a.size; ++i)
+    same = a[i].over == b[i].over && a[i].stride == b[i].stride;
+  return same;
+}
+
+PartialRun takePartialRun(const std::vector<const ParameterInfo *> &parameters,
+                          size_t &next, size_t end, size_t step) {
+  auto begin = [](const ParameterInfo &p) {
+    return p.gradient / sizeof(float);
+  };
+  auto padded = [&](const ParameterInfo &p) {
+    return (begin(p) + partElements(p) + step - 1) / step * step;
+  };
+  const ParameterInfo *first = parameters[next], *last = first;
+  while (++next < parameters.size()) {
+    const ParameterInfo &p = *parameters[next];
+    if (begin(p) >= end || begin(p) != padded(*last) ||
+        !sameAxes(p.partial, first->partial))
+      break;
+    last = &p;
+  }
+  return {first, padded(*last) - begin(*first)};
+}
+
+std::map<int64_t, std::set<int>> holdersOf(const ProgramInfo &program,
+                                           const Placement &placement,
+                                           const TieGroup &tie) {
+  const ParameterInfo &original = program.parameters[tie.rows[0]];
+  std::map<int64_t, std::set<int>> holders;
+  for (size_t row : tie.rows) {
+    size_t m = size_t(program.parameters[row].module);
+    for (int32_t d = 0; d < placement.replicas(m); ++d)
+      for (int32_t t = 0; t < placement.tp(m); ++t)
+        holders[canonicalPlace(original, t)].insert(placement.rankOf(m, d, t));
+  }
+  return holders;
+}
+
 } // namespace dt::rt

@@ -16,6 +16,8 @@
 #include "runtime/state/Placement.h"
 
 #include <cstddef>
+#include <map>
+#include <set>
 #include <vector>
 
 namespace dt::rt {
@@ -145,6 +147,25 @@ private:
 
 /// Elements of the part that a rank stores.
 size_t partElements(const ParameterInfo &parameter);
+
+/// Parameters that follow one another in their module's gradients and are
+/// summed over the same axes (ParameterInfo::partial), with the padding behind
+/// each.
+struct PartialRun {
+  const ParameterInfo *first;
+  size_t floats;
+};
+/// Of parameters of one module, in order, the run from `next` on, as far as
+/// they begin before `end` floats; `next` is then what follows. `step`:
+/// Ownership::gradientStep.
+PartialRun takePartialRun(const std::vector<const ParameterInfo *> &parameters,
+                          size_t &next, size_t end, size_t step);
+
+/// The ranks that hold a tied tensor, by what they hold of it
+/// (canonicalPlace).
+std::map<int64_t, std::set<int>> holdersOf(const ProgramInfo &program,
+                                           const Placement &placement,
+                                           const TieGroup &tie);
 
 } // namespace dt::rt
 

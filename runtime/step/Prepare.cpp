@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/base/Safetensors.h"
 #include "runtime/device/Device.h"
+#include "runtime/step/MessagePlan.h"
+#include "runtime/step/StepScalars.h"
 #include "runtime/step/Trainer.h"
 
 namespace dt::rt {
@@ -42,29 +43,18 @@ void Trainer::rehearse() {
   device::rehearse(false);
 }
 
-/// Of a step's inputs, where all parts are as large as they may be, and of its
-/// wishes.
-void Trainer::reserveUploads() const {
-  size_t bytes = StepNumbers::kWishes * sizeof(double), copies = 1;
-  auto add = [&](const ModuleInfo &module, size_t input) {
-    std::vector<int64_t> most = mostDims(module);
-    const TensorInfo &tensor = module.inputs[input].buffer.tensor;
-    bytes += size_t(elementCount(shapeOf(tensor, most.data()))) *
-             sizeOf(tensor.type);
-    ++copies;
-  };
-  for (const TaskRow &row : info.ranks[size_t(places.rank())].rows)
-    if (row.kind == TaskKind::Denominator) {
-      const LossInfo &loss = info.losses[row.index];
-      for (int32_t input : loss.denominatorInputs)
-        add(info.modules[size_t(loss.module)], size_t(input));
-    } else if (row.kind == TaskKind::Forward) {
-      const ModuleInfo &module = info.modules[row.index];
-      for (size_t i = 0; i < module.inputs.size; ++i)
-        if (module.inputs[i].fromModule < 0)
-          add(module, i);
-    }
-  device::reserveUploads(bytes, copies);
+void Trainer::reserveMessages() {
+  carrier->reserve(planned);
+  ranks.combining().reserve(planned.combined);
+  UploadSize inputs = uploadsOf(info, places.rank());
+  device::reserveUploads(inputs.bytes, inputs.copies);
+}
+
+Trainer::MessageBytes Trainer::messageBytes() const {
+  return {carrier->carrier(),
+          carrier->pool().bytes() + carrier->besidePool().bytes(),
+          carrier->pinnedBytes() + ranks.combining().bytes() +
+              device::uploadBytes() + scalars->readBackBytes()};
 }
 
 } // namespace dt::rt

@@ -9,19 +9,10 @@
 #include "runtime/device/Device.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 namespace dt::rt {
 
 namespace {
-
-bool sameAxes(const Span<CutInfo> &a, const Span<CutInfo> &b) {
-  bool same = a.size == b.size;
-  for (size_t i = 0; same && i < a.size; ++i)
-    same = a[i].over == b[i].over && a[i].stride == b[i].stride;
-  return same;
-}
 
 /// A float range's values in bf16, at the range's begin. Each call writes to
 /// what is read no more: [n, 2n) narrow lies below [n, 2n) in float32.
@@ -81,25 +72,20 @@ Reducer::Reducer(
 void Reducer::makeTies() {
   for (const TieGroup &tie : ownership.ties()) {
     const ParameterInfo &original = program.parameters[tie.rows[0]];
-    std::map<int64_t, std::set<int>> holders;
-    std::map<int64_t, std::vector<Tie::Copy>> own;
-    for (size_t row : tie.rows) {
-      size_t m = size_t(program.parameters[row].module);
-      for (int32_t d = 0; d < placement.replicas(m); ++d)
-        for (int32_t t = 0; t < placement.tp(m); ++t) {
-          int64_t part = canonicalPlace(original, t);
-          int rank = placement.rankOf(m, d, t);
-          holders[part].insert(rank);
-          if (rank == placement.rank())
-            own[part].push_back(
-                {row, part == t && (d == 0 || !program.modules[m].wholeBatch)});
-        }
-    }
-    for (auto &[part, ranks] : holders) {
+    for (auto &[part, ranks] : holdersOf(program, placement, tie)) {
       FabricGroup *group =
           fabric.group(std::vector<int>(ranks.begin(), ranks.end()));
-      if (!own[part].empty())
-        ties.push_back({group, own[part]});
+      std::vector<Tie::Copy> own;
+      for (size_t row : tie.rows) {
+        size_t m = size_t(program.parameters[row].module);
+        const Placement::Place &place = placement.at(m);
+        if (place.runs() && canonicalPlace(original, place.tp) == part)
+          own.push_back(
+              {row, part == place.tp && (place.replica == 0 ||
+                                         !program.modules[m].wholeBatch)});
+      }
+      if (!own.empty())
+        ties.push_back({group, std::move(own)});
     }
   }
 }
@@ -200,33 +186,22 @@ void Reducer::poll() {
     end(running[ended++]);
 }
 
-/// Of parameters that begin before `end` floats. Neighbours with the same
-/// partial axes are summed together, with the padding behind each.
+/// Of parameters that begin before `end` floats.
 void Reducer::sumPartial(size_t m, size_t end) {
-  size_t step = ownership.gradientStep(m) * sizeof(float);
-  auto padded = [&](const ParameterInfo &p) {
-    return (p.gradient + partElements(p) * sizeof(float) + step - 1) / step *
-           step;
-  };
-  const std::vector<const ParameterInfo *> &rows = updated[m];
-  size_t &i = begun[m].partial;
-  while (i < rows.size() && rows[i]->gradient < end * sizeof(float)) {
-    const ParameterInfo *first = rows[i], *last = first;
-    for (++i; i < rows.size() && rows[i]->gradient < end * sizeof(float) &&
-              rows[i]->gradient == padded(*last) &&
-              sameAxes(rows[i]->partial, first->partial);
-         ++i)
-      last = rows[i];
-    float *data = regions.gradient(*first);
-    for (const CutInfo &axis : first->partial)
-      collective(
-          tensorParallel[m].get(),
-          {.kind = CollectiveKind::AllReduce,
-           .type = DType::F32,
-           .chunk = int64_t((padded(*last) - first->gradient) / sizeof(float)),
-           .over = axis.over,
-           .stride = axis.stride},
-          data, data);
+  size_t &next = begun[m].partial;
+  while (next < updated[m].size() &&
+         updated[m][next]->gradient < end * sizeof(float)) {
+    PartialRun run =
+        takePartialRun(updated[m], next, end, ownership.gradientStep(m));
+    float *data = regions.gradient(*run.first);
+    for (const CutInfo &axis : run.first->partial)
+      collective(tensorParallel[m].get(),
+                 {.kind = CollectiveKind::AllReduce,
+                  .type = DType::F32,
+                  .chunk = int64_t(run.floats),
+                  .over = axis.over,
+                  .stride = axis.stride},
+                 data, data);
   }
 }
 

@@ -53,6 +53,8 @@ public:
   /// Loss, terms, norm and whether any rank has a wish. Waits for what finish()
   /// queued, no longer.
   StepResult result();
+  /// Host memory of what is read back.
+  size_t readBackBytes() const { return block.size(); }
 
 private:
   void sumParts(double *sums, bool numerators);

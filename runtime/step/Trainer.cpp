@@ -13,6 +13,7 @@
 #include "runtime/data/Fault.h"
 #include "runtime/device/Device.h"
 #include "runtime/state/Init.h"
+#include "runtime/step/MessagePlan.h"
 #include "runtime/step/Reducer.h"
 #include "runtime/step/StepScalars.h"
 #include "runtime/step/Transfers.h"
@@ -47,11 +48,6 @@ std::vector<std::byte> readPart(const SafetensorsFile &file, const char *name,
   return convert(std::move(part), from, type, name);
 }
 
-/// Whether losses follow from what a row does.
-bool leadsToLosses(const TaskRow &row) {
-  return row.kind != TaskKind::Reduce && !goesBack(row.kind) && !row.gradient;
-}
-
 } // namespace
 
 std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
@@ -80,6 +76,7 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       parameterValues(info, places, owners, memory),
       recordings(program, comm.rank()), inputPlaces(info.modules.size) {
   carrier = makeFabric(comm);
+  planned = planMessages(info, places, owners, carrier->carrier());
   std::vector<FabricGroup *> groups(info.modules.size);
   tensorParallel.resize(info.modules.size);
   for (size_t m = 0; m < info.modules.size; ++m)
@@ -93,8 +90,8 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
         tensorParallel[m] = parallel;
       }
     }
-  transfers =
-      std::make_unique<Transfers>(info, places, memory, *carrier, groups);
+  transfers = std::make_unique<Transfers>(info, places, memory, *carrier,
+                                          groups, planned);
   reducer = std::make_unique<Reducer>(info, places, owners, memory, comm,
                                       *carrier, tensorParallel);
   scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm,
@@ -102,7 +99,7 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
   updates =
       std::make_unique<Updates>(updater, owners, memory, info.modules.size);
   findLastBackwards();
-  reserveUploads();
+  reserveMessages();
   rehearse();
 }
 

@@ -13,6 +13,7 @@
 
 #include "runtime/Program.h"
 #include "runtime/comm/Comm.h"
+#include "runtime/comm/MessageBlocks.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/state/Ownership.h"
 #include "runtime/state/ParameterValues.h"
@@ -134,6 +135,12 @@ public:
   const Placement &placement() const { return places; }
   const Ownership &ownership() const { return owners; }
   const Regions &regions() const { return memory; }
+  /// What messages have allocated on this rank beside its regions, in bytes.
+  struct MessageBytes {
+    Carrier carrier;
+    size_t device, host;
+  };
+  MessageBytes messageBytes() const;
   const Optimizer &optimizer() const { return updater; }
   const ParameterValues &values() const { return parameterValues; }
 
@@ -165,7 +172,7 @@ public:
 
 private:
   void findLastBackwards();
-  void reserveUploads() const;
+  void reserveMessages();
   void rehearse();
   TaskContext contextFor(size_t module, const TaskRow &row,
                          const int64_t *dims) const;
@@ -198,6 +205,7 @@ private:
   Optimizer updater;
   Regions memory;
   std::shared_ptr<Fabric> carrier;
+  MessageBlocks planned;
   ParameterValues parameterValues;
   std::vector<std::shared_ptr<TensorParallel>> tensorParallel;
   std::unique_ptr<Transfers> transfers;

@@ -76,9 +76,11 @@ std::string Transfers::label(const ProgramInfo &program, size_t edge,
 
 Transfers::Transfers(const ProgramInfo &program, const Placement &placement,
                      const Regions &regions, Fabric &fabric,
-                     const std::vector<FabricGroup *> &groups)
+                     const std::vector<FabricGroup *> &groups,
+                     const MessageBlocks &planned)
     : program(program), placement(placement), regions(regions), fabric(fabric),
-      groups(groups), rows(program.ranks[size_t(placement.rank())].rows) {
+      groups(groups), planned(planned),
+      rows(program.ranks[size_t(placement.rank())].rows) {
   if (fabric.isOrdered())
     places = orderMessages(program, placement.rank());
   for (size_t e = 0; e < program.edges.size; ++e) {
@@ -170,28 +172,42 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
 // Rows
 //===----------------------------------------------------------------------===//
 
+/// The largest that there may be of the row, so that one fits that was planned.
+device::Pool::Block Transfers::takePacked(const TaskRow &row, bool sends,
+                                          size_t bytes) {
+  size_t most =
+      planned.row[4 * size_t(row.index) + 2 * size_t(row.gradient) + sends];
+  return fabric.pool().take(bytes ? std::max(bytes, most) : 0);
+}
+
 void Transfers::receive(const TaskRow &row) {
   End end = endOf(row.index, row.gradient, false);
   arrivals.push_back({row, &row, end, {}});
   Arrival &arrival = arrivals.back();
   std::byte *block = regions.address(end.module, *end.buffer, row.slot);
-  size_t unit = itemBytes(end, row);
+  size_t unit = itemBytes(end, row), packed = 0;
   forRoutes(end, row,
             [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
               Incoming &part = arrival.parts.emplace_back();
               part.from = rank;
               part.runs = runs;
               part.bytes = size_t(count) * unit;
-              if (rank == placement.rank())
-                return receiveFromSelf(arrival, part);
-              part.to = block + size_t(runs[0].first) * unit;
-              if (runs.size() > 1) {
-                part.packed = fabric.pool().take(part.bytes);
-                part.to = part.packed.get();
-              }
-              if (!fabric.isOrdered())
-                call(arrival, part);
+              part.self = rank == placement.rank();
+              packed += part.isPacked() ? part.bytes : 0;
             });
+  arrival.packed = takePacked(row, false, packed);
+  std::byte *free = arrival.packed.get();
+  for (Incoming &part : arrival.parts) {
+    if (part.self) {
+      receiveFromSelf(arrival, part);
+      continue;
+    }
+    part.to =
+        part.isPacked() ? free : block + size_t(part.runs[0].first) * unit;
+    free += part.isPacked() ? part.bytes : 0;
+    if (!fabric.isOrdered())
+      call(arrival, part);
+  }
 }
 
 void Transfers::call(const Arrival &arrival, Incoming &part) {
@@ -221,28 +237,38 @@ uint64_t Transfers::send(const TaskRow &row) {
   int tag = fabric.tag(row.index, int(program.edges.size),
                        messageNumber(program, row, true), row.gradient);
   const std::string &name = labels[2 * size_t(row.index) + row.gradient];
-  forRoutes(
-      end, row, [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
-        if (rank == placement.rank())
-          return sendToSelf(row, end, runs, unit);
-        Departure out;
-        out.begun = &row;
-        const std::byte *from = block + size_t(runs[0].first) * unit;
-        if (runs.size() > 1) {
-          out.packed = fabric.pool().take(size_t(count) * unit);
-          pack(out.packed.get(), block, runs, unit);
-          from = out.packed.get();
-        }
-        out.request =
-            fabric.isend(from, size_t(count) * unit, rank, tag, name.c_str());
-        departures.push_back(std::move(out));
-        sent += uint64_t(count) * unit;
-      });
+  struct Leaving {
+    int rank;
+    std::vector<ItemRun> runs;
+    size_t bytes;
+  };
+  std::vector<Leaving> leaving;
+  size_t packed = 0;
+  forRoutes(end, row,
+            [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
+              if (rank == placement.rank())
+                return sendToSelf(row, end, runs, unit);
+              leaving.push_back({rank, runs, size_t(count) * unit});
+              packed += runs.size() > 1 ? leaving.back().bytes : 0;
+            });
+  auto memory =
+      std::make_shared<device::Pool::Block>(takePacked(row, true, packed));
+  std::byte *free = memory->get();
+  for (const auto &[rank, runs, bytes] : leaving) {
+    const std::byte *from = block + size_t(runs[0].first) * unit;
+    if (runs.size() > 1) {
+      pack(free, block, runs, unit);
+      from = free;
+      free += bytes;
+    }
+    departures.push_back(
+        {&row, memory, fabric.isend(from, bytes, rank, tag, name.c_str())});
+    sent += bytes;
+  }
   return sent;
 }
 
 void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
-  part.self = true;
   for (auto it = stashes.begin(); it != stashes.end(); ++it) {
     if (!meet(it->row, arrival.row))
       continue;
@@ -272,7 +298,8 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
   size_t bytes = 0;
   for (const ItemRun &run : runs)
     bytes += size_t(run.count) * unit;
-  stashes.push_back({row, fabric.pool().take(bytes)});
+  size_t most = planned.message[2 * size_t(row.index) + row.gradient];
+  stashes.push_back({row, fabric.pool().take(std::max(bytes, most))});
   pack(stashes.back().packed.get(), block, runs, unit);
 }
 
@@ -319,7 +346,7 @@ void Transfers::prepare(const TaskRow &row) {
       gather(*it);
   }
   for (auto it = departures.begin(); it != departures.end();)
-    if (!it->packed && isWaitedFor(it->begun)) {
+    if (isWaitedFor(it->begun)) {
       it->request.wait();
       it = departures.erase(it);
     } else {
@@ -337,10 +364,11 @@ void Transfers::complete(Arrival &arrival) {
       throw Error("step cannot run: what reads " +
                   labels[2 * arrival.row.index + arrival.row.gradient] +
                   " comes before what sends it");
-    if (part.packed)
-      unpack(block, part.packed.get(), part.runs, unit);
+    if (part.isPacked())
+      unpack(block, static_cast<std::byte *>(part.to), part.runs, unit);
   }
   arrival.parts.clear();
+  arrival.packed.reset();
 }
 
 /// Every rank of the replica has its chunk; afterwards all have all.

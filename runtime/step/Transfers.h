@@ -26,10 +26,12 @@ namespace dt::rt {
 class Transfers {
 public:
   /// `groups`: per module the tensor-parallel group of this rank's replica;
-  /// null where the module is not on this rank.
+  /// null where the module is not on this rank. `planned`: what the fabric's
+  /// pools have (planMessages).
   Transfers(const ProgramInfo &program, const Placement &placement,
             const Regions &regions, Fabric &fabric,
-            const std::vector<FabricGroup *> &groups);
+            const std::vector<FabricGroup *> &groups,
+            const MessageBlocks &planned);
 
   /// `batch` must live until finish().
   void beginStep(const Batch &batch);
@@ -64,18 +66,20 @@ private:
     size_t bytes = 0;
     Request request;
     std::vector<ItemRun> runs;
-    device::Pool::Block packed;      ///< null: it comes into place
     bool self = false, here = false; ///< from this rank; has come
+    bool isPacked() const { return !self && runs.size() > 1; }
   };
   struct Arrival {
     TaskRow row;
     const TaskRow *posted; ///< in the rank's list
     End end;
     std::vector<Incoming> parts;
+    device::Pool::Block packed = nullptr; ///< of all that are packed
   };
   struct Departure {
-    const TaskRow *begun;       ///< in the rank's list
-    device::Pool::Block packed; ///< outlives the request; the slot is free
+    const TaskRow *begun; ///< in the rank's list
+    /// Outlives the requests of the row; null: nothing was packed.
+    std::shared_ptr<device::Pool::Block> packed;
     Request request;
   };
   /// From this rank to itself, sent before it was asked for.
@@ -100,6 +104,8 @@ private:
     return regions.address(arrival.end.module, *arrival.end.buffer,
                            arrival.row.slot);
   }
+  /// For `bytes` of a row that are packed.
+  device::Pool::Block takePacked(const TaskRow &row, bool sends, size_t bytes);
   void receiveFromSelf(Arrival &arrival, Incoming &part);
   void sendToSelf(const TaskRow &row, const End &end,
                   const std::vector<ItemRun> &runs, size_t unit);
@@ -113,6 +119,7 @@ private:
   const Regions &regions;
   Fabric &fabric;
   std::vector<FabricGroup *> groups;
+  const MessageBlocks &planned;
   std::vector<EdgeShape> shapes;
   std::vector<std::string> labels, gathers; ///< [2 * edge + gradient]
   const Span<TaskRow> &rows;

@@ -5,8 +5,8 @@
 # Each case is a model, a batch and a plan. The program that the compiler makes of
 # it runs on its ranks and must give the gradients of the first step and the losses
 # of ten steps that the same recipe gives in one process without any cut, and move
-# exactly the bytes that the compiler's functions say. Plans that cannot work must
-# end in one error. All programs link the runtime of the compiler's build, equal stage
+# exactly the bytes that the compiler's functions say. Every rank has allocated what
+# --emit=memory says, messages included. Plans that cannot work must end in one error. All programs link the runtime of the compiler's build, equal stage
 # code comes from the compiler cache, and two cases are under way at once, so that the cores are
 # busy while programs start and configure.
 # ===-----------------------------------------------------------------------===
@@ -150,9 +150,9 @@ class Runner:
     def train(self, case, folder, ranks, flags=()):
         save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
         command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", str(STEPS), "--threads", "1", "--save-gradients", "gradients.safetensors"]
-        command += ["--metrics", "metrics.jsonl", *flags]
+        command += ["--metrics", "metrics.jsonl", "--report", "report.json", *flags]
         if ranks > 1:
-            command += ["--ranks", str(ranks), "--traffic", "traffic.json", "--report", "report.json"]
+            command += ["--ranks", str(ranks), "--traffic", "traffic.json"]
         try:
             done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=HANGS)
         except subprocess.TimeoutExpired:
@@ -204,7 +204,7 @@ class Runner:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
             if case.get("overlap"):
                 check_overlap(json.loads((folder / "trace.json").read_text()))
-            check_memory(json.loads((folder / "report.json").read_text()), self.predicted(folder))
+        check_memory(json.loads((folder / "report.json").read_text()), self.predicted(folder))
         shutil.rmtree(folder)
         return verdict
 
@@ -258,7 +258,8 @@ def check_memory(report, predicted):
     if len(report["memory"]) != len(predicted["ranks"]):
         raise Failure(f"memory of {len(report['memory'])} ranks, predicted of {len(predicted['ranks'])}")
     for rank, (have, want) in enumerate(zip(report["memory"], predicted["ranks"])):
-        if have["scratch"] != want["scratch"] or have.get("modules", {}) != want["modules"]:
+        messages = {key: have["messages"][key] for key in ("device", "host")}
+        if have["scratch"] != want["scratch"] or have.get("modules", {}) != want["modules"] or messages != want["messages"][have["messages"]["over"]]:
             raise Failure(f"rank {rank} has allocated {have}, predicted {want}")
 
 

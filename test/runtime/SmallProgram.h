@@ -235,6 +235,8 @@ constexpr LossInfo kLosses[] = {
      denominator,
      {{"denominator", DType::F32, 0, nullptr}, kDenominator, kSlot},
      {}}};
+constexpr int32_t kOf0[] = {0}, kOf1[] = {1};
+constexpr SizeTerm kSampleCount[] = {{1, kOf0}}, kEmbedsCount[] = {{2, kOf1}};
 constexpr double kSettings[] = {0.9, 0.999, 1e-8};
 constexpr OptimizerInfo kOptimizer = {
     OptimizerKind::AdamW, kSettings, 0.05, 0.01, 1.0, 2,
@@ -261,6 +263,7 @@ struct SmallProgram {
   std::vector<BufferInfo> towerOutputs;
   std::vector<InputInfo> headInputs;
   std::vector<EdgeInfo> edges;
+  std::vector<CollectiveInfo> collectives; ///< of heads that are cut
   ProgramInfo info{};
 
   explicit SmallProgram(int64_t micro, SmallPlan plan = {})
@@ -293,6 +296,7 @@ struct SmallProgram {
     info.ranks = {rankTable.data(), rankTable.size()};
     info.pace = 1, info.schedule = "small", info.optimizer = kOptimizer;
     info.globalBatch = kSamples, info.microBatch = micro, info.seed = 3;
+    info.collectives = {collectives.data(), collectives.size()};
     info.bucketBytes = 64;
     for (auto &list : rows)
       waits.add(info, list);
@@ -331,6 +335,11 @@ private:
     head.ranks = {headRanks.data(), headRanks.size()};
     tower.zero = head.zero = plan.zero;
     modules = {tower, head};
+    if (cut)
+      collectives = {{head.forward, CollectiveKind::AllReduce, DType::F32, 2, 1,
+                      1, kSampleCount, kSamples},
+                     {head.backward, CollectiveKind::AllReduce, plan.embeds, 2,
+                      1, 1, kEmbedsCount, 2 * kImages}};
     for (int p = 1; cut && p < 3; ++p) {
       parameters[p].tensor.shape = kShape1;
       parameters[p].whole = kWhole2;

@@ -87,6 +87,11 @@ void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
       for (const RankReport &rank : report.ranks)
         json.object([&] {
           json.attribute("scratch", rank.scratch);
+          json.attributeObject("messages", [&] {
+            for (const RankReport::Messages &m : rank.messages)
+              json.attribute(m.over, llvm::json::Object{{"device", m.device},
+                                                        {"host", m.host}});
+          });
           json.attributeObject("modules", [&] {
             for (const RankReport::Module &m : rank.modules)
               json.attribute(m.name,

@@ -154,15 +154,17 @@ picture::BarChart dt::makeRankBars(const ProgramReport &report) {
   picture::BarChart bars;
   bars.label = "bytes of every rank";
   bars.parts = {"arena",     "scratch",         "parameters",
-                "gradients", "optimizer state", "gradients being summed"};
+                "gradients", "optimizer state", "gradients being summed",
+                "messages"};
   RankRows rows;
   for (auto [i, rank] : llvm::enumerate(report.ranks)) {
     RankReport::Module sum = rank.sum(", ");
-    picture::BarChart::Row row{sum.name,
-                               {double(sum.arena), double(rank.scratch),
-                                double(sum.parameters), double(sum.gradients),
-                                double(sum.moments), double(sum.sums)},
-                               0};
+    picture::BarChart::Row row{
+        sum.name,
+        {double(sum.arena), double(rank.scratch), double(sum.parameters),
+         double(sum.gradients), double(sum.moments), double(sum.sums),
+         double(rank.getMostMessages(report.onHost).device)},
+        0};
     addRank(rows, std::move(row), int64_t(i));
   }
   bars.rows = nameRows(rows);

@@ -124,8 +124,9 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
 }
 
 /// Sums over a rank's modules.
-std::vector<std::string> cellsOf(const RankReport &rank) {
+std::vector<std::string> cellsOf(const RankReport &rank, bool onHost) {
   RankReport::Module sum = rank.sum(" ");
+  RankReport::Messages messages = rank.getMostMessages(onHost);
   return {sum.name,
           number(sum.arena),
           number(rank.scratch),
@@ -133,7 +134,9 @@ std::vector<std::string> cellsOf(const RankReport &rank) {
           number(sum.gradients),
           number(sum.moments),
           number(sum.sums),
-          number(sum.total() + rank.scratch)};
+          number(messages.device),
+          number(sum.total() + rank.scratch + messages.device),
+          number(messages.host)};
 }
 
 } // namespace
@@ -141,9 +144,12 @@ std::vector<std::string> cellsOf(const RankReport &rank) {
 void dt::printRankMemory(const ProgramReport &report, llvm::raw_ostream &os) {
   printRankTable(
       {"rank", "runs", "arena", "scratch", "parameters", "gradients",
-       "optimizer", "sums", "bytes"},
+       "optimizer", "sums", "messages", "bytes", "host"},
       int64_t(report.ranks.size()),
-      [&](int64_t rank) { return cellsOf(report.ranks[size_t(rank)]); }, os);
+      [&](int64_t rank) {
+        return cellsOf(report.ranks[size_t(rank)], report.onHost);
+      },
+      os);
 }
 
 void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {

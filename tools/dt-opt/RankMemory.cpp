@@ -6,65 +6,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tools/dt-opt/RankState.h"
+#include "tools/dt-opt/RankTables.h"
 #include "tools/dt-opt/Report.h"
 
-#include "dialects/rt/RTOps.h"
-
-#include <map>
+#include "runtime/base/Error.h"
+#include "runtime/step/MessagePlan.h"
 
 using namespace mlir;
 
 namespace dt {
 
 namespace {
-
-void addModule(rt::ModuleOp module, StateTables &tables) {
-  tables.modules.push_back({module.getSymName().str(), module.getWholeBatch(),
-                            int64_t(module.getTrainable()),
-                            int32_t(module.getTp()), int32_t(module.getDp()),
-                            int32_t(module.getZero()),
-                            std::vector<int32_t>(module.getRanks().begin(),
-                                                 module.getRanks().end())});
-}
-
-double numberOf(std::optional<APFloat> value, double otherwise) {
-  return value ? value->convertToDouble() : otherwise;
-}
-
-StateTables readTables(rt::ProgramOp program) {
-  StateTables tables;
-  tables.bucketBytes = program.getBucket();
-  tables.ranks =
-      int32_t(llvm::range_size(program.getBody().getOps<rt::RankOp>()));
-  // A row has all names that a module has for a parameter.
-  std::map<int64_t, StateTables::Parameter> rows;
-  for (auto module : program.getBody().getOps<rt::ModuleOp>()) {
-    addModule(module, tables);
-    for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
-      auto type = cast<rt::BufferType>(decl.getType());
-      StateTables::Parameter row{int32_t(tables.modules.size()) - 1,
-                                 int64_t(decl.getOffset()),
-                                 decl.getGradientPlace(),
-                                 type.getNumElements().asConstant().value_or(0),
-                                 type.getElementType().isBF16(),
-                                 decl.getTrainable(),
-                                 decl.getGradient(),
-                                 decl.getDecay(),
-                                 numberOf(decl.getLrFactor(), 1),
-                                 numberOf(decl.getWeightDecay(), -1),
-                                 -1};
-      if (auto tied = decl.getTiedAttr())
-        if (auto owner = dyn_cast_or_null<rt::ParameterDeclOp>(
-                SymbolTable::lookupSymbolIn(program, tied)))
-          row.tied = int32_t(owner.getIndex());
-      rows.insert({int64_t(decl.getIndex()), row});
-    }
-  }
-  for (auto &[index, row] : rows)
-    tables.parameters.push_back(row);
-  return tables;
-}
 
 /// How often the optimizer keeps a parameter's size.
 int64_t getMoments(rt::ProgramOp program) {
@@ -95,29 +47,57 @@ RankReport::Module RankReport::sum(StringRef separator) const {
   return sum;
 }
 
+RankReport::Messages RankReport::getMostMessages(bool onHost) const {
+  Messages most;
+  for (const Messages &m : messages) {
+    if ((m.over == "tcp" || m.over == "mpi") != onHost)
+      continue;
+    most.device = std::max(most.device, onHost ? m.device + m.host : m.device);
+    most.host = std::max(most.host, onHost ? 0 : m.host);
+  }
+  return most;
+}
+
+static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
+                             int64_t moments) {
+  rt::Placement placement(tables, rank, int(tables.ranks.size));
+  rt::Ownership ownership(tables, placement);
+  RankReport entry;
+  for (size_t m = 0; m < tables.modules.size; ++m) {
+    const rt::ModuleInfo &module = tables.modules[m];
+    if (!placement.at(m).runs())
+      continue;
+    auto bytes = [](size_t floats) { return int64_t(floats * sizeof(float)); };
+    RankReport::Module part;
+    part.name = module.name;
+    part.arena = int64_t(module.arenaBytes);
+    part.parameters = int64_t(module.parameterBytes);
+    part.gradients = int64_t(module.trainableBytes);
+    part.moments = moments * bytes(ownership.momentFloats(m)) +
+                   bytes(ownership.masterFloats(m));
+    part.sums = bytes(ownership.sumFloats(m));
+    entry.scratch = std::max(entry.scratch, int64_t(module.scratchBytes));
+    entry.modules.push_back(part);
+  }
+  for (size_t c = 0; c < rt::kCarriers; ++c) {
+    rt::MessageBlocks blocks =
+        rt::planMessages(tables, placement, ownership, rt::Carrier(c));
+    entry.messages.push_back({rt::textOf(rt::Carrier(c)),
+                              int64_t(blocks.deviceBytes()),
+                              int64_t(blocks.hostBytes())});
+  }
+  return entry;
+}
+
 LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report) {
-  std::string error;
-  auto states = getRankStates(readTables(program), error);
-  if (!error.empty()) // of the location: the whole program says no more
-    return emitError(program.getLoc(), error);
+  RankTables tables(program);
   int64_t moments = getMoments(program);
-  for (const std::vector<RankState> &rank : states) {
-    RankReport entry;
-    for (auto [module, state] :
-         llvm::zip(program.getBody().getOps<rt::ModuleOp>(), rank)) {
-      if (!state.runs)
-        continue;
-      RankReport::Module part;
-      part.name = module.getSymName().str();
-      part.arena = module.getArena();
-      part.parameters = module.getParameters();
-      part.gradients = module.getTrainable();
-      part.moments = moments * state.moment + state.masters;
-      part.sums = state.sums;
-      entry.scratch = std::max<int64_t>(entry.scratch, module.getScratch());
-      entry.modules.push_back(part);
-    }
-    report.ranks.push_back(std::move(entry));
+  try {
+    for (size_t rank = 0; rank < tables.info.ranks.size; ++rank)
+      report.ranks.push_back(rankReport(tables.info, int(rank), moments));
+  } catch (
+      const rt::Error &e) { // of the location: the whole program says no more
+    return emitError(program.getLoc(), e.what());
   }
   return success();
 }

@@ -114,8 +114,17 @@ struct RankReport {
       return arena + parameters + gradients + moments + sums;
     }
   };
+  /// Blocks of messages, by what carries them (rt::Carrier).
+  struct Messages {
+    std::string over;
+    int64_t device = 0, host = 0;
+  };
   int64_t scratch = 0;
   std::vector<Module> modules;
+  std::vector<Messages> messages;
+  /// Of what may carry those of a target (where memory is the host's, all of it
+  /// is the device's) the most.
+  Messages getMostMessages(bool onHost) const;
   /// Of all modules; the name is all names with `separator` between them.
   Module sum(llvm::StringRef separator) const;
 };
@@ -132,6 +141,7 @@ struct ProgramReport {
   std::vector<std::string> rows;   ///< "forward llm 0"
   std::vector<BlockReport> blocks; ///< by offset
   std::vector<RankReport> ranks;
+  bool onHost = true; ///< device memory is the host's, by the target
   /// Functions with the most scratch, "module.function".
   std::vector<std::pair<std::string, int64_t>> scratch;
 

@@ -250,6 +250,7 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
     if (failed(given.setupPassPipeline(pm)))
       return failure();
     bool phases = emitOption != Emit::None && pm.empty();
+    report.onHost = targetOption == "cpu";
     if (dt::isReport(emitOption))
       dt::addReport(pm, report);
     if (phases && emitOption == Emit::Timeline && !imported &&

@@ -56,7 +56,7 @@ public:
   }
 
   /// A result that is copied to its place at the end.
-  std::unique_ptr<char[]> copy;
+  device::Pool::Block copy;
   void *copyTo = nullptr;
   size_t copyBytes = 0;
 

@@ -46,7 +46,7 @@ public:
     MPI_Comm world;
     mpiCheck(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
     all = makeMpiGroup(world, everybody, /*number=*/0, progress, counters,
-                       blocked);
+                       blocked, combining());
     progress.start(mail, provided >= MPI_THREAD_SERIALIZED);
     blocked.polls = !progress.getBells().on();
   }
@@ -88,6 +88,7 @@ public:
     return number;
   }
 
+  Carrier carrier() const override { return Carrier::Mpi; }
   std::string describe() const override {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int n;
@@ -174,7 +175,8 @@ Group *Mpi::group(const std::vector<int> &members, const std::string &purpose) {
     mpiCheck(MPI_Comm_dup(MPI_COMM_SELF, &comm), "MPI_Comm_dup");
   MPI_Group_free(&chosen);
   MPI_Group_free(&everybody);
-  result = makeMpiGroup(comm, members, number, progress, counters, blocked);
+  result = makeMpiGroup(comm, members, number, progress, counters, blocked,
+                        combining());
   return result.get();
 }
 

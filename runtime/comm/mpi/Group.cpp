@@ -21,7 +21,7 @@ namespace dt::rt {
 namespace {
 
 /// Elements of one call.
-constexpr int64_t kPiece = int64_t(1) << 28;
+constexpr int64_t kPiece = kMpiPiece;
 
 /// `bytes` bytes as `count` elements of `type`, so that no number in a call on
 /// `ranks` times as many is too large for an int.
@@ -59,9 +59,11 @@ class MpiCollectives final : public MpiGroup {
 public:
   MpiCollectives(MPI_Comm comm, std::vector<int> members, int number,
                  MessageProgress &progress,
-                 std::map<std::string, Traffic> &traffic, Blocking &blocking)
+                 std::map<std::string, Traffic> &traffic, Blocking &blocking,
+                 device::Pool &combining)
       : comm(comm), members(std::move(members)), number(number),
-        progress(progress), traffic(traffic), blocking(blocking) {
+        progress(progress), traffic(traffic), blocking(blocking),
+        combining(combining) {
     mpiCheck(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN),
              "MPI_Comm_set_errhandler");
     mpiCheck(MPI_Comm_rank(comm, &place), "MPI_Comm_rank");
@@ -249,7 +251,7 @@ private:
     size_t bytes = n * sizeOf(type);
     if (out != static_cast<const char *>(in) + place * bytes)
       return out;
-    calls.copy.reset(new char[bytes]);
+    calls.copy = combining.take(bytes);
     calls.copyTo = out;
     calls.copyBytes = bytes;
     return calls.copy.get();
@@ -292,21 +294,13 @@ private:
              "MPI_Alltoall");
   }
 
-  /// Elements of all ranks, until the next call.
-  bf16 *narrowBlocks(int64_t n) {
-    if (n > stagedElements) {
-      staged.reset(new bf16[size_t(n)]);
-      stagedElements = n;
-    }
-    return staged.get();
-  }
-
   /// The ranks' blocks of this one come here and are combined here, so that
   /// they are rounded once. No more bytes than a ring moves.
   void scatterNarrow(const void *in, bf16 *out, int64_t n) {
-    bf16 *all = narrowBlocks(n * size());
-    exchangeBlocks(in, all, size_t(n) * sizeof(bf16));
-    combine(Reduction::Sum, DType::BF16, all, size(), out, n);
+    device::Pool::Block all = combining.take(mpiCombinedBytes(
+        CollectiveKind::ReduceScatter, DType::BF16, n * size(), size()));
+    exchangeBlocks(in, all.get(), size_t(n) * sizeof(bf16));
+    combine(Reduction::Sum, DType::BF16, all.get(), size(), out, n);
   }
 
   /// Every rank combines a share, as above, and gives it to all.
@@ -324,15 +318,16 @@ private:
       own.push_back(share);
       ownPlaces.push_back(r * share);
     }
-    bf16 *all = narrowBlocks(int64_t(share) * size());
+    device::Pool::Block all = combining.take(
+        mpiCombinedBytes(CollectiveKind::AllReduce, DType::BF16, n, size()));
     {
       auto lock = progress.lock();
       mpiCheck(MPI_Alltoallv(in, counts.data(), places.data(), MPI_UINT16_T,
-                             all, own.data(), ownPlaces.data(), MPI_UINT16_T,
-                             comm),
+                             all.get(), own.data(), ownPlaces.data(),
+                             MPI_UINT16_T, comm),
                "MPI_Alltoallv");
     }
-    combine(kind, DType::BF16, all, size(), out + begin(place), share);
+    combine(kind, DType::BF16, all.get(), size(), out + begin(place), share);
     auto lock = progress.lock();
     mpiCheck(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_UINT16_T, out, counts.data(),
                             places.data(), MPI_UINT16_T, comm),
@@ -352,10 +347,9 @@ private:
   MessageProgress &progress;
   std::map<std::string, Traffic> &traffic;
   Blocking &blocking;
+  device::Pool &combining;
   int place = 0;
   uint32_t begun = 0; ///< collectives
-  std::unique_ptr<bf16[]> staged;
-  int64_t stagedElements = 0;
 };
 
 } // namespace
@@ -363,9 +357,10 @@ private:
 std::unique_ptr<MpiGroup> makeMpiGroup(MPI_Comm comm, std::vector<int> members,
                                        int number, MessageProgress &progress,
                                        std::map<std::string, Traffic> &traffic,
-                                       Blocking &blocking) {
-  return std::make_unique<MpiCollectives>(comm, std::move(members), number,
-                                          progress, traffic, blocking);
+                                       Blocking &blocking,
+                                       device::Pool &combining) {
+  return std::make_unique<MpiCollectives>(
+      comm, std::move(members), number, progress, traffic, blocking, combining);
 }
 
 } // namespace dt::rt

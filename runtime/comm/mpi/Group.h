@@ -25,7 +25,8 @@ public:
 std::unique_ptr<MpiGroup> makeMpiGroup(MPI_Comm comm, std::vector<int> members,
                                        int number, MessageProgress &progress,
                                        std::map<std::string, Traffic> &traffic,
-                                       Blocking &blocking);
+                                       Blocking &blocking,
+                                       device::Pool &combining);
 
 } // namespace dt::rt
 

@@ -205,6 +205,7 @@ public:
                                           links.make(ranks, number));
     return group.get();
   }
+  Carrier carrier() const override { return Carrier::Nccl; }
   std::string describe() const override {
     int version = 0;
     ncclGetVersion(&version);

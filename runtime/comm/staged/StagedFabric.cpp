@@ -12,6 +12,7 @@
 #include "runtime/comm/staged/StagedFabric.h"
 #include "runtime/comm/Comm.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 
@@ -23,9 +24,10 @@ using device::Pool;
 
 /// What is under way on the host, and where its result goes.
 struct Landing final : Request::Operation {
-  Pool::Block in, out;
+  Pool::Block host;
   Request request;
-  void *to = nullptr;
+  const std::byte *from = nullptr; ///< in `host`
+  void *to = nullptr;              ///< null: nowhere
   size_t bytes = 0;
 
   bool test() override {
@@ -40,7 +42,7 @@ struct Landing final : Request::Operation {
   }
   void land() {
     if (to)
-      device::copyToDevice(to, out.get(), bytes);
+      device::copyToDevice(to, from, bytes);
   }
 };
 
@@ -54,87 +56,98 @@ public:
   void allReduce(Reduction kind, DType type, const void *in, void *out,
                  int64_t n, const char *label) override {
     size_t bytes = size_t(n) * sizeOf(type);
-    run(in, bytes, out, bytes, [&](const void *from, void *to) {
-      host.allReduce(kind, type, from, to, n, label);
+    run(wholeOf(bytes), in, out, [&](std::byte *all) {
+      host.allReduce(kind, type, all, all, n, label);
     });
   }
   Request iallReduce(Reduction kind, DType type, const void *in, void *out,
                      int64_t n, const char *label) override {
     size_t bytes = size_t(n) * sizeOf(type);
-    return begin(in, bytes, out, bytes, [&](const void *from, void *to) {
-      return host.iallReduce(kind, type, from, to, n, label);
+    return begin(wholeOf(bytes), in, out, [&](std::byte *all) {
+      return host.iallReduce(kind, type, all, all, n, label);
     });
   }
   void allGather(const void *in, size_t bytes, void *out,
                  const char *label) override {
-    run(in, bytes, out, bytes * ranks().size(),
-        [&](const void *from, void *to) {
-          host.allGather(from, bytes, to, label);
-        });
+    run(gathered(bytes), in, out, [&](std::byte *all) {
+      host.allGather(own(all, bytes), bytes, all, label);
+    });
   }
   Request iallGather(const void *in, size_t bytes, void *out,
                      const char *label) override {
-    return begin(in, bytes, out, bytes * ranks().size(),
-                 [&](const void *from, void *to) {
-                   return host.iallGather(from, bytes, to, label);
-                 });
+    return begin(gathered(bytes), in, out, [&](std::byte *all) {
+      return host.iallGather(own(all, bytes), bytes, all, label);
+    });
   }
   void allGatherV(const void *in, void *out, const std::vector<size_t> &sizes,
                   const char *label) override {
-    size_t all = std::accumulate(sizes.begin(), sizes.end(), size_t(0));
-    run(in, sizes[size_t(rank())], out, all, [&](const void *from, void *to) {
-      host.allGatherV(from, to, sizes, label);
+    auto place = sizes.begin() + rank();
+    size_t before = std::accumulate(sizes.begin(), place, size_t(0)),
+           all = std::accumulate(place, sizes.end(), before);
+    run({all, before, *place, 0, all}, in, out, [&](std::byte *block) {
+      host.allGatherV(block + before, block, sizes, label);
     });
   }
   void reduceScatter(DType type, const void *in, void *out, int64_t n,
                      const char *label) override {
     size_t bytes = size_t(n) * sizeOf(type);
-    run(in, bytes * ranks().size(), out, bytes,
-        [&](const void *from, void *to) {
-          host.reduceScatter(type, from, to, n, label);
-        });
+    run(scattered(bytes), in, out, [&](std::byte *all) {
+      host.reduceScatter(type, all, own(all, bytes), n, label);
+    });
   }
   Request ireduceScatter(DType type, const void *in, void *out, int64_t n,
                          const char *label) override {
     size_t bytes = size_t(n) * sizeOf(type);
-    return begin(in, bytes * ranks().size(), out, bytes,
-                 [&](const void *from, void *to) {
-                   return host.ireduceScatter(type, from, to, n, label);
-                 });
+    return begin(scattered(bytes), in, out, [&](std::byte *all) {
+      return host.ireduceScatter(type, all, own(all, bytes), n, label);
+    });
   }
   void allToAll(const void *in, void *out, size_t bytes,
                 const char *label) override {
     size_t all = bytes * ranks().size();
-    run(in, all, out, all, [&](const void *from, void *to) {
-      host.allToAll(from, to, bytes, label);
+    run({2 * all, 0, all, all, all}, in, out, [&](std::byte *block) {
+      host.allToAll(block, block + all, bytes, label);
     });
   }
 
 private:
-  Pool::Block fetch(const void *in, size_t bytes) {
-    Pool::Block block = pinned.take(bytes);
-    if (!device::rehearses())
-      device::copyToHost(block.get(), in, bytes);
-    return block;
+  /// A block of host memory (pinnedBytes), and the places in it of what comes
+  /// from the device and of what goes back, in bytes.
+  struct Places {
+    size_t bytes, in, inBytes, out, outBytes;
+  };
+  Places wholeOf(size_t bytes) const { return {bytes, 0, bytes, 0, bytes}; }
+  Places gathered(size_t bytes) const {
+    size_t all = bytes * ranks().size();
+    return {all, bytes * size_t(rank()), bytes, 0, all};
   }
+  Places scattered(size_t bytes) const {
+    size_t all = bytes * ranks().size();
+    return {all, 0, all, bytes * size_t(rank()), bytes};
+  }
+  std::byte *own(std::byte *all, size_t bytes) const {
+    return all + bytes * size_t(rank());
+  }
+
   template <typename Call>
-  void run(const void *in, size_t inBytes, void *out, size_t outBytes,
-           Call call) {
-    Pool::Block from = fetch(in, inBytes), to = pinned.take(outBytes);
+  void run(const Places &places, const void *in, void *out, Call call) {
+    Pool::Block block = pinned.take(places.bytes);
     if (device::rehearses())
       return;
-    call(from.get(), to.get());
-    device::copyToDevice(out, to.get(), outBytes);
+    device::copyToHost(block.get() + places.in, in, places.inBytes);
+    call(block.get());
+    device::copyToDevice(out, block.get() + places.out, places.outBytes);
   }
   template <typename Call>
-  Request begin(const void *in, size_t inBytes, void *out, size_t outBytes,
-                Call call) {
+  Request begin(const Places &places, const void *in, void *out, Call call) {
     auto landing = std::make_unique<Landing>();
-    landing->in = fetch(in, inBytes);
-    landing->out = pinned.take(outBytes);
+    landing->host = pinned.take(places.bytes);
+    std::byte *block = landing->host.get();
+    device::copyToHost(block + places.in, in, places.inBytes);
+    landing->from = block + places.out;
     landing->to = out;
-    landing->bytes = outBytes;
-    landing->request = call(landing->in.get(), landing->out.get());
+    landing->bytes = places.outBytes;
+    landing->request = call(block);
     return Request(std::move(landing));
   }
 
@@ -151,17 +164,18 @@ public:
   Request isend(const void *data, size_t bytes, int to, int tag,
                 const char *label) override {
     auto landing = std::make_unique<Landing>();
-    landing->in = pinned.take(bytes);
-    device::copyToHost(landing->in.get(), data, bytes);
-    landing->request = comm.isend(landing->in.get(), bytes, to, tag, label);
+    landing->host = takeFor(bytes, tag);
+    device::copyToHost(landing->host.get(), data, bytes);
+    landing->request = comm.isend(landing->host.get(), bytes, to, tag, label);
     return Request(std::move(landing));
   }
   Request irecv(void *data, size_t bytes, int from, int tag) override {
     auto landing = std::make_unique<Landing>();
-    landing->out = pinned.take(bytes);
+    landing->host = takeFor(bytes, tag);
+    landing->from = landing->host.get();
     landing->to = data;
     landing->bytes = bytes;
-    landing->request = comm.irecv(landing->out.get(), bytes, from, tag);
+    landing->request = comm.irecv(landing->host.get(), bytes, from, tag);
     return Request(std::move(landing));
   }
   void poll() override { comm.poll(); }
@@ -177,13 +191,29 @@ public:
     return group.get();
   }
   std::string describe() const override { return "host memory"; }
+  Carrier carrier() const override { return Carrier::Host; }
+  void reserve(const MessageBlocks &planned) override {
+    Fabric::reserve(planned);
+    pinned.reserve(planned.pinned);
+    largest = planned.message;
+  }
+  size_t pinnedBytes() const override { return pinned.bytes(); }
 
 protected:
   int tagLimit() const override { return comm.tagLimit(); }
 
 private:
+  /// A block for the largest message of an edge (tag()), as it was planned.
+  Pool::Block takeFor(size_t bytes, int tag) {
+    return pinned.take(
+        bytes == 0 || largest.empty()
+            ? bytes
+            : std::max(bytes, largest[size_t(tag) % largest.size()]));
+  }
+
   Comm &comm;
   Pool pinned{Pool::Pinned};
+  std::vector<size_t> largest; ///< MessageBlocks::message
   std::map<Group *, std::unique_ptr<StagedGroup>> groups;
 };
 

@@ -84,6 +84,7 @@ public:
     return number;
   }
 
+  Carrier carrier() const override { return Carrier::Tcp; }
   std::string describe() const override {
     return "TCP, " + std::to_string(ranks) +
            " ranks; messages move on in a thread; ranks that wait sleep";
@@ -125,7 +126,7 @@ private:
   int place, ranks, made = 0;
   std::unique_ptr<Waits> starts;
   tcp::Messages messages;
-  tcp::Shared shared{messages, counters, blocked};
+  tcp::Shared shared{messages, counters, blocked, combining()};
   OwnMail mail;
   std::unique_ptr<Group> all;
   /// By purpose and members; null on ranks outside.

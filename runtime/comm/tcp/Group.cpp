@@ -14,11 +14,6 @@ namespace dt::rt::tcp {
 
 namespace {
 
-/// Bytes of an all-reduce, times ranks, up to which everybody combines all.
-constexpr size_t kSmall = 64 << 10;
-/// Bytes that are combined at a time: what is staged.
-constexpr size_t kPieceBytes = 32 << 20;
-
 void copyOver(void *to, const void *from, size_t bytes) {
   if (bytes && to != from)
     std::memmove(to, from, bytes);
@@ -141,9 +136,10 @@ struct Reduce {
   /// Everybody combines everything; each a share that all get; each its block.
   enum Form { All, Shares, Blocks } form;
 
+  /// For a share of every rank; the first piece is the largest.
+  std::shared_ptr<device::Pool::Block> block;
   int64_t at = 0, piece = 0; ///< elements: what is done, what is under way
   bool combined = true;
-  std::shared_ptr<char[]> staged = {}; ///< a share of every rank
 
   /// What rank r combines of the piece, in elements.
   int64_t beginOf(int r) const {
@@ -157,17 +153,18 @@ struct Reduce {
   size_t bytes(int64_t elements) const {
     return size_t(elements) * sizeOf(type);
   }
-  char *stage(int r) { return staged.get() + r * bytes(lengthOf(rank)); }
+  char *stage(int r) const {
+    return reinterpret_cast<char *>(block->get()) + r * bytes(lengthOf(rank));
+  }
 
   /// Every rank's numbers of this rank's share come here.
   bool exchange(Rounds &rounds) {
     at += piece;
     if (at >= count)
       return false;
-    int64_t most = int64_t(kPieceBytes / sizeOf(type));
+    int64_t most = int64_t(kReducePiece / sizeOf(type));
     piece = std::min(count - at,
                      form == Shares ? most : std::max<int64_t>(1, most / size));
-    staged.reset(new char[bytes(lengthOf(rank)) * size_t(size)]);
     for (int step = 1; step < size; ++step) {
       int from = (rank + size - step) % size, to = (rank + step) % size;
       rounds.receive(from, stage(from), bytes(lengthOf(rank)));
@@ -182,7 +179,7 @@ struct Reduce {
   bool finishPiece(Rounds &rounds) {
     combined = true;
     char *mine = out + bytes(form == Blocks ? at : beginOf(rank));
-    combine(kind, type, staged.get(), size, mine, lengthOf(rank));
+    combine(kind, type, stage(0), size, mine, lengthOf(rank));
     for (int step = 1; form == Shares && step < size; ++step) {
       int from = (rank + size - step) % size, to = (rank + step) % size;
       rounds.receive(from, out + bytes(beginOf(from)), bytes(lengthOf(from)));
@@ -325,7 +322,6 @@ private:
   Next reduce(Reduction kind, DType type, const void *in, void *out,
               int64_t n) const {
     expectCombined(type);
-    bool small = size_t(n) * sizeOf(type) * members.size() <= kSmall;
     return Reduce{kind,
                   type,
                   static_cast<const char *>(in),
@@ -333,7 +329,8 @@ private:
                   n,
                   place,
                   size(),
-                  small ? Reduce::All : Reduce::Shares};
+                  combinesAll(type, n, size()) ? Reduce::All : Reduce::Shares,
+                  blockFor(CollectiveKind::AllReduce, type, n)};
   }
   Next scatter(DType type, const void *in, void *out, int64_t n) const {
     expectCombined(type);
@@ -344,7 +341,13 @@ private:
                   n,
                   place,
                   size(),
-                  Reduce::Blocks};
+                  Reduce::Blocks,
+                  blockFor(CollectiveKind::ReduceScatter, type, n * size())};
+  }
+  std::shared_ptr<device::Pool::Block> blockFor(CollectiveKind kind, DType type,
+                                                int64_t count) const {
+    return std::make_shared<device::Pool::Block>(
+        shared.combining.take(combinedBytes(kind, type, count, size())));
   }
 
   /// The next of this group's collectives begins.

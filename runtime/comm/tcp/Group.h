@@ -29,6 +29,7 @@ struct Shared {
   Messages &messages;
   std::map<std::string, Traffic> &traffic;
   Blocking &blocking;
+  device::Pool &combining;
   std::list<Rounds *> open = {}; ///< collectives under way, in their order
 
   /// Collectives go on whose messages have come.

@@ -164,6 +164,7 @@ void copyBehind(const Mark &, void *device, const void *host, size_t bytes) {
 }
 void awaitCopies() {}
 void reserveUploads(size_t, size_t) {}
+size_t uploadBytes() { return 0; }
 
 void copy(void *to, const void *from, size_t bytes) {
   if (bytes)

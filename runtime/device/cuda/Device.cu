@@ -44,7 +44,7 @@ Block scratchBlocks[5];
 /// from it. They run on a stream of their own.
 class Uploads {
 public:
-  /// Not while copies are on their way.
+  /// Of all sections. Not while copies are on their way.
   void reserve(size_t bytes);
   /// Behind the event; null: behind what the stream of all else has.
   void copy(cudaEvent_t behind, char *to, const char *host, size_t bytes);
@@ -52,6 +52,7 @@ public:
   void await();
   /// Copies that were ever queued.
   uint64_t count() const { return copies; }
+  size_t bytes() const { return kSections * size; }
   /// All of them have run.
   void done() {
     section = used = 0;
@@ -59,7 +60,7 @@ public:
   }
 
 private:
-  static constexpr size_t kSections = 8;
+  static constexpr size_t kSections = device::kUploadSections;
   void next();
 
   char *memory = nullptr;
@@ -71,11 +72,6 @@ private:
   bool awaited = true; ///< all copies
   uint64_t copies = 0;
 } uploads;
-
-/// Of a ring that nobody has reserved, and the most that is: what is larger
-/// waits for its turn.
-constexpr size_t kLeastUploads = size_t(8) << 20;
-constexpr size_t kMostUploads = size_t(512) << 20;
 
 constexpr int kThreads = 256;
 
@@ -98,8 +94,7 @@ void wait(cudaStream_t stream) {
 }
 
 void Uploads::reserve(size_t bytes) {
-  bytes = std::clamp(bytes, kLeastUploads, kMostUploads);
-  size_t each = (bytes / kSections + 64) / 64 * 64;
+  size_t each = bytes / kSections;
   if (each <= size)
     return;
   if (memory) {
@@ -130,7 +125,7 @@ void Uploads::next() {
 
 void Uploads::copy(cudaEvent_t behind, char *to, const char *host,
                    size_t bytes) {
-  reserve(0);
+  reserve(size ? 0 : device::uploadBytes(0, 0));
   ++copies;
   awaited = false;
   if (!behind)
@@ -354,10 +349,10 @@ void copyBehind(const Mark &mark, void *to, const void *host, size_t bytes) {
 
 void awaitCopies() { uploads.await(); }
 
-/// Each copy begins at a multiple of 64 bytes.
 void reserveUploads(size_t bytes, size_t copies) {
-  uploads.reserve(bytes + 64 * copies);
+  uploads.reserve(uploadBytes(bytes, copies));
 }
+size_t uploadBytes() { return uploads.bytes(); }
 
 void copyToHost(void *host, const void *from, size_t bytes) {
   if (bytes)

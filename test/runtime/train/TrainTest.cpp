@@ -7,6 +7,7 @@
 #include "runtime/train/Train.h"
 #include "runtime/base/Stop.h"
 #include "runtime/step/Evaluation.h"
+#include "test/runtime/PlannedMessages.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
@@ -44,6 +45,7 @@ RunResult train(const SmallProgram &program, const TemporaryFolder &folder,
   options.threads = 2;
   TrainHooks hooks;
   hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
+    expectPlanned(trainer);
     run.losses.push_back(report.result->loss);
     run.parameters.clear();
     for (int m = 0; m < 2; ++m) {

@@ -13,6 +13,7 @@
 #include "runtime/state/Pieces.h"
 #include "runtime/step/Evaluation.h"
 #include "runtime/step/Optimizer.h"
+#include "test/runtime/PlannedMessages.h"
 #include "test/runtime/SmallProgram.h"
 #include "test/runtime/comm/mpi/Ranks.h"
 
@@ -110,7 +111,8 @@ std::vector<double> train(const SmallPlan &plan, const SharedFolder &folder,
   options.batch = folder / "batch";
   options.logEvery = 1e9;
   TrainHooks hooks;
-  hooks.afterStep = [&](Trainer &, const StepReport &report) {
+  hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
+    expectPlanned(trainer);
     losses.push_back(report.result->loss);
   };
   runTraining(program.info, folder.path, options, ranks(), hooks);
