@@ -54,7 +54,7 @@
 // CHECK: dt::rt::SizeTerm kElements[1] = {
 // CHECK-NEXT: {2, kNumbers}};
 // CHECK: dt::rt::CollectiveInfo kCollectives[1] = {
-// CHECK-NEXT: {.function = a_forward, .kind = dt::rt::CollectiveKind::AllReduce, .type = dt::rt::DType::F32, .over = 2, .stride = 1, .calls = 2, .elements = kElements}};
+// CHECK-NEXT: {.function = a_forward, .kind = dt::rt::CollectiveKind::AllReduce, .type = dt::rt::DType::F32, .over = 2, .stride = 1, .calls = 2, .elements = kElements, .most = 4}};
 // CHECK: .schedule = "zb",
 // CHECK: .reorder = dt::rt::Reorder::Both,
 // CHECK-NEXT: .bucketBytes = 1024,
