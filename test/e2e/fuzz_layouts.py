@@ -4,8 +4,8 @@
 #
 # The matrix of layout_cases.py is what somebody thought of. This draws models,
 # batches, frozen parts and plans at random, half of which cannot work: each must
-# end in one clear error, or train like one process and move the bytes that the
-# manifest says (layouts.py). A case depends on the seed and its number only.
+# end in one clear error, or train like one process, move the bytes that the
+# manifest says and allocate those that the compiler says (layouts.py). A case depends on the seed and its number only.
 # ===-----------------------------------------------------------------------===
 """fuzz_layouts.py --dt-opt PATH [--seed N] [--first N] [--count N] [--folder DIR] [--models REGEX] [--sub P] [--compile-only]"""
 
@@ -24,7 +24,7 @@ import time
 
 import numpy as np
 
-from layouts import HANGS, Failure, Runner, check_traffic, compare
+from layouts import HANGS, Failure, Runner, check_memory, check_traffic, compare
 
 MODELS = pathlib.Path(__file__).parents[1] / "models"
 SCHEDULES = "1f1b gpipe accumulate interleaved zb-h1 zb-h2 zb zb-1p zb-2p zb-v dualpipe-v phased nested distmm-pipe".split()
@@ -233,6 +233,7 @@ def try_case(runner, case, compile_only):
             verdict = "trains"
         if case["plan"]["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
+        check_memory(json.loads((folder / "report.json").read_text()), runner.predicted(folder))
     if runner.runtime != folder / "program/build":  # others link it
         shutil.rmtree(folder)
     return verdict
