@@ -83,12 +83,16 @@ private:
 
   //===--- messages -------------------------------------------------------===//
 
-  /// Whether the rows of messages lie together at both ends.
-  bool areTogether(const EdgeInfo &edge, const EdgeShape &shape) const {
+  /// Whether the rows of a message lie together at its one end.
+  bool areTogether(const EdgeInfo &edge, const EdgeShape &shape,
+                   bool atProducer) const {
     const ModuleInfo &from = program.modules[size_t(edge.from)],
                      &to = program.modules[size_t(edge.to)];
-    if (shape.consumerSymbol < 0 || from.wholeBatch || to.wholeBatch)
+    if (shape.consumerSymbol < 0)
       return true;
+    // All rows of a part go into the whole batch, where they may lie anywhere.
+    if (from.wholeBatch || to.wholeBatch)
+      return !(atProducer ? from : to).wholeBatch;
     bool sameGroup =
         std::any_of(groups.begin(), groups.end(), [&](const PartGroup &group) {
           auto has = [&](int32_t m) {
@@ -131,7 +135,7 @@ private:
           const EndSize &own = sends != gradient ? producer : consumer,
                         &other = sends != gradient ? consumer : producer;
           int64_t items = std::min(own.rank, other.part);
-          if (items > 1 && !areTogether(edge, shape))
+          if (items > 1 && !areTogether(edge, shape, sends != gradient))
             plan.row[4 * e + 2 * gradient + sends] = size_t(items) * item;
         }
       }

@@ -64,6 +64,15 @@ TEST(MessagePlan, RowsThatLieTogether) {
   EXPECT_FALSE(planOf(program, 1).packed.empty());
 }
 
+/// A part goes into the whole batch as it is; there its rows may lie anywhere.
+TEST(MessagePlan, WholeBatch) {
+  SmallProgram program(3, SmallPlan{1, 1});
+  program.modules[1].wholeBatch = true;
+  size_t part = small::kImages * kImage;
+  // Received and sent forward, gradients received and sent.
+  EXPECT_EQ(planOf(program, 0).row, (std::vector<size_t>{part, 0, 0, part}));
+}
+
 /// What carries it decides over host memory: pinned blocks for all messages and
 /// sums, and what is combined.
 TEST(MessagePlan, Carriers) {
