@@ -223,7 +223,7 @@ rt::TaskRow RankTables::taskRow(rt::TaskOp task) {
                            ? losses.lookup(*task.getSubject())
                            : modules.lookup(*task.getSubject()));
   row.microbatch = uint32_t(task.getMicrobatch());
-  row.slot = int16_t(task.getSlot()), row.piece = int16_t(task.getPiece());
+  row.piece = int16_t(task.getPiece());
   row.peer = int32_t(task.getPeer()), row.gradient = task.getGradient();
   if (auto waits = task.getWaits())
     row.waits = keep(std::vector<int32_t>(waits->begin(), waits->end()));
