@@ -131,6 +131,9 @@ moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
     row.sub = int64_t(module.getSub());
   if (module.getSpan() > 1)
     row.span = int64_t(module.getSpan());
+  if (auto speeds = module.getSpeeds())
+    row.speeds =
+        writer.array("int32_t", "kSpeeds_" + name.module, numberTexts(*speeds));
   return fieldsText(row);
 }
 

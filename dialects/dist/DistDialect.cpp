@@ -80,6 +80,8 @@ Placement::Placement(dist::ModuleOp module) : unit(module.getSymName()) {
   read(kZeroAttr, zero);
   if (auto list = module->getAttrOfType<DenseI64ArrayAttr>(kRanksAttr))
     ranks.assign(list.asArrayRef().begin(), list.asArrayRef().end());
+  if (auto list = module->getAttrOfType<DenseI64ArrayAttr>(kSpeedsAttr))
+    speeds.assign(list.asArrayRef().begin(), list.asArrayRef().end());
 }
 
 int64_t getSpan(ModuleOp module) {

@@ -87,6 +87,9 @@ inline constexpr llvm::StringLiteral kDpAttr = "dist.dp";
 /// Pieces of a replica's share of a microbatch (integer); 1 without it.
 inline constexpr llvm::StringLiteral kSubAttr = "dist.sub";
 inline constexpr llvm::StringLiteral kRanksAttr = "dist.ranks";
+/// How fast each replica is (array), only ratios count; without it all are
+/// alike.
+inline constexpr llvm::StringLiteral kSpeedsAttr = "dist.speeds";
 /// 1: optimizer state is sharded over replicas (integer).
 inline constexpr llvm::StringLiteral kZeroAttr = "dist.zero";
 /// Gradients of inputs and of parameters are tasks of their own (unit).
@@ -104,7 +107,7 @@ inline constexpr llvm::StringLiteral kStripsAttr = "dist.strips";
 struct Placement {
   llvm::StringRef unit;
   int64_t stage = 0, tp = 1, dp = 1, sub = 1, zero = 0;
-  llvm::SmallVector<int64_t> ranks{0};
+  llvm::SmallVector<int64_t> ranks{0}, speeds;
 
   explicit Placement(ModuleOp module);
   /// Parts that a microbatch is cut into.

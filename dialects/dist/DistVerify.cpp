@@ -184,6 +184,14 @@ static LogicalResult verifyPlacement(Operation *op, NamedAttribute attribute) {
                   "a number of microbatches, at least 1 (of a whole batch 1),");
   if (name == kZeroAttr)
     return expect(within(0, 1), "0 or 1 (optimizer state sharded)");
+  if (name == kSpeedsAttr) {
+    auto speeds = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
+    return expect(speeds && module && !module.getWholeBatch() &&
+                      speeds.size() == Placement(module).dp &&
+                      llvm::all_of(speeds.asArrayRef(),
+                                   [](int64_t speed) { return speed > 0; }),
+                  "a number above 0 for each replica (not of a whole batch)");
+  }
   if (name != kRanksAttr)
     return success();
   auto ranks = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());

@@ -131,6 +131,13 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
                          << ", and 1 of a whole batch";
   if (int64_t(getZero()) < 0 || getZero() > 1)
     return emitOpError("zero is 0 or 1");
+  if (auto speeds = getSpeeds();
+      speeds && (getWholeBatch() || int64_t(speeds->size()) != dp ||
+                 llvm::any_of(*speeds, [](int64_t speed) {
+                   return speed < 1 || speed > INT32_MAX;
+                 })))
+    return emitOpError() << "speeds are " << dp << " numbers from 1 to "
+                         << INT32_MAX << ", none of a whole batch";
   // A gradient has 4 bytes an element, what is stored 2 or more.
   if (int64_t(getTrainable()) < 0 || getTrainable() > 2 * getParameters())
     return emitOpError() << "trains " << int64_t(getTrainable()) << " bytes of "

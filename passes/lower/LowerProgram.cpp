@@ -104,6 +104,8 @@ private:
                                           : b.getStringAttr(m.place.unit),
         m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.tp,
         m.place.dp, m.place.ranks, m.place.sub, m.span, m.place.zero,
+        m.place.speeds.empty() ? DenseI64ArrayAttr()
+                               : b.getDenseI64ArrayAttr(m.place.speeds),
         m.arenaBytes, m.scratchBytes, parameters.getBytes(index),
         parameters.getTrainableBytes(index));
     markGradients(m, index);

@@ -48,6 +48,7 @@ bool hasEqualParts(const PlannedModule &a, const PlannedModule &b) {
     return dist::ModuleOp(m.op).getItem().value_or(dist::kSample);
   };
   return a.place.sub == b.place.sub && a.span == b.span &&
+         a.place.speeds == b.place.speeds &&
          (a.place.sub == 1 || itemOf(a) == itemOf(b));
 }
 

@@ -58,6 +58,8 @@ private:
       module->setAttr(dist::kSubAttr, number(unit.sub));
     if (unit.span > 1)
       module->setAttr(dist::kSpanAttr, number(unit.span));
+    if (!unit.speeds.empty())
+      module->setAttr(dist::kSpeedsAttr, b.getDenseI64ArrayAttr(unit.speeds));
     if (unit.zero)
       module->setAttr(dist::kZeroAttr, number(unit.zero));
     if (unit.runAhead)

@@ -9,6 +9,7 @@
 #include "models/frontend/json/JsonReader.h"
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "runtime/reorder/Partition.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -415,6 +416,21 @@ Error Checker::trySchedule() {
 
 } // namespace
 
+/// The most of so many items that a replica gets as its share.
+static int64_t getShare(const UnitEntry &unit, int64_t items) {
+  if (unit.speeds.empty())
+    return llvm::divideCeilSigned(items, unit.dp);
+  reorder::PartitionOptions options;
+  options.groups = int32_t(unit.dp);
+  options.speeds.assign(unit.speeds.begin(), unit.speeds.end());
+  size_t most = 0;
+  for (const std::vector<int32_t> &share :
+       reorder::partitionLPT(std::vector<int64_t>(size_t(items), 1), options)
+           .groups)
+    most = std::max(most, share.size());
+  return int64_t(most);
+}
+
 int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
                    StringRef kind) {
   auto given = unit.rowsMax.find(kind.str());
@@ -426,8 +442,9 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   StringRef own = module.getItem().value_or("");
   // Copies keep items with their samples, which may be unlike one another.
   if (kind == own)
-    return llvm::divideCeilSigned(llvm::divideCeilSigned(micro, unit.dp) * most,
-                                  unit.sub);
+    return llvm::divideCeilSigned(
+        std::max(getShare(unit, micro) * most, getShare(unit, micro * most)),
+        unit.sub);
   // Of what is inside samples: as many as the part's samples hold.
   return own == dist::kSample
              ? getRowsMax(unit, module, own) * (most / unit.span)

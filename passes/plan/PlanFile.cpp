@@ -34,9 +34,9 @@ constexpr StringRef kTopKeys[] = {
     "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
     "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
 constexpr StringRef kUnitKeys[] = {
-    "tp",   "dp",        "pp",    "vpp",      "ranks",  "rows_max",
-    "sub",  "run_ahead", "save",  "zero",     "stages", "sequence_parallel",
-    "span", "overlap",   "times", "predicted"};
+    "tp",   "dp",        "pp",    "vpp",    "ranks",    "rows_max",
+    "sub",  "run_ahead", "save",  "zero",   "stages",   "sequence_parallel",
+    "span", "overlap",   "times", "speeds", "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -106,6 +106,7 @@ private:
   UnitEntry unit(const std::string &name, const JsonReader &json);
   void saves(const JsonReader &json, UnitEntry &entry);
   void stages(const JsonReader &json, UnitEntry &entry);
+  void speeds(const JsonReader &json, UnitEntry &entry);
   void times(const JsonReader &json, UnitEntry &entry);
   void pipelines();
   void pipeline(const JsonReader &json, StringSet<> &named);
@@ -142,6 +143,8 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   }
   if (json.has("ranks"))
     entry.ranks = rankList(json.at("ranks"));
+  if (json.has("speeds"))
+    speeds(json.at("speeds"), entry);
   if (json.has("rows_max"))
     for (auto &[kind, rows] : json.at("rows_max").entries())
       entry.rowsMax[kind] = count(rows);
@@ -173,6 +176,17 @@ void PlanParser::saves(const JsonReader &json, UnitEntry &entry) {
         " of them, not " + Twine(entry.save.size()));
   if (llvm::all_equal(entry.save))
     entry.save.resize(1);
+}
+
+/// A number for each replica. That all are alike needs not be said.
+void PlanParser::speeds(const JsonReader &json, UnitEntry &entry) {
+  for (const JsonReader &speed : json.list())
+    entry.speeds.push_back(count(speed));
+  if (json.ok() && int64_t(entry.speeds.size()) != entry.dp)
+    json.fail("expected dp = " + Twine(entry.dp) + " numbers, not " +
+              Twine(entry.speeds.size()));
+  if (llvm::all_equal(entry.speeds))
+    entry.speeds.clear();
 }
 
 void PlanParser::stages(const JsonReader &json, UnitEntry &entry) {
@@ -328,6 +342,8 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule,
     os << ",sequence_parallel";
   if (unit.splitsBackward(schedule))
     os << ",split backwards";
+  for (const int64_t &speed : unit.speeds)
+    os << (&speed == &unit.speeds[0] ? ",speeds=" : "+") << speed;
   for (auto &[kind, rows] : unit.rowsMax)
     os << ",rows_max." << kind << "=" << rows;
   for (const std::vector<std::string> &pieces : unit.stages)
@@ -383,8 +399,9 @@ OrderedJson listOf(StringRef text) {
 
 /// Of a key of a unit: "ranks=3-5" stays a range, "ranks=3" is a list too.
 OrderedJson settingOf(StringRef key, StringRef text) {
-  bool list = key == "ranks" ? !text.contains('-')
-                             : key == "save" && text.contains('+');
+  bool list =
+      key == "speeds" || (key == "ranks" ? !text.contains('-')
+                                         : key == "save" && text.contains('+'));
   return list ? listOf(text) : valueOf(text);
 }
 

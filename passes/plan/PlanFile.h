@@ -31,6 +31,8 @@ struct UnitEntry {
   /// As given, rank of (pp, dp, tp) at (pp * DP + dp) * TP + tp; empty: in
   /// order, until assignRanks() has filled them.
   std::vector<int64_t> ranks;
+  /// Of every replica; empty: all alike.
+  std::vector<int64_t> speeds;
   /// Items of each kind in a part, where the plan says so.
   std::map<std::string, int64_t> rowsMax;
   int64_t sub = 1, span = 1, zero = 0, overlap = 1;

@@ -23,12 +23,13 @@ StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to) {
   if (to.getWholeBatch())
     return dist::kBrokerAll;
   dist::Placement a(from), b(to);
-  if (a.ranks == b.ranks && a.tp == b.tp)
+  bool alike = a.speeds == b.speeds;
+  if (alike && a.ranks == b.ranks && a.tp == b.tp)
     return dist::kBrokerCopy;
   bool samples = from.getItem().value_or("") == dist::kSample &&
                  to.getItem().value_or("") == dist::kSample;
   // Replica i has replica i's items if both share out the same ones alike.
-  if (a.dp == b.dp && (a.dp == 1 || a.unit == b.unit || samples))
+  if (alike && a.dp == b.dp && (a.dp == 1 || a.unit == b.unit || samples))
     return dist::kBrokerDirect;
   return dist::kBrokerItems;
 }

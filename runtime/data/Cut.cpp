@@ -10,7 +10,6 @@
 #include "runtime/data/Cut.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/reorder/Partition.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,6 +45,10 @@ bool same(const char *a, const char *b) {
   return a == b || (a && b && std::strcmp(a, b) == 0);
 }
 
+std::vector<int32_t> speedsOf(const ModuleInfo &module) {
+  return {module.speeds.begin(), module.speeds.end()};
+}
+
 /// Modules between which no rows leave their rank: their shares must be of the
 /// same samples.
 void joinColocated(const ProgramInfo &program, Sets &sets) {
@@ -53,6 +56,7 @@ void joinColocated(const ProgramInfo &program, Sets &sets) {
     const ModuleInfo &a = program.modules[size_t(edge.from)],
                      &b = program.modules[size_t(edge.to)];
     if (!a.wholeBatch && !b.wholeBatch && a.tp == b.tp && a.dp == b.dp &&
+        speedsOf(a) == speedsOf(b) &&
         std::equal(a.ranks.begin(), a.ranks.end(), b.ranks.begin(),
                    b.ranks.end()))
       sets.join(edge.from, edge.to);
@@ -82,7 +86,7 @@ std::vector<PartGroup> partGroups(const ProgramInfo &program) {
       const ModuleInfo &x = program.modules[size_t(a)],
                        &y = program.modules[size_t(b)];
       if (x.wholeBatch || y.wholeBatch || x.dp != y.dp ||
-          !same(itemOf(x), itemOf(y)))
+          !same(itemOf(x), itemOf(y)) || speedsOf(x) != speedsOf(y))
         continue;
       if (same(itemOf(x), kSample) || (x.unit && same(x.unit, y.unit)))
         sets.join(a, b);
@@ -95,6 +99,7 @@ std::vector<PartGroup> partGroups(const ProgramInfo &program) {
       continue;
     PartGroup &group = groups[sets.first(m)];
     group.dp = replicasOf(module);
+    group.speeds = speedsOf(module);
     if (group.modules.empty())
       group.item = itemOf(module);
     else if (group.item != itemOf(module))
@@ -205,17 +210,14 @@ int64_t StepCutter::capacity(const PartGroup &group) const {
 /// contiguously: fewer owners, hence fewer messages.
 std::vector<Items> StepCutter::split(const Items &all,
                                      const std::vector<int64_t> *groupCosts,
-                                     int32_t dp, int64_t most) const {
-  std::vector<Items> parts(static_cast<size_t>(dp));
-  std::vector<int64_t> own;
-  for (int64_t position : all)
-    if (groupCosts && dp > 1)
-      own.push_back((*groupCosts)[size_t(position)]);
+                                     reorder::PartitionOptions options) const {
+  std::vector<Items> parts(static_cast<size_t>(options.groups));
+  std::vector<int64_t> own(all.size(), 1);
+  if (groupCosts && options.groups > 1)
+    for (size_t i = 0; i < own.size(); ++i)
+      own[i] = (*groupCosts)[size_t(all[i])];
   bool differ = std::adjacent_find(own.begin(), own.end(),
                                    std::not_equal_to<>()) != own.end();
-  reorder::PartitionOptions options;
-  options.groups = dp;
-  options.maxCount = int32_t(std::max<int64_t>(most, 1));
   if (differ && reorder::checkPartition(own, options).empty()) {
     reorder::Partition found = reorder::partition(own, options);
     for (size_t r = 0; r < parts.size(); ++r)
@@ -223,10 +225,14 @@ std::vector<Items> StepCutter::split(const Items &all,
         parts[r].push_back(all[size_t(i)]);
     return parts;
   }
-  size_t each = all.size() / size_t(dp), more = all.size() % size_t(dp);
+  // As many as the replica is fast.
+  own.assign(all.size(), 1);
+  if (!reorder::checkPartition(own, options).empty())
+    options.maxCount = 0;
+  reorder::Partition counts = reorder::partitionLPT(own, options);
   auto next = all.begin();
   for (size_t r = 0; r < parts.size(); ++r) {
-    auto end = next + long(each + (r < more));
+    auto end = next + long(counts.groups[r].size());
     parts[r].assign(next, end);
     next = end;
   }
@@ -319,7 +325,7 @@ StepCutter::Lists StepCutter::intoPieces(const Lists &shares,
   for (const auto &row : shares) {
     cut.emplace_back();
     for (const Items &share : row)
-      for (Items &piece : split(share, nullptr, pieces, INT32_MAX))
+      for (Items &piece : split(share, nullptr, {pieces, 0, 0, {}}))
         cut.back().push_back(std::move(piece));
   }
   return cut;
@@ -364,16 +370,22 @@ StepCutter::Cuts StepCutter::cutPieces(const PartGroup &group, int32_t module,
 
 /// `own`: items of the module's kind in each of its parts.
 std::vector<std::vector<int64_t>>
-StepCutter::loadsOf(int32_t module, const Lists &own, int32_t pieces) const {
+StepCutter::timesOf(int32_t module, const Lists &own, int32_t pieces) const {
   const std::vector<int64_t> &cost = costs[size_t(module)];
-  std::vector<std::vector<int64_t>> loads;
+  std::vector<int32_t> speeds = speedsOf(program.modules[size_t(module)]);
+  int64_t fastest =
+      speeds.empty() ? 1 : *std::max_element(speeds.begin(), speeds.end());
+  std::vector<std::vector<int64_t>> times;
   for (const auto &row : own) {
-    loads.emplace_back(row.size() / size_t(pieces), 0);
+    times.emplace_back(row.size() / size_t(pieces), 0);
     for (size_t q = 0; q < row.size(); ++q)
       for (int64_t position : row[q])
-        loads.back()[q / size_t(pieces)] += cost[size_t(position)];
+        times.back()[q / size_t(pieces)] += cost[size_t(position)];
+    for (size_t r = 0; r < speeds.size(); ++r)
+      times.back()[r] = times.back()[r] / speeds[r] * fastest +
+                        times.back()[r] % speeds[r] * fastest / speeds[r];
   }
-  return loads;
+  return times;
 }
 
 /// Symbols and loads of a module from the lists of its group.
@@ -393,7 +405,7 @@ void StepCutter::fillModule(int32_t module, Cuts &cuts, CutParts &out) const {
     return found->second;
   };
   const Lists &own = listsOf(kinds[size_t(module)], "");
-  out.loads[size_t(module)] = loadsOf(module, own, piecesOf(info));
+  out.loads[size_t(module)] = timesOf(module, own, piecesOf(info));
   auto &parts = out.parts[size_t(module)];
   parts.clear();
   for (const auto &row : own)
@@ -424,10 +436,13 @@ void StepCutter::cutGroup(const PartGroup &group,
   for (const Items &places : microbatches)
     whole.push_back({places});
   int kind = bySample ? kSampleKind : kinds[size_t(group.modules[0])];
+  reorder::PartitionOptions options;
+  options.groups = group.dp;
+  options.maxCount = int32_t(std::max<int64_t>(capacity(group), 1));
+  options.speeds = group.speeds;
   Lists shares;
   for (const auto &row : bySamples(kind, whole))
-    shares.push_back(split(row[0], balance ? &groupCost : nullptr, group.dp,
-                           capacity(group)));
+    shares.push_back(split(row[0], balance ? &groupCost : nullptr, options));
   // Modules with as many pieces of the same kind and span have equal parts.
   std::map<int32_t, Tasks> tasks; // by span
   std::map<std::tuple<int32_t, int, int32_t>, Cuts> cuts;
@@ -444,7 +459,7 @@ void StepCutter::cutGroup(const PartGroup &group,
       found->second = cutPieces(group, m, joined->second);
     fillModule(m, found->second, out);
     if (span > 1)
-      out.loads[size_t(m)] = loadsOf(
+      out.loads[size_t(m)] = timesOf(
           m, bySample ? bySamples(kinds[size_t(m)], shares) : shares, 1);
     if (tooLarge.empty())
       tooLarge = check(m, out);

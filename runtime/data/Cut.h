@@ -11,6 +11,7 @@
 #define DT_RUNTIME_DATA_CUT_H
 
 #include "runtime/data/Assignment.h"
+#include "runtime/reorder/Partition.h"
 
 #include <map>
 
@@ -21,6 +22,7 @@ namespace dt::rt {
 struct PartGroup {
   std::vector<int32_t> modules; ///< ascending
   int32_t dp = 1;
+  std::vector<int32_t> speeds; ///< ModuleInfo::speeds, of all its modules
   std::string item; ///< what is cut: "sample", or the kind of all its modules
 };
 /// All modules but whole-batch ones, each in one group.
@@ -41,7 +43,9 @@ template <typename T> using PerPart = std::vector<std::vector<std::vector<T>>>;
 
 struct CutParts {
   PerPart<PartItems> parts; ///< of tasks
-  PerPart<int64_t> loads;   ///< predicted work of replicas, by microbatch
+  /// Predicted times of replicas, by microbatch: their work, over how fast they
+  /// are beside the fastest.
+  PerPart<int64_t> loads;
   /// The first part that is larger than a bound, in words; empty if all fit.
   std::string tooLarge;
 };
@@ -80,8 +84,8 @@ private:
   std::vector<int64_t> groupCosts(const PartGroup &group) const;
   int64_t capacity(const PartGroup &group) const;
   std::vector<Items> split(const Items &all,
-                           const std::vector<int64_t> *groupCosts, int32_t dp,
-                           int64_t most) const;
+                           const std::vector<int64_t> *groupCosts,
+                           reorder::PartitionOptions options) const;
   Items ownersOf(int kind, const Items &list) const;
   Lists intoPieces(const Lists &shares, int32_t pieces) const;
   Lists bySamples(int kind, const Lists &places) const;
@@ -89,7 +93,7 @@ private:
                 bool balance, CutParts &out) const;
   Cuts cutPieces(const PartGroup &group, int32_t module,
                  const Tasks &tasks) const;
-  std::vector<std::vector<int64_t>> loadsOf(int32_t module, const Lists &own,
+  std::vector<std::vector<int64_t>> timesOf(int32_t module, const Lists &own,
                                             int32_t pieces) const;
   void fillModule(int32_t module, Cuts &cuts, CutParts &out) const;
   void cutWhole(int32_t module, CutParts &out) const;

@@ -32,6 +32,34 @@ std::vector<int32_t> sortedByCost(const std::vector<Cost> &costs) {
   return order;
 }
 
+/// Of every group, what a unit of cost takes it: 1, or in 1/256 of what it
+/// takes the fastest.
+std::vector<Cost> slownessOf(const PartitionOptions &options) {
+  std::vector<Cost> result(options.groups, 1);
+  const std::vector<int32_t> &speeds = options.speeds;
+  if (std::adjacent_find(speeds.begin(), speeds.end(), std::not_equal_to<>()) ==
+      speeds.end())
+    return result;
+  Cost fastest = *std::max_element(speeds.begin(), speeds.end());
+  for (size_t i = 0; i < result.size(); ++i)
+    result[i] = (fastest * 256 + speeds[i] / 2) / speeds[i];
+  return result;
+}
+
+bool areAlike(const std::vector<Cost> &slowness) {
+  return slowness.front() == 1;
+}
+
+/// No partition over groups of unequal speed takes less: all of them busy all
+/// the time.
+Cost boundOfUnequal(Cost sum, const std::vector<Cost> &slowness) {
+  constexpr Cost kOne = 1 << 20;
+  Cost together = 0; // work in kOne units of time, rounded up
+  for (Cost one : slowness)
+    together += (kOne + one - 1) / one;
+  return sum / together * kOne + sum % together * kOne / together;
+}
+
 /// partitionLowerBound() of items whose order by cost is known.
 Cost lowerBound(const std::vector<Cost> &costs,
                 const std::vector<int32_t> &order, int32_t groups) {
@@ -51,9 +79,11 @@ Cost lowerBound(const std::vector<Cost> &costs,
   return costs.empty() ? 0 : std::max(bound, costs[order[0]]);
 }
 
-/// A heap of loads and groups, the least on top: moves the top, which has
-/// grown, to where it belongs.
-void sink(std::vector<std::pair<Cost, int32_t>> &heap) {
+/// Loads and groups, a heap with the least on top.
+using Heap = std::vector<std::pair<Cost, int32_t>>;
+
+/// Moves the top, which has grown, to where it belongs.
+void sink(Heap &heap) {
   size_t at = 0;
   auto entry = heap.front();
   for (size_t next; (next = 2 * at + 1) < heap.size(); at = next) {
@@ -69,26 +99,44 @@ void sink(std::vector<std::pair<Cost, int32_t>> &heap) {
 /// that order.
 Partition assignInOrder(const std::vector<Cost> &costs,
                         const std::vector<int32_t> &order,
+                        const std::vector<Cost> &slowness,
                         const PartitionOptions &options) {
-  std::vector<std::pair<Cost, int32_t>> heap;
-  heap.reserve(options.groups);
+  std::vector<std::pair<Cost, Heap>> heaps; // by slowness
   Partition result;
   result.groups.resize(options.groups);
   for (int32_t i = 0; i < options.groups; ++i) {
-    heap.emplace_back(0, i);
+    auto same = std::find_if(heaps.begin(), heaps.end(), [&](const auto &heap) {
+      return heap.first == slowness[i];
+    });
+    if (same == heaps.end())
+      same = heaps.insert(same, {slowness[i], Heap()});
+    same->second.emplace_back(0, i);
     result.groups[i].reserve(costs.size() / options.groups + 1);
   }
   for (int32_t item : order) {
-    auto &group = result.groups[heap.front().second];
-    group.push_back(item);
-    heap.front().first += costs[item];
-    result.largest = std::max(result.largest, heap.front().first);
-    if (options.maxCount > 0 && int32_t(group.size()) >= options.maxCount) {
-      heap.front() = heap.back();
-      heap.pop_back();
+    // Where it is done first; of equals the group that comes first.
+    Heap *best = nullptr;
+    std::pair<Cost, int32_t> least;
+    for (auto &[slow, heap] : heaps) {
+      if (heap.empty())
+        continue;
+      std::pair<Cost, int32_t> done = {
+          (heap.front().first + costs[item]) * slow, heap.front().second};
+      if (!best || done < least) {
+        best = &heap;
+        least = done;
+      }
     }
-    if (!heap.empty())
-      sink(heap);
+    auto &group = result.groups[least.second];
+    group.push_back(item);
+    best->front().first += costs[item];
+    result.largest = std::max(result.largest, least.first);
+    if (options.maxCount > 0 && int32_t(group.size()) >= options.maxCount) {
+      best->front() = best->back();
+      best->pop_back();
+    }
+    if (!best->empty())
+      sink(*best);
   }
   return result;
 }
@@ -103,24 +151,28 @@ Partition sortedGroups(Partition partition) {
 /// trying all ways; larger ones trade one item for one or none.
 constexpr int kExhaustive = 10;
 
+constexpr uint32_t kMask = 1u << 31;
+
 /// What a pair of groups becomes; `largest` is what matters.
 struct Trade {
   Cost largest = std::numeric_limits<Cost>::max();
   int partner = -1;
-  uint32_t mask = 0;        ///< items of the first group, of both in order
+  uint32_t mask = 0;        ///< items of the first group, of both, and kMask
   int give = -1, take = -1; ///< else: positions
 };
 
 class Improver {
 public:
   Improver(const std::vector<Cost> &costs, const PartitionOptions &options,
+           const std::vector<Cost> &slowness,
            std::vector<std::vector<int32_t>> &groups)
-      : costs(costs), options(options), groups(groups) {
-    for (const auto &group : groups) {
+      : costs(costs), options(options), slowness(slowness), groups(groups) {
+    for (size_t i = 0; i < groups.size(); ++i) {
       Cost sum = 0;
-      for (int32_t item : group)
+      for (int32_t item : groups[i])
         sum += costs[item];
       sums.push_back(sum);
+      times.push_back(sum * slowness[i]);
     }
     order.resize(groups.size());
     std::iota(order.begin(), order.end(), 0);
@@ -128,21 +180,29 @@ public:
               [&](int a, int b) { return less(a, b); });
   }
 
-  /// Returns the largest load.
+  /// Returns the longest time.
   Cost run(Cost bound) {
     int64_t left = options.effort;
-    while (left > 0 && sums[order.back()] > bound) {
+    while (left > 0 && times[order.back()] > bound) {
       Trade best = findTrade(order.back(), bound, left);
       if (best.partner < 0)
         break;
       apply(order.back(), best);
     }
-    return sums[order.back()];
+    return times[order.back()];
   }
 
 private:
   bool less(int a, int b) const {
-    return sums[a] != sums[b] ? sums[a] < sums[b] : a < b;
+    return times[a] != times[b] ? times[a] < times[b] : a < b;
+  }
+  /// What two groups take with the load of both, if it could be cut anywhere.
+  Cost shared(int a, int b) const {
+    Cost both = sums[a] + sums[b], slow = slowness[a] + slowness[b];
+    if (slowness[a] == slowness[b])
+      return (both + 1) / 2 * slowness[a];
+    return (both / slow * slowness[b] + both % slow * slowness[b] / slow) *
+           slowness[a];
   }
 
   /// A good trade of the fullest group, looked for among the emptiest first.
@@ -151,16 +211,21 @@ private:
   /// more than the best trade.
   Trade findTrade(int full, Cost bound, int64_t &left) const {
     Trade best;
-    best.largest = sums[full];
-    Cost second = order.size() > 1 ? sums[order[order.size() - 2]] : 0;
+    best.largest = times[full];
+    Cost second = order.size() > 1 ? times[order[order.size() - 2]] : 0;
     int better = 0;
     for (size_t i = 0; i + 1 < order.size() && left > 0; ++i) {
       int other = order[i];
-      if (sums[other] >= sums[full])
+      if (times[other] >= times[full])
         break;
-      // Even a perfect cut of the two is no better.
-      if ((sums[full] + sums[other] + 1) / 2 >= best.largest)
-        break;
+      // Even a perfect cut of the two is no better; of groups alike that holds
+      // for all that follow.
+      if (shared(full, other) >= best.largest) {
+        if (areAlike(slowness))
+          break;
+        --left;
+        continue;
+      }
       Trade trade = groups[full].size() + groups[other].size() <= kExhaustive
                         ? divide(full, other, left)
                         : exchange(full, other, left);
@@ -170,7 +235,7 @@ private:
       }
       if (best.largest < second && ++better == 2)
         break;
-      if (best.largest <= bound + (sums[full] - bound) / 4)
+      if (best.largest <= bound + (times[full] - bound) / 4)
         break;
     }
     return best;
@@ -181,7 +246,9 @@ private:
   }
 
   /// All ways to cut the items of two small groups in two, in Gray-code order,
-  /// so that each costs one addition. The first item stays in the first group.
+  /// so that each costs one addition. The first item stays in the first group,
+  /// unless the groups are unlike: then each way is one for the other group
+  /// too.
   Trade divide(int a, int b, int64_t &left) const {
     Cost items[kExhaustive];
     int n = 0;
@@ -194,12 +261,19 @@ private:
     Trade best;
     uint32_t ways = 1u << (n - 1);
     left -= ways / 8 + 1;
+    bool alike = slowness[a] == slowness[b];
     for (uint32_t i = 1;; ++i) {
-      Cost largest = std::max(sum, total - sum);
-      if (largest < best.largest && fits(count) && fits(n - count)) {
-        best.largest = largest;
-        best.mask = mask;
-      }
+      auto consider = [&](Cost first, uint32_t items) {
+        Cost largest =
+            std::max(first * slowness[a], (total - first) * slowness[b]);
+        if (largest < best.largest && fits(count) && fits(n - count)) {
+          best.largest = largest;
+          best.mask = items | kMask;
+        }
+      };
+      consider(sum, mask);
+      if (!alike)
+        consider(total - sum, ~mask & ((1u << n) - 1));
       if (i == ways)
         return best;
       int bit = __builtin_ctz(i) + 1;
@@ -218,20 +292,22 @@ private:
     left -= int64_t(from.size() + to.size());
     auto consider = [&](int give, int take) {
       Cost delta = costs[from[give]] - (take < 0 ? 0 : costs[to[take]]);
-      Cost largest = std::max(sums[a] - delta, sums[b] + delta);
+      Cost largest = std::max((sums[a] - delta) * slowness[a],
+                              (sums[b] + delta) * slowness[b]);
       if (largest < best.largest) {
         best.largest = largest;
         best.give = give;
         best.take = take;
       }
     };
-    Cost gap = sums[a] - sums[b];
+    // The difference that would make both equal.
+    Cost half = (times[a] - times[b]) / (slowness[a] + slowness[b]);
     size_t take = 0;
     bool room = fits(to.size() + 1);
     for (size_t give = 0; give < from.size(); ++give) {
       if (room)
         consider(int(give), -1);
-      Cost want = costs[from[give]] - gap / 2; // cost of the item to get back
+      Cost want = costs[from[give]] - half; // cost of the item to get back
       while (take < to.size() && costs[to[take]] > want)
         ++take;
       if (take < to.size())
@@ -272,6 +348,7 @@ private:
     for (int32_t item : items)
       sum += costs[item];
     sums[group] = sum;
+    times[group] = sum * slowness[group];
     // All but this one are in order: move it to where it belongs.
     auto right = std::lower_bound(old + 1, order.end(), group, byLoad);
     if (right != old + 1)
@@ -284,9 +361,10 @@ private:
 
   const std::vector<Cost> &costs;
   const PartitionOptions &options;
+  const std::vector<Cost> &slowness;
   std::vector<std::vector<int32_t>> &groups;
-  std::vector<Cost> sums;
-  std::vector<int> order; ///< groups, emptiest first, ties by number
+  std::vector<Cost> sums, times;
+  std::vector<int> order; ///< groups, done first first, ties by number
 };
 
 } // namespace
@@ -310,6 +388,18 @@ std::string checkPartition(const std::vector<Cost> &costs,
     return std::to_string(costs.size()) + " items do not fit " +
            std::to_string(options.groups) + " groups of at most " +
            std::to_string(options.maxCount);
+  if (options.speeds.empty())
+    return "";
+  if (options.speeds.size() != size_t(options.groups))
+    return std::to_string(options.speeds.size()) + " speeds of " +
+           std::to_string(options.groups) + " groups";
+  for (int32_t speed : options.speeds)
+    if (speed < 1)
+      return "expected speeds of at least 1, not " + std::to_string(speed);
+  std::vector<Cost> slowness = slownessOf(options);
+  Cost slowest = *std::max_element(slowness.begin(), slowness.end());
+  if (__builtin_mul_overflow(sum, slowest, &sum))
+    return "the sum of the costs over the least speed does not fit 63 bits";
   return "";
 }
 
@@ -319,16 +409,23 @@ Cost partitionLowerBound(const std::vector<Cost> &costs, int32_t groups) {
 
 Partition partitionLPT(const std::vector<Cost> &costs,
                        const PartitionOptions &options) {
-  return sortedGroups(assignInOrder(costs, sortedByCost(costs), options));
+  return sortedGroups(
+      assignInOrder(costs, sortedByCost(costs), slownessOf(options), options));
 }
 
 Partition partition(const std::vector<Cost> &costs,
                     const PartitionOptions &options) {
   std::vector<int32_t> order = sortedByCost(costs);
-  Partition result = assignInOrder(costs, order, options);
-  Cost bound = lowerBound(costs, order, options.groups);
+  std::vector<Cost> slowness = slownessOf(options);
+  Partition result = assignInOrder(costs, order, slowness, options);
+  Cost bound =
+      areAlike(slowness)
+          ? lowerBound(costs, order, options.groups)
+          : boundOfUnequal(std::accumulate(costs.begin(), costs.end(), Cost(0)),
+                           slowness);
   if (result.largest != bound)
-    result.largest = Improver(costs, options, result.groups).run(bound);
+    result.largest =
+        Improver(costs, options, slowness, result.groups).run(bound);
   return sortedGroups(std::move(result));
 }
 

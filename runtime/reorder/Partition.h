@@ -29,24 +29,29 @@ struct PartitionOptions {
   int32_t maxCount = 0;
   /// Work of the improvement, in pairs of items looked at.
   int64_t effort = 48000;
+  /// Of every group, at least 1; only their ratios count. Empty: all alike.
+  std::vector<int32_t> speeds;
 };
 
 struct Partition {
   /// Items of every group, ascending.
   std::vector<std::vector<int32_t>> groups;
-  int64_t largest = 0; ///< load of the fullest group
+  /// Time of the slowest group: its load; with unequal speeds its load times
+  /// how much slower than the fastest it is, in 1/256.
+  int64_t largest = 0;
 };
 
-/// What is wrong with the input: groups below 1, negative costs, a sum that
-/// does not fit, more items than groups * maxCount. Empty if nothing is.
+/// What is wrong with the input: groups below 1, negative costs, times that do
+/// not fit, more items than groups * maxCount, speeds of other groups. Empty if
+/// nothing is.
 std::string checkPartition(const std::vector<int64_t> &costs,
                            const PartitionOptions &options);
 
-/// No partition has a smaller largest load.
+/// No partition has a smaller largest load, groups being alike.
 int64_t partitionLowerBound(const std::vector<int64_t> &costs, int32_t groups);
 
-/// Largest first, each to the least loaded group that has room. Costs of any
-/// unit; the input must have passed checkPartition().
+/// Largest first, each to the group with room that is done with it first. Costs
+/// of any unit; the input must have passed checkPartition().
 Partition partitionLPT(const std::vector<int64_t> &costs,
                        const PartitionOptions &options);
 

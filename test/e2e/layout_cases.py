@@ -82,6 +82,13 @@ case("mllm-colocated-tp", "mllm", 12, 4, "vision:dp=4,ranks=0-3 llm:tp=2,dp=2,ra
 case("mllm-frozen", "mllm", 12, 3, "vision:dp=2 llm:pp=2 generator:", recipe="recipe-frozen.json", subset=True)
 for mode in ("intra", "inter", "both"):
     case(f"mllm-reorder-{mode}", "mllm", 12, 3, f"vision:dp=3 llm:dp=2 generator:dp=2 | reorder={mode}", subset=mode == "both")
+# Replicas of unequal speed have shares of unequal size, one maybe none; units on the same ranks may differ in it.
+case("gpt2-speeds", "gpt2", 8, 4, "model:dp=2,speeds=3+1", subset=True)
+case("gpt2-speeds-dp3-pp2-sub2", "gpt2", 11, 7, "model:dp=3,pp=2,sub=2,zero=1,speeds=100+350+240 | schedule=zb-h1", subset=True)
+case("mllm-speeds", "mllm", 12, 4, "vision:dp=3,speeds=1+9+4 llm:dp=2,tp=2,speeds=2+1 generator:dp=2,speeds=1+5 | reorder=both", subset=True)
+case("mllm-speeds-colocated", "mllm", 12, 4, "vision:dp=2,ranks=0-1,speeds=2+1 llm:dp=2,ranks=0-1,speeds=3+1 generator:dp=2,ranks=0-1 | schedule=phased reorder=intra", subset=True)
+case("mllm-speeds-span", "mllm", 12, 2, "vision:dp=2,span=3,speeds=1+3 llm:dp=2,speeds=2+3 generator:")
+case("clip-speeds", "clip", 8, 4, "model_vision_model:dp=2,speeds=3+1 model_text_model:dp=2,ranks=0-1,speeds=1+2", patch=SPLIT, subset=True)
 case("mllm-zb", "mllm", 12, 2, "vision: llm:pp=2 generator: | schedule=zb")
 
 # Shares of a microbatch in pieces; samples with 0 to 3 images, some microbatches without one.

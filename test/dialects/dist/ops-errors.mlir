@@ -293,6 +293,12 @@ dist.module @a whole_batch attributes {dist.sub = 2 : i64} {
 
 // -----
 
+// expected-error @+1 {{'dist.speeds' is a number above 0 for each replica (not of a whole batch) of dist.module}}
+dist.module @a attributes {dist.dp = 2 : i64, dist.speeds = array<i64: 3>} {
+}
+
+// -----
+
 // expected-error @+1 {{'dist.ranks' needs ranks, each once and none below 0}}
 dist.module @a attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 1, 1>} {
 }

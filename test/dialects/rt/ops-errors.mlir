@@ -144,6 +144,12 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
 
 // -----
 
+// expected-error @+1 {{speeds are 2 numbers from 1 to 2147483647, none of a whole batch}}
+rt.module @m dp 2 ranks [0, 1] speeds [1, 0] arena 64 scratch 0 parameters 0 trainable 0 {
+}
+
+// -----
+
 // expected-error @+1 {{needs 1 <= micro <= batch}}
 rt.program @p batch 1 micro 2 seed 0 pace @m {
   rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {

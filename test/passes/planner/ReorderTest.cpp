@@ -87,6 +87,79 @@ TEST(Partition, TiesGoById) {
   EXPECT_EQ(parts.groups[1], (std::vector<int32_t>{1, 3}));
 }
 
+/// The slowest group's time, in 1/256 of what a unit of cost takes the fastest.
+int64_t longestOf(const std::vector<int64_t> &costs,
+                  const std::vector<int32_t> &speeds,
+                  const std::vector<std::vector<int32_t>> &groups) {
+  int64_t fastest = *std::max_element(speeds.begin(), speeds.end()),
+          longest = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    int64_t sum = 0;
+    for (int32_t item : groups[g])
+      sum += costs[item];
+    longest =
+        std::max(longest, sum * ((fastest * 256 + speeds[g] / 2) / speeds[g]));
+  }
+  return longest;
+}
+
+TEST(Partition, SharesOfUnequalSpeed) {
+  PartitionOptions options;
+  options.groups = 3;
+  options.speeds = {2, 1, 3};
+  std::vector<int64_t> alike(12, 5);
+  Partition parts = partition(alike, options);
+  EXPECT_EQ(parts.groups[0].size(), 4u);
+  EXPECT_EQ(parts.groups[1].size(), 2u);
+  EXPECT_EQ(parts.groups[2].size(), 6u);
+  EXPECT_EQ(parts.largest, longestOf(alike, options.speeds, parts.groups));
+  // Who is too slow for one item gets none.
+  options.groups = 2;
+  options.speeds = {1, 10};
+  EXPECT_TRUE(partition({7, 7}, options).groups[0].empty());
+  // Bounds of memory hold for the fast one too.
+  options.maxCount = 3;
+  EXPECT_EQ(partition({7, 7, 7, 7}, options).groups[1].size(), 3u);
+  // Equal speeds are none.
+  options.speeds = {4, 4};
+  Partition even = partition({9, 8, 7, 6}, options);
+  options.speeds = {};
+  EXPECT_EQ(partition({9, 8, 7, 6}, options).groups, even.groups);
+  EXPECT_EQ(even.largest, 15);
+}
+
+/// All ways to cut eight items over two groups are tried.
+TEST(Partition, UnequalSpeedNearBest) {
+  uint64_t state = 1;
+  auto next = [&](uint64_t below) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return int64_t((state >> 33) % below);
+  };
+  double worst = 1;
+  for (int test = 0; test < 200; ++test) {
+    std::vector<int64_t> costs;
+    for (int i = 0; i < 8; ++i)
+      costs.push_back(1 + next(100));
+    PartitionOptions options;
+    options.groups = 2;
+    options.speeds = {int32_t(1 + next(9)), int32_t(1 + next(9))};
+    if (options.speeds[0] == options.speeds[1])
+      continue;
+    int64_t best = INT64_MAX;
+    for (int mask = 0; mask < 256; ++mask) {
+      std::vector<std::vector<int32_t>> groups(2);
+      for (int i = 0; i < 8; ++i)
+        groups[mask >> i & 1].push_back(i);
+      best = std::min(best, longestOf(costs, options.speeds, groups));
+    }
+    Partition parts = partition(costs, options);
+    EXPECT_EQ(parts.largest, longestOf(costs, options.speeds, parts.groups));
+    EXPECT_GE(parts.largest, best);
+    worst = std::max(worst, double(parts.largest) / double(best));
+  }
+  EXPECT_LT(worst, 1.001);
+}
+
 TEST(Partition, BadInput) {
   PartitionOptions options;
   options.groups = 0;
@@ -97,6 +170,15 @@ TEST(Partition, BadInput) {
   options.maxCount = 1;
   EXPECT_EQ(checkPartition({1, 2, 3}, options),
             "3 items do not fit 2 groups of at most 1");
+  options.maxCount = 0;
+  options.speeds = {1};
+  EXPECT_EQ(checkPartition({1}, options), "1 speeds of 2 groups");
+  options.speeds = {1, 0};
+  EXPECT_EQ(checkPartition({1}, options),
+            "expected speeds of at least 1, not 0");
+  options.speeds = {1, 1 << 20};
+  EXPECT_EQ(checkPartition({INT64_MAX / 4}, options),
+            "the sum of the costs over the least speed does not fit 63 bits");
 }
 
 /// What is wrong with the problem, or "".

@@ -11,6 +11,7 @@
 #include "test/runtime/data/TestProgram.h"
 
 #include "runtime/data/BatchSource.h"
+#include "runtime/data/Cut.h"
 
 #include <numeric>
 #include <random>
@@ -108,6 +109,55 @@ TEST(Assignment, AnEarlierReplicaHasTheLargerPart) {
   EXPECT_EQ(a.part(2, 0, 0).symbols[0], range(0, 2));
   EXPECT_EQ(a.part(2, 0, 1).symbols[0], range(2, 4));
   EXPECT_EQ(a.part(2, 0, 4).symbols[0], range(6, 7));
+}
+
+TEST(Assignment, SharesFollowSpeeds) {
+  Chain program(8, 8, 3, 2, 1);
+  static constexpr int32_t kVision[] = {1, 3, 2}, kModel[] = {3, 1};
+  program.modules[0].info.speeds = kVision;
+  program.modules[1].info.speeds = kModel;
+  program.finish();
+  StepItems items = stepItems(8, {kindOf("image", {3, 0, 3, 1, 0, 2, 3, 0}),
+                                  kindOf("target", {1, 0, 0, 0, 0, 0, 0, 0})});
+  for (Reorder mode : kModes) {
+    Assignment a = Assigner(program.info, mode).assign(items);
+    // Contiguous, as many as the replica is fast.
+    EXPECT_EQ(a.part(0, 0, 0).symbols[0], range(0, 2));
+    EXPECT_EQ(a.part(0, 0, 1).symbols[0], range(2, 8));
+    EXPECT_EQ(a.part(0, 0, 2).symbols[0], range(8, 12));
+    EXPECT_EQ(a.part(1, 0, 0).symbols[0], range(0, 6));
+    EXPECT_EQ(a.part(1, 0, 1).symbols[0], range(6, 8));
+    EXPECT_EQ(a.part(2, 0, 0).symbols[0], range(0, 1));
+    // All are done at the same time.
+    EXPECT_EQ(a.balance[0].after, 1);
+    EXPECT_EQ(a.balance[1].after, 1);
+  }
+  // By cost where items differ in it: a sample with images is dear.
+  program.modules[1].symbols[1].cost = 10;
+  program.finish();
+  Assignment a = Assigner(program.info, Reorder::Intra).assign(items);
+  double cost[2];
+  for (int r : {0, 1})
+    cost[r] = double(a.part(1, 0, r).symbols[0].size()) +
+              10.0 * double(a.part(1, 0, r).symbols[1].size());
+  EXPECT_NEAR(cost[0] / cost[1], 3, 0.3);
+  EXPECT_EQ(joined(a, 1), range(0, 8));
+}
+
+/// Replicas of equal number share samples only if they are equally fast.
+TEST(Assignment, UnequalSpeedsCutForThemselves) {
+  TestProgram program(6, 6);
+  program.add("a", "sample", 2, 1000);
+  program.add("b", "sample", 2, 1000);
+  program.edge(0, 1);
+  EXPECT_EQ(partGroups(program.finish()).size(), 1u);
+  static constexpr int32_t kSpeeds[] = {2, 1};
+  program.modules[1].info.speeds = kSpeeds;
+  program.finish();
+  EXPECT_EQ(partGroups(program.info).size(), 2u);
+  Assignment a = Assigner(program.info, Reorder::None).assign(stepItems(6, {}));
+  EXPECT_EQ(a.part(0, 0, 0).symbols[0], range(0, 3));
+  EXPECT_EQ(a.part(1, 0, 0).symbols[0], range(0, 4));
 }
 
 TEST(Assignment, EverythingOnceWhateverTheLayoutAndTheMode) {
