@@ -143,7 +143,8 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
   return device;
 }
 
-NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
+/// `alone`: the file has no other kind.
+NodeKind readNode(const JsonReader &json, const Cluster &cluster, bool alone) {
   json.keys({"device", "devices", "count", "inside", "reduce", "network",
              "nics", "cores", "pieces"});
   NodeKind node;
@@ -164,7 +165,7 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster) {
   node.count = small(json.at("count"));
   node.inside = readLink(json.at("inside"));
   node.reduce = json.has("reduce") ? readLink(json.at("reduce")) : node.inside;
-  node.network = node.count > 1 || json.has("network")
+  node.network = node.count > 1 || !alone || json.has("network")
                      ? readLink(json.at("network"))
                      : node.inside;
   if (json.has("nics"))
@@ -189,9 +190,11 @@ Expected<Cluster> parseCluster(StringRef text, StringRef file) {
       cluster.devices.push_back(readDevice(name, device));
     if (root.ok() && cluster.devices.empty())
       root.at("devices").fail("expected at least one device");
-    if (root.ok())
-      for (const JsonReader &node : root.at("nodes").list())
-        cluster.nodes.push_back(readNode(node, cluster));
+    if (root.ok()) {
+      std::vector<JsonReader> nodes = root.at("nodes").list();
+      for (const JsonReader &node : nodes)
+        cluster.nodes.push_back(readNode(node, cluster, nodes.size() == 1));
+    }
     if (root.ok() && cluster.nodes.empty())
       root.at("nodes").fail("expected at least one kind of node");
     if (root.ok() && cluster.getNumDevices() > kMostDevices)

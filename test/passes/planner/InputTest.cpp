@@ -144,6 +144,12 @@ TEST(Cluster, Errors) {
   EXPECT_EQ(clusterError("\"device\": \"d\"", "\"device\": \"e\"")
                 .find("c.json: nodes[0].device: no device is named 'e'"),
             0u);
+  // A second kind of node is behind a network.
+  EXPECT_EQ(clusterError("\"nodes\": [", "\"nodes\": [{\"device\": \"d\", "
+                                         "\"devices\": 1, \"count\": 1, "
+                                         "\"inside\": {\"latency\": 0, "
+                                         "\"bandwidth\": 1}}, "),
+            "c.json: nodes[0]: the key 'network' is missing");
   EXPECT_NE(clusterError("\"devices\": 8", "\"devices\": 0"), "");
   EXPECT_NE(clusterError("\"count\": 2", "\"count\": 99999999"), "");
   EXPECT_NE(clusterError("1e11", "1e999"), "");
