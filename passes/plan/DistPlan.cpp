@@ -91,12 +91,6 @@ llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
   auto taken = all->take(devices ? int64_t(devices) : all->getNumDevices());
   if (!taken)
     return llvm::createStringError("--devices: " + toString(taken.takeError()));
-  for (const planner::NodeKind &node : taken->nodes)
-    if (node.device != taken->nodes[0].device)
-      return llvm::createStringError(
-          cluster + ": a program runs on one kind of devices, these are '" +
-          taken->devices[taken->nodes[0].device].name + "' and '" +
-          taken->devices[node.device].name + "'");
   return taken;
 }
 

@@ -71,6 +71,7 @@ private:
 };
 
 double Finder::simulate(Plan &plan) {
+  planner::placeBlocks(input, plan);
   auto note = [&](Error error) {
     reason.note(std::move(error));
     return INFINITY;

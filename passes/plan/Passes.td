@@ -28,7 +28,7 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
     Describes the program to the planner (docs/planning.md): layers from a copy that is outlined, figures from the nn cost interface. The policy's best plan that can be executed is written as a plan file and applied as
     dist-apply-plan would; attribute `dist.plan_file` of `dist.plan` holds its text, `dist.explanation` what is to be told of it, `dist.plan_page` the same with the timeline as a page. The hardware is attached to the program as `dlti.target_system_spec`.
 
-    A compiled program has the recipe's microbatches (of a recipe without `micro` those of a size that divides the batch) and at most as many replicas of a module as a microbatch has of its items; several kinds of devices, context and expert parallelism cannot be executed.
+    A compiled program has the recipe's microbatches (of a recipe without `micro` those of a size that divides the batch) and at most as many replicas of a module as a microbatch has of its items; context and expert parallelism cannot be executed.
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"", "a shipped cluster's name, here, or a file (docs/cluster.schema.json)">,

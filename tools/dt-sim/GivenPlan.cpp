@@ -58,6 +58,24 @@ std::vector<int> readCuts(const JsonReader &json, int stages, int layers) {
   return cuts;
 }
 
+/// Replicas of equal speed that follow one another are a block.
+void readSpeeds(const JsonReader &json, UnitPlan &unit) {
+  std::vector<JsonReader> speeds = json.list();
+  if (json.ok() && int64_t(speeds.size()) != unit.dp)
+    json.fail("expected dp = " + Twine(unit.dp) + " numbers, not " +
+              Twine(speeds.size()));
+  for (const JsonReader &one : speeds) {
+    int64_t speed = one.integer(1);
+    if (speed > kMost)
+      one.fail("expected at most " + Twine(kMost));
+    if (unit.blocks.empty() || unit.blocks.back().speed != speed)
+      unit.blocks.push_back({0, int(std::min(speed, kMost))});
+    ++unit.blocks.back().replicas;
+  }
+  if (unit.blocks.size() == 1)
+    unit.blocks.clear();
+}
+
 UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   UnitPlan unit;
   unit.tp = readSize(json, "tp");
@@ -79,6 +97,8 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   } else {
     json.read("save", unit.save);
   }
+  if (json.has("speeds"))
+    readSpeeds(json.at("speeds"), unit);
   unit.firstRank = json.has("ranks") ? readFirstRank(json.at("ranks")) : next;
   unit.cuts = readCuts(json, unit.pp * unit.vpp, int(module.layers.size()));
   return unit;

@@ -142,6 +142,8 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
     outs() << format("  save %-4s  %5.1f GiB  busy %3.0f %%\n",
                      describeSaves(unit).c_str(), p.memory[m] / double(1 << 30),
                      100 * p.busy[m]);
+    if (!unit.blocks.empty())
+      outs() << "               " << describeBlocks(unit) << "\n";
   }
 }
 

@@ -53,6 +53,14 @@ Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
     return fail(formatv("ranks {0} to {1} are not among the plan's {2}",
                         unit.firstRank, unit.firstRank + unit.getRanks() - 1,
                         plan.ranks));
+  int64_t replicas = 0;
+  for (const UnitPlan::Block &block : unit.blocks) {
+    if (block.replicas < 1 || block.speed < 1)
+      return fail("blocks must have replicas and a speed of at least 1");
+    replicas += block.replicas;
+  }
+  if (!unit.blocks.empty() && replicas != unit.dp)
+    return fail(formatv("blocks of {0} replicas, not {1}", replicas, unit.dp));
   if (unit.inside &&
       (unit.inside->unit < 0 || unit.inside->unit >= int(plan.units.size()) ||
        plan.units[unit.inside->unit].inside))
@@ -61,6 +69,25 @@ Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
 }
 
 } // namespace
+
+std::vector<int32_t> UnitPlan::getSpeeds() const {
+  std::vector<int32_t> speeds;
+  for (const Block &block : blocks)
+    speeds.insert(speeds.end(), block.replicas, block.speed);
+  return speeds;
+}
+
+int64_t UnitPlan::getRank(int position, int64_t replica) const {
+  int64_t first = 0, count = dp;
+  for (const Block &block : blocks) {
+    count = block.replicas;
+    if (replica < first + count)
+      break;
+    first += count;
+  }
+  return firstRank +
+         (first * pp + position * count + replica - first) * tp * cp;
+}
 
 CostOptions Plan::getOptions(int unit) const {
   const UnitPlan &host = units[getHost(unit)];
@@ -243,6 +270,15 @@ std::string describeSaves(const UnitPlan &unit) {
   return text;
 }
 
+std::string describeBlocks(const UnitPlan &unit) {
+  std::string text;
+  for (const UnitPlan::Block &block : unit.blocks)
+    text +=
+        formatv("{0}{1} {2}of speed {3}", text.empty() ? "" : ", ",
+                block.replicas, text.empty() ? "replicas " : "", block.speed);
+  return text;
+}
+
 std::string describeSearch(const Plan &plan) {
   if (!plan.searched)
     return "";
@@ -273,8 +309,17 @@ std::string printPlan(const Plan &plan, const Model &model) {
     entry["dp"] = unit.dp;
     entry["pp"] = unit.pp;
     entry["vpp"] = unit.vpp;
-    entry["ranks"] = std::to_string(unit.firstRank) + "-" +
-                     std::to_string(unit.firstRank + unit.getRanks() - 1);
+    if (unit.blocks.empty() || unit.pp == 1) {
+      entry["ranks"] = std::to_string(unit.firstRank) + "-" +
+                       std::to_string(unit.firstRank + unit.getRanks() - 1);
+    } else {
+      for (int position = 0; position < unit.pp; ++position)
+        for (int64_t r = 0; r < unit.dp; ++r)
+          for (int i = 0; i < unit.tp * unit.cp; ++i)
+            entry["ranks"].push_back(unit.getRank(position, r) + i);
+    }
+    if (!unit.blocks.empty())
+      entry["speeds"] = unit.getSpeeds();
     if (unit.runAhead)
       entry["run_ahead"] = *unit.runAhead;
     entry["save"] = rt::textOf(unit.save);

@@ -57,6 +57,19 @@ struct UnitPlan {
     int unit = 0, stage = 0;
   };
   std::optional<Inside> inside;
+  /// Replicas on one kind of device, and how fast one of them is beside those
+  /// of other blocks: items are shared out by that.
+  struct Block {
+    int64_t replicas = 0;
+    int speed = 1;
+  };
+  /// Of a unit on several kinds, in the order of replicas and of ranks; empty:
+  /// all are alike.
+  std::vector<Block> blocks;
+  std::vector<int32_t> getSpeeds() const; ///< of replicas; empty: all alike
+  /// The first rank of a replica at a position. Inside a block those of a
+  /// position follow one another, then come those of the next position.
+  int64_t getRank(int position, int64_t replica) const;
 
   Save getSave(int stage) const { return saves.empty() ? save : saves[stage]; }
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
@@ -189,6 +202,9 @@ std::string describeSearch(const Plan &plan);
 
 /// "vjp", or by runs of stages: "2 none, 6 all".
 std::string describeSaves(const UnitPlan &unit);
+
+/// "8 replicas of speed 1000, 16 of 205"; empty if all are alike.
+std::string describeBlocks(const UnitPlan &unit);
 
 /// The plan file.
 std::string printPlan(const Plan &plan, const Model &model);

@@ -102,6 +102,8 @@ std::string devicesOf(const Cluster &cluster, const UnitPlan &layout) {
     if (std::exchange(last, cluster.nodes[node].device) !=
         cluster.nodes[node].device)
       names += (names.empty() ? "" : " and ") + cluster.getDevice(node).name;
+  if (std::string blocks = describeBlocks(layout); !blocks.empty())
+    names += " (" + blocks + ")";
   return names;
 }
 
@@ -119,7 +121,6 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     const UnitPlan &layout = plan.units[u];
     Explanation::Unit unit;
     unit.name = input.model().modules[u].name;
-    int node = input.costs.cluster.getNodeKind(layout.firstRank);
     unit.device = devicesOf(input.costs.cluster, layout);
     unit.ranks = layout.getRanks();
     unit.firstRank = layout.firstRank;
@@ -132,7 +133,8 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     double count = double(std::max<size_t>(1, parts.modules[u].moments.size()));
     unit.items = sum.items / count;
     unit.memory = result.memory[u];
-    unit.capacity = input.costs.cluster.getMemory(node);
+    unit.capacity =
+        input.costs.cluster.getLeastMemory(layout.firstRank, layout.getRanks());
     unit.seconds = plan.predicted.busy[u] * plan.predicted.step /
                    double(plan.microbatches);
     unit.costs = input.costs.getSource(int(u)).str();

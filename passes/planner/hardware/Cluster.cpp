@@ -6,6 +6,7 @@
 
 #include "passes/planner/hardware/Cluster.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
@@ -34,6 +35,28 @@ static int findKind(const Cluster &cluster, int64_t &rank) {
 }
 
 int Cluster::getNodeKind(int64_t rank) const { return findKind(*this, rank); }
+
+bool Cluster::hasSeveralKinds() const {
+  return any_of(nodes, [&](const NodeKind &node) {
+    return node.device != nodes.front().device;
+  });
+}
+
+bool Cluster::hasSeveralKinds(int64_t first, int64_t ranks) const {
+  for (int node = getNodeKind(first), last = getNodeKind(first + ranks - 1);
+       node < last; ++node)
+    if (nodes[node].device != nodes[last].device)
+      return true;
+  return false;
+}
+
+double Cluster::getLeastMemory(int64_t first, int64_t ranks) const {
+  double least = INFINITY;
+  for (int node = getNodeKind(first), last = getNodeKind(first + ranks - 1);
+       node <= last; ++node)
+    least = std::min(least, getMemory(node));
+  return least;
+}
 
 int64_t Cluster::getNode(int64_t rank) const {
   int kind = findKind(*this, rank);

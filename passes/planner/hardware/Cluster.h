@@ -112,6 +112,9 @@ public:
   std::string assumed;
 
   int64_t getNumDevices() const;
+  /// Of devices, on all nodes or on those of a range of ranks.
+  bool hasSeveralKinds() const;
+  bool hasSeveralKinds(int64_t first, int64_t ranks) const;
   int64_t getNumDevices(int node) const {
     return int64_t(nodes[node].devices) * nodes[node].count;
   }
@@ -126,6 +129,8 @@ public:
   double getMemory(int node) const {
     return getDevice(node).memory - getDevice(node).reserve;
   }
+  /// The least of it on the kinds of nodes that a range of ranks lies on.
+  double getLeastMemory(int64_t first, int64_t ranks) const;
   /// A group of `size` ranks, `stride` apart, on nodes of a kind. The first
   /// stands at place `first` of its node: where that is late in the node, even
   /// a small group is on two.

@@ -59,11 +59,20 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
   } else
     consumeError(published.takeError());
   std::map<std::string, std::vector<Plan>> ideas;
-  for (Plan &plan : disjointPlans(input)) {
-    if (!plan.getTraits().interleaves)
-      for (Plan &other : splitBackwards(input, plan))
-        ideas[other.schedule].push_back(std::move(other));
-    ideas["disjoint " + plan.schedule].push_back(std::move(plan));
+  auto addDisjoint = [&](std::vector<Plan> plans, const std::string &idea) {
+    for (Plan &plan : plans) {
+      if (!plan.getTraits().interleaves)
+        for (Plan &other : splitBackwards(input, plan))
+          ideas[other.schedule].push_back(std::move(other));
+      ideas[idea + plan.schedule].push_back(std::move(plan));
+    }
+  };
+  addDisjoint(disjointPlans(input), "disjoint ");
+  // There each unit is on one kind of device; here some may be on several.
+  if (input.costs.cluster.hasSeveralKinds()) {
+    Cluster mean = meanOfKinds(input.costs.cluster);
+    Costs costs(mean, input.model(), input.costs.profile);
+    addDisjoint(disjointPlans({costs, input.batch}), "kinds ");
   }
   for (StringRef schedule : sharingSchedules())
     ideas[schedule.str()] = colocatedPlans(input, schedule);

@@ -48,112 +48,138 @@ struct View {
   int64_t firstRank = 0;
 };
 
-/// The weakest of two devices in everything.
-DeviceKind weakest(const DeviceKind &a, const DeviceKind &b) {
+/// Two devices as one: its rates are what `rate` makes of theirs, the rest is
+/// worse in everything.
+DeviceKind join(const DeviceKind &a, const DeviceKind &b,
+                function_ref<double(double, double)> rate) {
   DeviceKind result = a;
-  for (auto &[precision, rate] : a.flops) {
+  for (auto &[precision, flops] : a.flops) {
     auto other = b.flops.find(precision);
     if (other == b.flops.end())
       result.flops.erase(precision);
     else
-      result.flops[precision] = std::min(rate, other->second);
+      result.flops[precision] = rate(flops, other->second);
   }
   result.name = a.name + " or " + b.name;
   result.memory = std::min(a.memory - a.reserve, b.memory - b.reserve);
   result.reserve = 0;
-  result.bandwidth = std::min(a.bandwidth, b.bandwidth);
+  result.bandwidth = rate(a.bandwidth, b.bandwidth);
   result.launch = std::max(a.launch, b.launch);
-  result.gemm.peak = std::min(a.gemm.peak, b.gemm.peak);
+  result.gemm.peak = rate(a.gemm.peak, b.gemm.peak);
   result.gemm.rows = std::max(a.gemm.rows, b.gemm.rows);
   result.gemm.columns = std::max(a.gemm.columns, b.gemm.columns);
   result.gemm.depth = std::max(a.gemm.depth, b.gemm.depth);
-  result.attention = std::min(a.attention, b.attention);
-  result.convolution = std::min(a.convolution, b.convolution);
-  result.stream = std::min(a.stream, b.stream);
+  result.attention = rate(a.attention, b.attention);
+  result.convolution = rate(a.convolution, b.convolution);
+  result.stream = rate(a.stream, b.stream);
   return result;
+}
+
+/// All devices as one kind. `rate` joins so many devices and so many others.
+Cluster joinKinds(const Cluster &cluster,
+                  function_ref<double(double, int64_t, double, int64_t)> rate) {
+  Cluster all = cluster;
+  all.devices = {cluster.getDevice(0)};
+  int64_t count = 0;
+  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+    int64_t more = cluster.getNumDevices(int(i));
+    if (i > 0)
+      all.devices[0] =
+          join(all.devices[0], cluster.getDevice(int(i)),
+               [&](double a, double b) { return rate(a, count, b, more); });
+    all.nodes[i].device = 0;
+    count += more;
+  }
+  return all;
 }
 
 /// Clusters of one kind of device that are in this one: each kind by itself,
 /// and, last, all devices as if they were the weakest.
 std::vector<View> viewsOf(const Cluster &cluster) {
   std::vector<View> views;
-  View all;
-  all.cluster = cluster;
-  all.cluster.devices = {cluster.getDevice(0)};
   int64_t first = 0;
   for (size_t i = 0; i < cluster.nodes.size(); ++i) {
     const NodeKind &node = cluster.nodes[i];
     if (i == 0 || node.device != cluster.nodes[i - 1].device) {
       views.push_back({cluster, first});
       views.back().cluster.nodes.clear();
-      if (i > 0)
-        all.cluster.devices[0] =
-            weakest(all.cluster.devices[0], cluster.getDevice(int(i)));
     }
     views.back().cluster.nodes.push_back(node);
-    all.cluster.nodes[i].device = 0;
     first += cluster.getNumDevices(int(i));
   }
-  views.push_back(std::move(all));
+  views.push_back({joinKinds(cluster, [](double a, int64_t, double b,
+                                         int64_t) { return std::min(a, b); }),
+                   0});
   return views;
 }
 
 /// The plan on ranks from `first` on, with predictions for the devices there.
+/// Where replicas on the faster kind have parts that do not fit, in more
+/// microbatches.
 Expected<Plan> moveTo(const PolicyInput &input, Plan plan, int64_t first) {
   plan.ranks += first;
   for (UnitPlan &unit : plan.units)
     unit.firstRank += first;
-  auto step = simulateStep(input.costs, plan, input.batch);
-  if (!step)
-    return step.takeError();
-  plan.predicted = step->predicted;
-  return plan;
+  const UnitPlan &pace = plan.units[plan.getHost(input.model().pace)];
+  int64_t n = plan.microbatches, rounds = pace.vpp > 1 ? pace.pp : 1;
+  for (int64_t halves = 2;; halves += halves / 2) {
+    if (halves > 2) {
+      plan.microbatches = n * halves / 2 / rounds * rounds;
+      int64_t parts = plan.microbatches * pace.dp;
+      plan.micro = (input.samples() + parts - 1) / parts;
+    }
+    placeBlocks(input, plan);
+    auto step = simulateStep(input.costs, plan, input.batch);
+    if (step) {
+      plan.predicted = step->predicted;
+      return plan;
+    }
+    if (pace.blocks.empty() || halves > 6)
+      return step.takeError();
+    consumeError(step.takeError());
+  }
 }
 
 /// Policies know one kind of device. On a cluster with several they plan with
 /// all devices as the first kind, as the weakest, and with each kind alone;
 /// what is best on the devices as they are is the policy's plan. `joint`
-/// chooses a kind for every unit itself, and tries a unit over all kinds beside
-/// that.
-Expected<Candidates> findOnKinds(const Policy &policy, const PolicyInput &input,
-                                 bool knowsKinds) {
+/// chooses a kind for every unit itself, or several; instead of the weakest it
+/// looks at the mean.
+Expected<Candidates> findOnKinds(const Policy &policy,
+                                 const PolicyInput &input) {
   Candidates all;
   Reason reason;
   if (auto found = policy.find(input))
     all = std::move(*found);
   else
     reason.note(found.takeError());
+  bool joint = policy.find == planJoint;
   std::vector<View> views = viewsOf(input.costs.cluster);
-  if (knowsKinds)
-    views.erase(views.begin(), views.end() - 1);
+  if (joint)
+    views.back().cluster = meanOfKinds(input.costs.cluster);
   for (const View &view : views) {
     Costs costs(view.cluster, input.model(), input.costs.profile);
+    int most = input.simulations;
     PolicyInput shown{costs, input.batch,
-                      std::max(1, input.simulations / (knowsKinds ? 4 : 1))};
+                      joint ? std::max(most / 4, std::min(most, 12)) : most};
     auto found = policy.find(shown);
     if (!found) {
       reason.note(found.takeError());
       continue;
     }
-    std::vector<const Plan *> plans = {&found->getFastest()};
-    if (&found->getSimplest() != plans[0])
-      plans.push_back(&found->getSimplest());
-    for (const Plan *plan : plans)
-      if (auto moved = moveTo(input, *plan, view.firstRank))
-        all.add(std::move(*moved));
-      else
-        reason.note(moved.takeError());
+    for (const Plan &plan : found->getPlans())
+      if (joint || &plan == &found->getFastest() ||
+          &plan == &found->getSimplest()) {
+        if (auto moved = moveTo(input, plan, view.firstRank))
+          all.add(std::move(*moved));
+        else
+          reason.note(moved.takeError());
+      }
   }
   if (all.empty())
     return createStringError(reason.get());
   all.searched.reset(); // bounds of one view are none of another
   return all;
-}
-
-bool hasSeveralKinds(const Cluster &cluster) {
-  return any_of(cluster.nodes, [&](const NodeKind &node) {
-    return node.device != cluster.nodes.front().device;
-  });
 }
 
 } // namespace
@@ -173,13 +199,28 @@ Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
   std::string names;
   for (const Policy &policy : getPolicies()) {
     if (policy.name == name)
-      return hasSeveralKinds(input.costs.cluster)
-                 ? findOnKinds(policy, own, policy.find == planJoint)
-                 : policy.find(own);
+      return input.costs.cluster.hasSeveralKinds() ? findOnKinds(policy, own)
+                                                   : policy.find(own);
     names += (names.empty() ? "" : ", ") + std::string(policy.name);
   }
   return createStringError("no policy is named '" + name +
                            "' (known: " + names + ")");
+}
+
+void placeBlocks(const PolicyInput &input, Plan &plan) {
+  if (!input.costs.cluster.hasSeveralKinds())
+    return;
+  std::vector<TokenSums> items;
+  for (size_t m = 0; m < input.model().modules.size(); ++m)
+    items.push_back(input.cache->getTotal(input.costs, input.batch, int(m)));
+  placeBlocks(input.costs, items, plan);
+}
+
+Cluster meanOfKinds(const Cluster &cluster) {
+  return joinKinds(cluster, [](double a, int64_t countA, double b,
+                               int64_t countB) {
+    return (a * double(countA) + b * double(countB)) / double(countA + countB);
+  });
 }
 
 Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {

@@ -55,6 +55,9 @@ public:
                             const std::vector<Sample> &batch, int module);
   TokenSums getLargest(const Costs &costs, const std::vector<Sample> &batch,
                        int module);
+  double getWorkBound(const Costs &costs, const std::vector<Sample> &batch) {
+    return bound = bound < 0 ? costs.workBound(batch) : bound;
+  }
   /// Whether all samples have as many items of a module, all of one size.
   bool isUniform(const Costs &costs, const std::vector<Sample> &batch,
                  int module);
@@ -79,6 +82,7 @@ private:
   double load = 0; ///< of all samples
   llvm::DenseMap<std::pair<int64_t, int64_t>, double> drawn;
   std::map<int, TokenSums> largest, totals;
+  double bound = -1;
   std::map<int, bool> uniform;
 };
 
@@ -197,6 +201,11 @@ std::optional<UnitPlan> fitStages(const PolicyInput &input, const Plan &plan,
 /// matter for all. False if a kind has not enough devices.
 bool placeUnits(const PolicyInput &input, Plan &plan,
                 llvm::ArrayRef<int> nodes = {});
+
+/// placeBlocks() of Step.h.
+void placeBlocks(const PolicyInput &input, Plan &plan);
+/// The same devices, as if all were their mean; those must be of several kinds.
+Cluster meanOfKinds(const Cluster &cluster);
 
 /// Simulates the best of `plans`; error if none fits (the first one's reason).
 llvm::Expected<Candidates> search(const PolicyInput &input,

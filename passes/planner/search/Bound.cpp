@@ -365,6 +365,12 @@ double Bound::get() {
 }
 
 double lowerBound(const PolicyInput &input, const Plan &plan) {
+  // Replicas on several kinds of devices may have any share.
+  if (any_of(plan.units, [&](const UnitPlan &unit) {
+        return input.costs.cluster.hasSeveralKinds(unit.firstRank,
+                                                   unit.getRanks());
+      }))
+    return input.cache->getWorkBound(input.costs, input.batch);
   return Bound(input, plan).get();
 }
 

@@ -284,6 +284,16 @@ struct UnitPrices {
     double priced = PolicyInput::nearestPower(samples);
     layers = input.pricesOf(plan, u, priced);
     factor = samples / priced;
+    // Those on the first kind have more or less than the mean part.
+    double all = 0, most = 0;
+    for (const UnitPlan::Block &block : host.blocks) {
+      all += double(block.replicas) * block.speed;
+      most = std::max<double>(most, block.speed);
+    }
+    if (!host.blocks.empty()) {
+      factor *= host.blocks.front().speed * double(host.dp) / all;
+      fullest = most / host.blocks.front().speed;
+    }
   }
   /// Calls f(stage, position) for all stages.
   template <typename Function> void forStages(Function f) const {
@@ -296,6 +306,7 @@ struct UnitPrices {
   bool back;
   std::shared_ptr<const LayerPrices> layers;
   double factor;
+  double fullest = 1; ///< part of a replica, over those on the first kind
 };
 
 /// By pipeline position.
@@ -378,7 +389,7 @@ Needs needsOf(const PolicyInput &input, const Plan &plan,
               module.optimizerBytes / double(host.dp * host.cp);
   // A replica may get the largest item, and then hold as much of it as others
   // of all theirs.
-  double factor = prices.factor * std::max(1.0, largest);
+  double factor = prices.factor * std::max(prices.fullest, largest);
   const LayerPrices &layers = *prices.layers;
   bool splits = plan.getTraits().splitsBackward && module.trainable;
   SmallVector<Needs, 64> needs(unit.pp);
@@ -413,7 +424,27 @@ double estimateMemory(const PolicyInput &input, const Plan &plan, int unit,
       .total();
 }
 
-double estimate(const PolicyInput &input, const Plan &plan) {
+/// How much longer whole samples take over replicas of unequal speed than
+/// samples that could be cut anywhere.
+static double unevennessOf(const UnitPlan &unit, double samples, double n) {
+  double all = 0;
+  for (const UnitPlan::Block &block : unit.blocks)
+    all += n * double(block.replicas) * block.speed;
+  auto done = [&](double time) {
+    double sum = 0;
+    for (const UnitPlan::Block &block : unit.blocks)
+      sum += n * double(block.replicas) * std::floor(time * block.speed);
+    return sum;
+  };
+  double low = samples / all, high = low + 1;
+  for (int i = 0; i < 30; ++i) {
+    double middle = (low + high) / 2;
+    (done(middle) >= samples ? high : low) = middle;
+  }
+  return high * all / samples;
+}
+
+static double estimatePlaced(const PolicyInput &input, const Plan &plan) {
   const Cluster &cluster = input.costs.cluster;
   size_t count = plan.units.size();
   std::vector<double> slowest(count, 0);
@@ -450,14 +481,19 @@ double estimate(const PolicyInput &input, const Plan &plan) {
     all.busy += own.busy;
     all.one += own.one;
   }
-  double uneven = input.cache->getUnevenness(
-      input.costs, input.batch, plan.microbatches,
-      plan.units[input.model().pace].dp, plan.assign != Assign::Given);
+  const UnitPlan &pace = plan.units[plan.getHost(input.model().pace)];
+  double uneven = pace.blocks.empty()
+                      ? input.cache->getUnevenness(input.costs, input.batch,
+                                                   plan.microbatches, pace.dp,
+                                                   plan.assign != Assign::Given)
+                      : unevennessOf(pace, double(input.samples()),
+                                     double(plan.microbatches));
   // With fewer microbatches than keep it busy a pipeline waits for each.
   double crowded = 1;
   for (size_t u = 0; u < count; ++u) {
-    double room =
-        cluster.getMemory(nodeOf(input, plan, int(u))) - needs[u].always;
+    const UnitPlan &host = plan.units[plan.getHost(int(u))];
+    double room = cluster.getLeastMemory(host.firstRank, host.getRanks()) -
+                  needs[u].always;
     bool waits = traits.order == scheduler::OrderOf::Search;
     if ((waits ? needs[u].one : needs[u].busy) > room)
       return INFINITY;
@@ -477,6 +513,14 @@ double estimate(const PolicyInput &input, const Plan &plan) {
     phased = std::max(0.0, phased - 0.7 * fill);
   return fill + steady * crowded * double(plan.microbatches - 1) + phased +
          reduce + item;
+}
+
+double estimate(const PolicyInput &input, const Plan &plan) {
+  if (!input.costs.cluster.hasSeveralKinds())
+    return estimatePlaced(input, plan);
+  Plan placed = plan;
+  placeBlocks(input, placed);
+  return estimatePlaced(input, placed);
 }
 
 } // namespace dt::planner

@@ -70,12 +70,14 @@ private:
     if (!plan.sharesRanks() && !uniform) {
       std::vector<int> nodes;
       const Cluster &cluster = input.costs.cluster;
-      bool several = false;
+      bool several = false, over = false;
       for (const UnitPlan &unit : plan.units) {
         nodes.push_back(cluster.getNodeKind(unit.firstRank));
         several |=
             cluster.nodes[nodes.back()].device != cluster.nodes.front().device;
+        over |= !unit.blocks.empty();
       }
+      several &= !over; // those go from one kind to the next
       for (int &node : nodes)
         while (node > 0 &&
                cluster.nodes[node - 1].device == cluster.nodes[node].device)
@@ -271,7 +273,8 @@ Expected<Candidates> improveAndFinish(const PolicyInput &input,
   Neighbours neighbours(input, uniform);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
                  isSmall(input) ? 8 : 3);
-  search.close(families);
+  if (!input.costs.cluster.hasSeveralKinds()) // bounds say little there
+    search.close(families);
   search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
   return search.finish(isSmall(input) ? 8 : 4);
 }

@@ -146,9 +146,11 @@ bool PlanSearch::isWorth(const Plan &plan, double limit) {
          ledger.take(plan);
 }
 
-std::vector<double> PlanSearch::tryTogether(ArrayRef<Trial> plans) {
-  for (const Trial &trial : plans)
+std::vector<double> PlanSearch::tryTogether(MutableArrayRef<Trial> plans) {
+  for (Trial &trial : plans) {
+    placeBlocks(input, trial.plan);
     left -= sizeOf(trial.plan);
+  }
   StepOptions options;
   options.fold = true;
   options.links = false;
@@ -254,8 +256,10 @@ void PlanSearch::close(ArrayRef<Family> families) {
       break;
     if (ledger.take(*plan))
       together.push_back({family->name, *plan});
-    if (int(together.size()) == kTogether)
-      tryTogether(std::exchange(together, {}));
+    if (int(together.size()) == kTogether) {
+      tryTogether(together);
+      together.clear();
+    }
   }
   tryTogether(together);
 }

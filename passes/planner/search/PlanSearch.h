@@ -71,7 +71,7 @@ private:
   /// by `limit`. Else it is left open.
   bool isWorth(const Plan &plan, double limit);
   /// Seconds of each, infinite if the plan does not fit.
-  std::vector<double> tryTogether(llvm::ArrayRef<Trial> plans);
+  std::vector<double> tryTogether(llvm::MutableArrayRef<Trial> plans);
   /// To the best of the first neighbours that are better; false if none is.
   bool step(llvm::StringRef family, Entry &start, int least,
             llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);

@@ -48,6 +48,7 @@ public:
     parts.microbatches = int(plan.microbatches);
     parts.modules.resize(model.modules.size());
     dp = int(plan.units[model.pace].dp);
+    speeds = plan.units[model.pace].getSpeeds();
     measure();
     bool whole = plan.assign == Assign::Samples;
     bool intra =
@@ -166,6 +167,8 @@ private:
     reorder::PartitionOptions options;
     options.groups = count();
     options.effort = effort.effort;
+    if (!speeds.empty())
+      return bySpeed(options);
     std::vector<Ids> own = cutSamples(options);
     std::vector<int64_t> other(own.size(), 0), pace(own.size(), 0);
     for (size_t p = 0; p < own.size(); ++p)
@@ -190,6 +193,26 @@ private:
         sum[replicas[i]] += pace[group[i]];
         slot(k, replicas[i]) = std::move(own[group[i]]);
       }
+    }
+  }
+
+  /// The same where replicas differ in speed: a part is even in the time that
+  /// it takes its replica. Parts that take about as long are side by side.
+  void bySpeed(reorder::PartitionOptions options) {
+    for (int k = 0; k < int(plan.microbatches); ++k)
+      options.speeds.insert(options.speeds.end(), speeds.begin(), speeds.end());
+    slots = reorder::partition(paceLoad, options).groups;
+    for (int r = 0; r < dp; ++r) {
+      std::vector<std::pair<int64_t, Ids>> own;
+      for (int k = 0; k < int(plan.microbatches); ++k) {
+        int64_t load = 0;
+        for (int32_t sample : slot(k, r))
+          load += paceLoad[sample];
+        own.emplace_back(-load, std::move(slot(k, r)));
+      }
+      std::sort(own.begin(), own.end());
+      for (int k = 0; k < int(plan.microbatches); ++k)
+        slot(k, r) = std::move(own[k].second);
     }
   }
 
@@ -259,6 +282,10 @@ private:
         continue;
       auto first = items.moments.begin() + k * replicas;
       std::fill_n(first, replicas, sum * (1 / double(replicas)));
+      std::vector<int32_t> fast = unit.getSpeeds();
+      double all = std::accumulate(fast.begin(), fast.end(), 0.0);
+      for (size_t r = 0; r < fast.size(); ++r)
+        first[r] = sum * (fast[r] / all);
       TokenSums one = TokenSums::of(largest);
       if (largest > 0 && costs[m].at(one) > costs[m].at(*first))
         *first = one;
@@ -336,6 +363,7 @@ private:
     reorder::PartitionOptions options;
     options.groups = items.replicas;
     options.effort = effort.itemEffort;
+    options.speeds = plan.units[m].getSpeeds();
     std::vector<Ids> groups = reorder::partition(loads, options).groups;
     for (int r = 0; r < items.replicas; ++r) {
       Ids &part = items.parts[size_t(k) * items.replicas + r];
@@ -385,6 +413,7 @@ private:
   const PartsOptions &effort;
   Parts parts;
   int dp = 1;
+  std::vector<int32_t> speeds; ///< of the pacing unit's replicas
   std::vector<int64_t> paceLoad, otherLoad;
   std::vector<Ids> slots; ///< samples of [microbatch * dp + pacing replica]
 };

@@ -41,7 +41,8 @@ struct SampleSums {
   std::vector<std::vector<TokenSums>> moments;
   std::vector<std::vector<int64_t>> loads;
   std::vector<std::vector<int32_t>> largest; ///< tokens of the largest item
-  /// The pacing unit's samples in so many parts: found before, or `make`'s.
+  /// The pacing unit's samples in so many parts, all alike: found before, or
+  /// `make`'s.
   std::vector<std::vector<int32_t>>
   getParts(int64_t count,
            llvm::function_ref<std::vector<std::vector<int32_t>>()> make);

@@ -116,17 +116,6 @@ bool wantsOrder(const Plan &plan, const Model &model) {
   return inter && plan.assign == Assign::Items && plan.microbatches > 2;
 }
 
-/// Bytes that a plan may use on each of a unit's devices.
-double memoryOf(const Costs &costs, const UnitPlan &unit) {
-  int64_t last = unit.firstRank + unit.getRanks() - 1;
-  double has = INFINITY;
-  for (int node = costs.cluster.getNodeKind(unit.firstRank),
-           end = costs.cluster.getNodeKind(last);
-       node <= end; ++node)
-    has = std::min(has, costs.cluster.getMemory(node));
-  return has;
-}
-
 /// The module and all others that have some of its devices.
 std::string namesOf(const Model &model, const Plan &plan, size_t host) {
   std::vector<std::string> names = {"'" + model.modules[host].name + "'"};
@@ -148,7 +137,8 @@ std::string namesOf(const Model &model, const Plan &plan, size_t host) {
 Error checkMemory(const Costs &costs, const Plan &plan,
                   const PlannedStep &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    double has = memoryOf(costs, plan.units[u]);
+    double has = costs.cluster.getLeastMemory(plan.units[u].firstRank,
+                                              plan.units[u].getRanks());
     double needs = result.memory[u].total();
     if (plan.units[u].inside || needs <= has)
       continue;
@@ -163,27 +153,6 @@ Error checkMemory(const Costs &costs, const Plan &plan,
     return make_error<DoesNotFit>(int(u), needs - has, std::move(text));
   }
   return Error::success();
-}
-
-/// Devices that a rank of the problem stands for.
-std::vector<double> devicesOf(const Plan &plan, const PlannedStep &result,
-                              bool shared) {
-  size_t ranks = result.simulation.busy.size();
-  std::vector<double> devices(ranks, double(plan.ranks) / double(ranks));
-  if (shared) {
-    for (size_t rank = 0; rank < ranks; ++rank)
-      if (result.unitsOfRank[rank].empty())
-        devices[rank] = 0; // in front of the plan's first
-    return devices;
-  }
-  std::vector<double> count(plan.units.size(), 0);
-  for (const std::vector<int> &units : result.unitsOfRank)
-    ++count[units.front()];
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    int unit = result.unitsOfRank[rank].front();
-    devices[rank] = double(plan.units[unit].getRanks()) / count[unit];
-  }
-  return devices;
 }
 
 double peakOf(const Costs &costs) {
@@ -201,7 +170,7 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
              const scheduler::TaskGraph &graph, PlannedStep &result) {
   Prediction &p = result.predicted;
   const Simulation &sim = result.simulation;
-  std::vector<double> devices = devicesOf(plan, result, builder.sharesRanks());
+  const std::vector<double> &devices = result.devices;
   double step = double(std::max<Time>(1, sim.step)), busy = 0, all = 0;
   p.busy.assign(plan.units.size(), 0);
   for (size_t rank = 0; rank < devices.size(); ++rank) {
@@ -364,7 +333,9 @@ bool lowerLimits(const Costs &costs, const Plan &plan,
                  const PlannedStep &result, std::vector<double> &less) {
   bool any = false;
   for (size_t u = 0; u < plan.units.size() && !isStatic(plan); ++u) {
-    double over = result.memory[u].total() - memoryOf(costs, plan.units[u]);
+    double over = result.memory[u].total() -
+                  costs.cluster.getLeastMemory(plan.units[u].firstRank,
+                                               plan.units[u].getRanks());
     if (over <= 0 || over >= result.memory[u].activations)
       continue;
     less[u] += 1.1 * over;

@@ -61,6 +61,17 @@ private:
       works;
 };
 
+/// The slowest kind of node that a range of ranks lies on, by products.
+int slowestNode(const Cluster &cluster, int64_t first, int64_t ranks,
+                const std::string &precision);
+
+/// Gives every unit on several kinds of devices its blocks
+/// (UnitPlan::blocks). None where items are not shared out by cost, and on ranks
+/// that units share: all replicas then wait for those on the slowest devices. `items`: of the batch,
+/// by module.
+void placeBlocks(const Costs &costs, llvm::ArrayRef<TokenSums> items,
+                 Plan &plan);
+
 struct StepOptions {
   /// Messages queue for the NICs of their nodes.
   bool links = true;
@@ -97,8 +108,9 @@ struct PlannedStep {
       return state.total() + activations + workspace + buffers + snapshot;
     }
   };
-  std::vector<Memory> memory; ///< of the fullest rank of a unit
-  std::vector<Memory> held;   ///< by rank of the problem
+  std::vector<Memory> memory;  ///< of the fullest rank of a unit
+  std::vector<Memory> held;    ///< by rank of the problem
+  std::vector<double> devices; ///< that a rank of the problem stands for
   bool folded = false;
 };
 

@@ -15,40 +15,32 @@
 
 namespace dt::planner {
 
-namespace {
-
-/// The slowest kind of node that a range of ranks lies on.
-int slowestNode(const Cluster &cluster, const UnitPlan &unit,
-                const std::string &precision) {
-  int first = cluster.getNodeKind(unit.firstRank),
-      last = cluster.getNodeKind(unit.firstRank + unit.getRanks() - 1),
-      slowest = first;
-  auto rate = [&](int node) {
-    auto it = cluster.getDevice(node).flops.find(precision);
-    return it == cluster.getDevice(node).flops.end() ? 0.0 : it->second;
-  };
-  for (int node = first + 1; node <= last; ++node)
-    if (rate(node) < rate(slowest))
-      slowest = node;
-  return slowest;
-}
-
-} // namespace
-
 StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
     : costs(costs), plan(plan), fold(fold), prices(plan.units.size()) {
-  for (const UnitPlan &unit : plan.units)
-    nodes.push_back(slowestNode(costs.cluster,
-                                plan.units[plan.getHost(unit.module)],
-                                costs.model.modules[unit.module].precision));
+  for (const UnitPlan &unit : plan.units) {
+    const UnitPlan &host = plan.units[plan.getHost(unit.module)];
+    const std::string &precision = costs.model.modules[unit.module].precision;
+    nodes.push_back(
+        slowestNode(costs.cluster, host.firstRank, host.getRanks(), precision));
+    std::vector<int> &own = nodesOfBlocks.emplace_back();
+    int64_t first = host.firstRank;
+    for (const UnitPlan::Block &block : host.blocks) {
+      int64_t ranks = block.replicas * host.tp * host.pp;
+      own.push_back(slowestNode(costs.cluster, first, ranks, precision));
+      first += ranks;
+    }
+    if (own.empty())
+      own = {nodes.back()};
+  }
   for (size_t u = 0; u < plan.units.size(); ++u) {
     layouts.emplace_back();
-    for (int s = 0; s < plan.units[u].pp * plan.units[u].vpp; ++s) {
-      CostOptions options = plan.getOptions(int(u), s);
-      if (!layouts[u].count(options.save))
-        layouts[u][options.save] =
-            costs.get(nodeOf(int(u)), int(u)).getRatedOptions(options);
-    }
+    for (int s = 0; s < plan.units[u].pp * plan.units[u].vpp; ++s)
+      for (int node : nodesOfBlocks[u]) {
+        CostOptions options = plan.getOptions(int(u), s);
+        if (!layouts[u].count({options.save, node}))
+          layouts[u][{options.save, node}] =
+              costs.get(node, int(u)).getRatedOptions(options);
+      }
   }
   layOutRanks();
   stageBase.assign(plan.units.size(), -1);
@@ -85,13 +77,23 @@ void StepBuilder::layOutRanks() {
       grain = shared ? std::gcd(grain, unit.firstRank) : grain;
       shrink = std::gcd(shrink, unit.dp);
     }
-  if (!fold || (shared && !alike))
+  bool blocks =
+      std::any_of(plan.units.begin(), plan.units.end(),
+                  [](const UnitPlan &unit) { return !unit.blocks.empty(); });
+  if (!fold || (shared && (!alike || blocks)))
     shrink = 1;
   int64_t next = 0;
   for (const UnitPlan &unit : plan.units) {
     rankBase.push_back(next);
-    int64_t dp = plan.units[plan.getHost(unit.module)].dp;
-    classes.push_back(!fold ? dp : shared ? dp / shrink : 1);
+    const UnitPlan &host = plan.units[plan.getHost(unit.module)];
+    std::vector<int64_t> &ends = classEnds.emplace_back();
+    if (fold && !shared)
+      for (const UnitPlan::Block &block : host.blocks)
+        ends.push_back((ends.empty() ? 0 : ends.back()) + block.replicas);
+    int64_t size = !fold ? 1 : shared ? shrink : host.dp;
+    for (int64_t end = size; ends.empty() || ends.back() < host.dp; end += size)
+      ends.push_back(end);
+    classes.push_back(int64_t(ends.size()));
     if (!unit.inside)
       next += classes.back() * unit.pp;
   }
@@ -105,16 +107,16 @@ std::vector<int> StepBuilder::ranksOf(int u, int position,
   if (!shared)
     return {int(rankBase[u] + group)};
   int64_t size = int64_t(unit.tp) * unit.cp;
-  int64_t first = (unit.firstRank / shrink + group * size) / grain;
+  int64_t first = (shrink == 1 ? unit.getRank(position, replica)
+                               : unit.firstRank / shrink + group * size) /
+                  grain;
   std::vector<int> result(size / grain);
   std::iota(result.begin(), result.end(), int(first));
   return result;
 }
 
 int64_t StepBuilder::rankOfReplica(int u, int position, int64_t replica) const {
-  const UnitPlan &unit = plan.units[u];
-  return unit.firstRank +
-         (int64_t(position) * unit.dp + replica) * unit.tp * unit.cp;
+  return plan.units[u].getRank(position, replica);
 }
 
 int64_t StepBuilder::nodeOfReplica(int u, int position, int64_t replica) const {
@@ -154,18 +156,21 @@ int StepBuilder::lastStageOf(int u) const {
 }
 
 const std::vector<StepBuilder::KindPrice> &
-StepBuilder::price(int u, Save save, const TokenSums &part) const {
-  auto [known, isNew] =
-      prices[u].try_emplace({save, part.items, part.tokens, part.squares});
+StepBuilder::price(int u, Save save, const TokenSums &part,
+                   int64_t replica) const {
+  int node = nodeOf(u, replica);
+  auto [known, isNew] = prices[u].try_emplace(
+      {save, node, part.items, part.tokens, part.squares});
   std::vector<KindPrice> &kinds = known->second;
   if (!isNew)
     return kinds;
-  const ModuleCost &cost = costs.get(nodeOf(u), u);
+  const ModuleCost &cost = costs.get(node, u);
   double pieces = piecesOf(u, part);
   TokenSums piece = part * (1.0 / pieces);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind].add(cost.price(int(kind), layouts[u].at(save), piece), pieces);
+    kinds[kind].add(cost.price(int(kind), layouts[u].at({save, node}), piece),
+                    pieces);
   return kinds;
 }
 
@@ -178,14 +183,13 @@ double StepBuilder::loadOf(const StageInfo &stage, const Parts &parts, int k,
       share * costs.items[stage.unit].at(parts.get(stage.unit, k, int(r)));
   for (int guest : stage.guests)
     load += costs.items[guest].at(parts.get(guest, k, int(r)));
-  return load;
+  return load / speedOf(stage.unit, r);
 }
 
 int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
                                int k, int64_t klass) const {
-  int64_t dp = plan.units[stage.unit].dp, count = classes[stage.unit];
-  int64_t begin = (klass * dp + count - 1) / count,
-          end = ((klass + 1) * dp + count - 1) / count;
+  int64_t begin = beginOf(stage.unit, klass),
+          end = classEnds[stage.unit][klass];
   if (end - begin == 1)
     return begin;
   // Replicas that exchange nothing until their gradients meet wait for the
@@ -235,7 +239,7 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
         priced = r;
         const std::vector<KindPrice> *&kinds = bySave[unit.getSave(s)];
         if (!kinds)
-          kinds = &price(u, unit.getSave(s), parts.get(u, k, int(r)));
+          kinds = &price(u, unit.getSave(s), parts.get(u, k, int(r)), r);
         KindPrice sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
@@ -275,11 +279,15 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
     predicted.sources.push_back(costs.getSource(int(u)).str());
     const UnitPlan &unit = plan.units[u];
     const Module &module = costs.model.modules[u];
+    std::vector<int32_t> speeds = unit.getSpeeds();
+    int64_t fastest =
+        std::max_element(speeds.begin(), speeds.end()) - speeds.begin();
     for (int s = 0; !unit.inside && s < unit.pp * unit.vpp; ++s) {
       const scheduler::Stage &stage = problem.stages[stageBase[u] + s];
       double item = 0;
       for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
-        item += price(int(u), unit.getSave(s), largest[u])[module.layers[i]]
+        item += price(int(u), unit.getSave(s), largest[u],
+                      fastest)[module.layers[i]]
                     .times.total();
       StageTimes &times = predicted.times[u].emplace_back();
       times.forward = stage.forward.values[0];
@@ -309,8 +317,8 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
 
 void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
                            KindPrice &sum) const {
-  const std::vector<KindPrice> &kinds =
-      price(guest, plan.units[guest].getSave(0), parts.get(guest, k, int(r)));
+  const std::vector<KindPrice> &kinds = price(
+      guest, plan.units[guest].getSave(0), parts.get(guest, k, int(r)), r);
   for (int kind : costs.model.modules[guest].layers)
     sum.add(kinds[kind], 1);
 }
@@ -335,8 +343,8 @@ void StepBuilder::record(scheduler::Problem &problem, int index,
     stage.weightActivation.values[at] = int64_t(slot.whole + slot.late);
     late[index].values[at] = int64_t(slot.late);
   }
-  double ranksOfClass = double(unit.tp) * unit.cp * double(unit.dp) /
-                        double(classes[unit.module]);
+  double ranksOfClass =
+      double(unit.tp) * unit.cp * double(sizeOf(unit.module, klass));
   work.all += ranksOfClass * sum.times.total();
   work.reduce += ranksOfClass * sum.times.reduce;
   work.again += ranksOfClass * sum.times.again;
@@ -350,7 +358,8 @@ void StepBuilder::weighReplicas(const Parts &parts) {
     if (plan.getHost(int(u)) == pace)
       for (int k = 0; k < parts.microbatches; ++k)
         for (size_t r = 0; r < replicaLoads.size(); ++r)
-          replicaLoads[r] += costs.items[u].at(parts.get(int(u), k, int(r)));
+          replicaLoads[r] += costs.items[u].at(parts.get(int(u), k, int(r))) /
+                             speedOf(pace, int64_t(r));
 }
 
 void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {

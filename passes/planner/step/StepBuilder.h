@@ -56,7 +56,6 @@ public:
     double all = 0, reduce = 0, again = 0;
   };
   const Work &getWork() const { return work; }
-  bool sharesRanks() const { return shared; }
 
 private:
   struct StageInfo {
@@ -112,8 +111,8 @@ private:
   double loadOf(const StageInfo &stage, const Parts &parts, int k,
                 int64_t replica) const;
   void weighReplicas(const Parts &parts);
-  const std::vector<KindPrice> &price(int unit, Save save,
-                                      const TokenSums &part) const;
+  const std::vector<KindPrice> &
+  price(int unit, Save save, const TokenSums &part, int64_t replica) const;
   void addEdges(scheduler::Problem &problem, const Parts &parts);
   void addContrast(scheduler::Problem &problem, const Parts &parts);
   double contrastTime(int unit, const Parts &parts) const;
@@ -133,6 +132,42 @@ private:
   static int64_t nicOfDevice(const Cluster &cluster, int64_t device);
   std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
   int nodeOf(int unit) const { return nodes[unit]; }
+  int nodeOf(int unit, int64_t replica) const {
+    return nodesOfBlocks[unit][blockOf(unit, replica)];
+  }
+  /// Of the host's blocks, the one that a replica is in.
+  size_t blockOf(int unit, int64_t replica) const {
+    const std::vector<UnitPlan::Block> &blocks =
+        plan.units[plan.getHost(unit)].blocks;
+    size_t block = 0;
+    while (block + 1 < blocks.size() && replica >= blocks[block].replicas)
+      replica -= blocks[block++].replicas;
+    return block;
+  }
+  /// Of what a unit has in a microbatch, over an equal share.
+  double shareOf(int unit, int64_t replica) const {
+    const UnitPlan &host = plan.units[plan.getHost(unit)];
+    double all = 0;
+    for (const UnitPlan::Block &block : host.blocks)
+      all += double(block.replicas) * block.speed;
+    return host.blocks.empty() ? 1
+                               : speedOf(unit, replica) * double(host.dp) / all;
+  }
+  double mostOfShares(int unit) const {
+    double most = 0;
+    int64_t first = 0;
+    for (const UnitPlan::Block &block : plan.units[unit].blocks) {
+      most = std::max(most, shareOf(unit, first));
+      first += block.replicas;
+    }
+    return first ? most : 1;
+  }
+  /// Beside other replicas; 1 where all are alike.
+  double speedOf(int unit, int64_t replica) const {
+    const std::vector<UnitPlan::Block> &blocks =
+        plan.units[plan.getHost(unit)].blocks;
+    return blocks.empty() ? 1 : blocks[blockOf(unit, replica)].speed;
+  }
   bool isOneNode() const {
     return costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
   }
@@ -158,8 +193,14 @@ private:
   int64_t rankOfReplica(int unit, int position, int64_t replica) const;
   /// First rank of the plan that a rank of the problem stands for.
   int64_t planRankOf(int unit, int position, int64_t klass) const {
-    return rankOfReplica(unit, position,
-                         klass * plan.units[unit].dp / classes[unit]);
+    return rankOfReplica(unit, position, beginOf(unit, klass));
+  }
+  /// The first replica of a class, and how many it has.
+  int64_t beginOf(int unit, int64_t klass) const {
+    return klass ? classEnds[unit][klass - 1] : 0;
+  }
+  int64_t sizeOf(int unit, int64_t klass) const {
+    return classEnds[unit][klass] - beginOf(unit, klass);
   }
   /// Of a part: an item is in one piece.
   double piecesOf(int unit, const TokenSums &part) const {
@@ -170,17 +211,24 @@ private:
   int lastStageOf(int unit) const;
   std::vector<int> stagesOf(const UnitPlan &unit, int position) const;
   int64_t classOf(int unit, int64_t replica) const {
-    return replica * classes[unit] / plan.units[plan.getHost(unit)].dp;
+    const std::vector<int64_t> &ends = classEnds[unit];
+    if (ends.size() == 1)
+      return 0;
+    return std::upper_bound(ends.begin(), ends.end(), replica) - ends.begin();
   }
 
   const Costs &costs;
   const Plan &plan;
   bool fold;
   std::vector<StageInfo> stages;
-  std::vector<int> nodes; ///< kind of node, by unit
-  std::vector<std::map<Save, ModuleCost::RatedOptions>> layouts; ///< by unit
-  std::vector<int> stageBase;     ///< by unit; -1 inside another
-  std::vector<int64_t> classes;   ///< replicas in the problem, by unit
+  std::vector<int> nodes; ///< kind of node, by unit: the slowest
+  std::vector<std::vector<int>> nodesOfBlocks; ///< by unit and block
+  /// By unit, saved set and kind of node.
+  std::vector<std::map<std::pair<Save, int>, ModuleCost::RatedOptions>> layouts;
+  std::vector<int> stageBase;   ///< by unit; -1 inside another
+  std::vector<int64_t> classes; ///< replicas in the problem, by unit
+  /// By unit and class: its last replica, and one.
+  std::vector<std::vector<int64_t>> classEnds;
   int64_t grain = 1;              ///< ranks of the plan a rank of the problem
   int64_t shrink = 1;             ///< ranks that are one since they do the same
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
@@ -192,7 +240,7 @@ private:
   std::vector<std::vector<TokenSums>> together;
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
-  mutable std::vector<std::map<std::tuple<Save, double, double, double>,
+  mutable std::vector<std::map<std::tuple<Save, int, double, double, double>,
                                std::vector<KindPrice>>>
       prices;
   /// By edge of the problem: the part of its latency that occupies no NIC.

@@ -83,7 +83,8 @@ void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
 
 std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
   const UnitPlan &unit = plan.units[u];
-  int64_t apart = int64_t(std::abs(to - from)) * unit.dp * unit.tp * unit.cp;
+  int64_t apart = int64_t(std::abs(to - from)) * unit.tp * unit.cp *
+                  (unit.blocks.empty() ? unit.dp : 1);
   if (llvm::all_of(costs.cluster.nodes,
                    [&](const NodeKind &node) { return node.devices <= apart; }))
     return std::vector<bool>(unit.dp, false);
@@ -414,11 +415,11 @@ void StepBuilder::addCores(EngineOptions &engine) const {
   engine.width.assign(ranks, 1);
   for (const StageInfo &info : stages) {
     const UnitPlan &unit = plan.units[info.unit];
-    int64_t replicas = unit.dp / classes[info.unit];
     for (int64_t r = 0; r < classes[info.unit]; ++r)
       for (int rank : ranksOf(info.unit, info.index % unit.pp, r)) {
-        engine.width[rank] = int(
-            shared ? grain * shrink : int64_t(unit.tp) * unit.cp * replicas);
+        engine.width[rank] =
+            int(shared ? grain * shrink
+                       : int64_t(unit.tp) * unit.cp * sizeOf(info.unit, r));
         begin[rank] = shared ? rank * grain * shrink
                              : planRankOf(info.unit, info.index % unit.pp, r);
       }

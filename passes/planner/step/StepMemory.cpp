@@ -74,8 +74,8 @@ void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
   }
 }
 
-/// Of a task of a unit: its own items, of others' an equal share of what the
-/// same microbatches have.
+/// Of a task of a unit: its own items, of others' its share of what the same
+/// microbatches have.
 TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
                                int64_t r) const {
   if (plan.getHost(other) == unit)
@@ -87,7 +87,8 @@ TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
   for (int i = k - k % block, end = std::min(parts.microbatches, i + block);
        i < end; ++i)
     sum += together[other][i];
-  return sum * (double(own) / double(block) / double(plan.units[unit].dp));
+  return sum * (double(own) / double(block) / double(plan.units[unit].dp) *
+                shareOf(unit, r));
 }
 
 StepBuilder::Slot StepBuilder::slotOf(int stage, const KindPrice &sum,
@@ -143,8 +144,10 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
     forEdgesOf(
         int(s),
         [&](int other) {
+          int host = plan.getHost(other);
           return largest[other] *
-                 (double(plan.units[plan.getHost(other)].dp) / double(unit.dp));
+                 (double(plan.units[host].dp) / double(unit.dp)) *
+                 (mostOfShares(info.unit) / mostOfShares(host));
         },
         [&](double bytes, bool sent, bool, bool turn) {
           bool back = problem.stages[s].hasBackward;
@@ -174,19 +177,23 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
             std::accumulate(late[s].values.begin(), late[s].values.end(), 0.0) /
             double(late[s].values.size());
   problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
-  for (size_t s = 0; s < stages.size(); ++s)
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const UnitPlan &unit = plan.units[stages[s].unit];
+    double memory =
+        costs.cluster.getLeastMemory(unit.firstRank, unit.getRanks());
     for (const std::vector<int> &replica : problem.stages[s].replicas)
       for (int rank : replica)
         problem.memory[rank] =
             std::min(problem.memory[rank],
-                     int64_t(std::max(
-                         0.0, costs.cluster.getMemory(nodeOf(stages[s].unit)) -
-                                  held[rank].total() - less[stages[s].unit])));
+                     int64_t(std::max(0.0, memory - held[rank].total() -
+                                               less[stages[s].unit])));
+  }
 }
 
 void StepBuilder::describe(PlannedStep &result) const {
   const scheduler::Problem &problem = result.problem;
   result.planRank.assign(ranks, 0);
+  result.devices.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
   result.memory.assign(plan.units.size(), {});
   result.problemUnit.assign(plan.units.size(), -1);
@@ -203,6 +210,11 @@ void StepBuilder::describe(PlannedStep &result) const {
           units.push_back(info.unit);
         result.planRank[rank] =
             shared ? rank * grain * shrink : planRankOf(info.unit, position, r);
+        result.devices[rank] = double(plan.units[info.unit].tp) *
+                               plan.units[info.unit].cp *
+                               double(sizeOf(info.unit, r));
+        if (shared) // none in front of the plan's first
+          result.devices[rank] = double(plan.ranks) / double(ranks);
       }
   }
   for (int rank = 0; rank < ranks; ++rank) {

@@ -1,0 +1,137 @@
+//===- Blocks.cpp - Units on several kinds of devices ---------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Which replicas are on which kind, and how fast these are beside one another.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/step/Step.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace llvm;
+
+namespace dt::planner {
+
+int slowestNode(const Cluster &cluster, int64_t first, int64_t ranks,
+                const std::string &precision) {
+  int slowest = cluster.getNodeKind(first),
+      last = cluster.getNodeKind(first + ranks - 1);
+  auto rate = [&](int node) {
+    const DeviceKind &device = cluster.getDevice(node);
+    auto it = device.flops.find(precision);
+    return it == device.flops.end() ? 0.0 : it->second * device.gemm.peak;
+  };
+  for (int node = slowest + 1; node <= last; ++node)
+    if (rate(node) < rate(slowest))
+      slowest = node;
+  return slowest;
+}
+
+namespace {
+
+/// A unit and what runs inside it.
+class Weigher {
+public:
+  Weigher(const Costs &costs, ArrayRef<TokenSums> items, const Plan &plan,
+          const UnitPlan &host)
+      : costs(costs), items(items), plan(plan), host(host) {}
+
+  std::vector<UnitPlan::Block> run() const {
+    std::vector<UnitPlan::Block> blocks = cut();
+    if (blocks.size() < 2)
+      return {};
+    // Smaller parts have slower kernels, so shares are found in two steps.
+    std::vector<double> shares(blocks.size(), 1);
+    for (int round = 0; round < 2; ++round) {
+      std::vector<double> speeds;
+      int64_t first = host.firstRank;
+      double mean = 0;
+      for (auto [block, share] : zip_equal(blocks, shares)) {
+        int64_t ranks = block.replicas * int64_t(host.tp) * host.pp;
+        speeds.push_back(share / secondsOf(first, ranks, share));
+        mean += speeds.back() * double(block.replicas) / double(host.dp);
+        first += ranks;
+      }
+      if (!std::isfinite(mean) || mean <= 0)
+        return {};
+      for (auto [speed, share] : zip_equal(speeds, shares))
+        share = speed / mean;
+    }
+    double most = *max_element(shares);
+    for (auto [block, share] : zip_equal(blocks, shares))
+      block.speed = std::max(1, int(std::lround(1000 * share / most)));
+    return blocks;
+  }
+
+private:
+  /// Whole replicas on each kind, in the order of ranks. One that begins on the
+  /// last devices of a kind counts as one of the next.
+  std::vector<UnitPlan::Block> cut() const {
+    const Cluster &cluster = costs.cluster;
+    int64_t size = int64_t(host.tp) * host.pp, next = host.firstRank,
+            end = next + host.getRanks(), kindEnd = 0;
+    std::vector<UnitPlan::Block> blocks;
+    for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+      kindEnd += cluster.getNumDevices(int(i));
+      if (i + 1 < cluster.nodes.size() &&
+          cluster.nodes[i].device == cluster.nodes[i + 1].device)
+        continue;
+      if (int64_t fit = (std::min(end, kindEnd) - next) / size; fit > 0) {
+        blocks.push_back({fit, 1});
+        next += fit * size;
+      }
+    }
+    return blocks;
+  }
+
+  /// A replica with so much of the mean part, on its ranks' slowest kind.
+  double secondsOf(int64_t first, int64_t ranks, double share) const {
+    double seconds = 0;
+    for (const UnitPlan &unit : plan.units) {
+      int u = unit.module;
+      if (plan.getHost(u) != host.module)
+        continue;
+      int node = slowestNode(costs.cluster, first, ranks,
+                             costs.model.modules[u].precision);
+      TokenSums part =
+          items[u] * (share / (double(plan.microbatches) * double(host.dp)));
+      seconds += costs.get(node, u).module(plan.getOptions(u), part).total();
+    }
+    return seconds;
+  }
+
+  const Costs &costs;
+  ArrayRef<TokenSums> items;
+  const Plan &plan;
+  const UnitPlan &host;
+};
+
+} // namespace
+
+void placeBlocks(const Costs &costs, ArrayRef<TokenSums> items, Plan &plan) {
+  for (UnitPlan &unit : plan.units)
+    unit.blocks.clear();
+  bool weighs =
+      plan.assign == Assign::Items &&
+      (plan.reorder == Reorder::Intra || plan.reorder == Reorder::Both);
+  // Replicas on shared ranks would all have to be simulated.
+  auto isAlone = [&](const UnitPlan &unit) {
+    return none_of(plan.units, [&](const UnitPlan &other) {
+      return &other != &unit && !other.inside &&
+             other.firstRank < unit.firstRank + unit.getRanks() &&
+             unit.firstRank < other.firstRank + other.getRanks();
+    });
+  };
+  for (UnitPlan &unit : plan.units)
+    if (weighs && !unit.inside && isAlone(unit) && unit.dp > 1 &&
+        unit.cp == 1 && unit.ep == 1 &&
+        costs.cluster.hasSeveralKinds(unit.firstRank, unit.getRanks()))
+      unit.blocks = Weigher(costs, items, plan, unit).run();
+}
+
+} // namespace dt::planner
