@@ -122,6 +122,8 @@ rt::ModuleInfo RankTables::moduleRow(rt::ModuleOp module) {
   row.tp = int32_t(module.getTp()), row.dp = int32_t(module.getDp());
   row.zero = int32_t(module.getZero()), row.sub = int32_t(module.getSub());
   row.span = int32_t(module.getSpan());
+  if (auto speeds = module.getSpeeds())
+    row.speeds = keep(std::vector<int32_t>(speeds->begin(), speeds->end()));
   row.ranks = keep(
       std::vector<int32_t>(module.getRanks().begin(), module.getRanks().end()));
   std::vector<rt::SymbolInfo> symbols;
