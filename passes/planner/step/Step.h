@@ -66,9 +66,9 @@ int slowestNode(const Cluster &cluster, int64_t first, int64_t ranks,
                 const std::string &precision);
 
 /// Gives every unit on several kinds of devices its blocks
-/// (UnitPlan::blocks). None where items are not shared out by cost, and on ranks
-/// that units share: all replicas then wait for those on the slowest devices. `items`: of the batch,
-/// by module.
+/// (UnitPlan::blocks). None where items are not shared out by cost, and on
+/// ranks that units share: all replicas then wait for those on the slowest
+/// devices. `items`: of the batch, by module.
 void placeBlocks(const Costs &costs, llvm::ArrayRef<TokenSums> items,
                  Plan &plan);
 
