@@ -77,43 +77,27 @@ double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
   return bytes;
 }
 
-/// Arguments of functions that have a name by `attribute`, each once: all, or
-/// those in `only`.
+/// Arguments of functions that have a name by `attribute`, each once.
 static double getArgumentBytes(dist::ModuleOp module, const Sizes &sizes,
                                ArrayRef<StringRef> functions,
-                               StringRef attribute, llvm::StringSet<> &counted,
-                               const llvm::StringSet<> *only = nullptr) {
+                               StringRef attribute) {
   double bytes = 0;
+  llvm::StringSet<> counted;
   for (StringRef name : functions) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
       if (auto text = function.getArgAttrOfType<StringAttr>(i, attribute))
-        if ((!only || only->contains(text.getValue())) &&
-            counted.insert(text.getValue()).second)
+        if (counted.insert(text.getValue()).second)
           bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
   }
   return bytes;
-}
-
-static double getArgumentBytes(dist::ModuleOp module, const Sizes &sizes,
-                               ArrayRef<StringRef> functions,
-                               StringRef attribute) {
-  llvm::StringSet<> counted;
-  return getArgumentBytes(module, sizes, functions, attribute, counted);
 }
 
 constexpr StringRef kBackwards[] = {"forward.bwd", "forward.bwd.input",
                                     "forward.bwd.weight"};
 
 double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
-  llvm::StringSet<> counted, received;
-  for (auto edge :
-       module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
-    if (edge.getTarget() == module.getSymName())
-      received.insert(edge.getInput());
-  return getArgumentBytes(module, sizes, kBackwards, nn::kNameAttr, counted) +
-         getArgumentBytes(module, sizes, {"forward.fwd", "forward"},
-                          nn::kNameAttr, counted, &received);
+  return getArgumentBytes(module, sizes, kBackwards, nn::kNameAttr);
 }
 
 static bool hasHalves(dist::ModuleOp module) {

@@ -46,7 +46,7 @@ planner::StateBytes getStateBytes(dist::ModuleOp module);
 /// Residuals that a function returns.
 double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
                         llvm::StringRef function);
-/// Inputs that backward functions read again, or that edges bring.
+/// Inputs that backward functions read again.
 double getInputBytes(dist::ModuleOp module, const Sizes &sizes);
 /// Of both, what the weights' half reads: all, if there is no other half.
 double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes);

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from layouts import Failure, Runner, parse_plan
+from layouts import HANGS, Failure, Runner, parse_plan
 import batches
 import tolerance
 from safetensors.numpy import save_file
@@ -149,7 +149,7 @@ def last_saved(folder):
 
 def resume(program, batch, folder):
     done = subprocess.run(command(program, batch, folder / "checkpoint", folder / "metrics.jsonl", resume=last_saved(folder) > 0),
-                          cwd=folder, capture_output=True, text=True, timeout=120)
+                          cwd=folder, capture_output=True, text=True, timeout=HANGS)
     if done.returncode:
         raise Failure(f"cannot be resumed: {done.stderr[-800:]}")
     return losses(folder / "metrics.jsonl")
