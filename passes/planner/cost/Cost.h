@@ -95,8 +95,9 @@ public:
     std::vector<const Rates *> rates; ///< by kind of layer
   };
   RatedOptions getRatedOptions(const CostOptions &options) const;
-  /// What a layer takes and keeps, as layer(), keptByKind(), keptToWeights()
-  /// and keptForWeights() say.
+  /// What a layer takes and keeps, as layer(), keptByKind() and
+  /// keptForWeights() say; `keptToWeights`: of `kept`, what gradients of
+  /// weights read.
   struct Price {
     Times times;
     double kept = 0, keptToWeights = 0, keptForWeights = 0;
@@ -123,10 +124,6 @@ public:
   /// Outputs of layers [begin, end) that no layer takes: one of each.
   double handedOut(int begin, int end, const CostOptions &options,
                    const TokenSums &part) const;
-  /// Of what the forward keeps, what gradients of weights read: at most what
-  /// products with weights read.
-  double keptToWeights(int kind, const CostOptions &options,
-                       const TokenSums &part) const;
   /// What the half of backward that makes gradients of inputs keeps for the
   /// other beside what the forward kept: gradients of what products with
   /// weights made.
@@ -178,6 +175,8 @@ private:
   /// Of a layer that is cut as `layer`, or by rule.
   double keptByKind(const RankLayer *layer, int kind,
                     const CostOptions &options, const TokenSums &part) const;
+  /// Of what the forward keeps, what gradients of weights read; by rule at most
+  /// what products with weights read.
   double keptToWeights(const RankLayer *layer, int kind,
                        const CostOptions &options, const TokenSums &part) const;
   double keptForWeights(const RankLayer *layer, int kind,

@@ -53,11 +53,6 @@ double ModuleCost::keptForWeights(const RankLayer *layer, int index,
   return bytes / options.cp;
 }
 
-double ModuleCost::keptToWeights(int index, const CostOptions &options,
-                                 const TokenSums &part) const {
-  return keptToWeights(partitioned(index, options), index, options, part);
-}
-
 double ModuleCost::keptToWeights(const RankLayer *layer, int index,
                                  const CostOptions &options,
                                  const TokenSums &part) const {
