@@ -79,25 +79,9 @@ static void setFunctions(rt::ModuleOp module, const ModuleNames &name,
   for (Cell *cell :
        {&row.forward, &row.backward, &row.backwardInput, &row.backwardWeight})
     *cell = "nullptr";
-  for (auto entry : module.getBody().getOps<rt::EntryOp>()) {
-    std::string function = name.getFunction(entry.getKind(), entry.getCallee());
-    switch (entry.getKind()) {
-    case rt::TaskKind::Forward:
-      row.forward = function;
-      break;
-    case rt::TaskKind::Backward:
-      row.backward = function;
-      break;
-    case rt::TaskKind::BackwardInput:
-      row.backwardInput = function;
-      break;
-    case rt::TaskKind::BackwardWeight:
-      row.backwardWeight = function;
-      break;
-    default: // denominators are the losses'
-      break;
-    }
-  }
+  for (auto entry : module.getBody().getOps<rt::EntryOp>())
+    if (Cell *cell = functionOf(row, entry.getKind()))
+      *cell = name.getFunction(entry.getKind(), entry.getCallee());
 }
 
 static FailureOr<std::string>

@@ -58,6 +58,24 @@ private:
   llvm::StringMap<int64_t> modules, losses;
 };
 
+/// The column of a row of modules (rows:: or rt::ModuleInfo) with the function
+/// that rows of the kind run; null: there is none.
+template <typename ModuleRow>
+auto functionOf(ModuleRow &row, rt::TaskKind kind) -> decltype(&row.forward) {
+  switch (kind) {
+  case rt::TaskKind::Forward:
+    return &row.forward;
+  case rt::TaskKind::Backward:
+    return &row.backward;
+  case rt::TaskKind::BackwardInput:
+    return &row.backwardInput;
+  case rt::TaskKind::BackwardWeight:
+    return &row.backwardWeight;
+  default: // denominators are the losses'
+    return nullptr;
+  }
+}
+
 llvm::SmallVector<std::string> symbolsOf(rt::ModuleOp module);
 llvm::SmallVector<std::string> numberTexts(llvm::ArrayRef<int64_t> values);
 

@@ -77,22 +77,10 @@ void RankTables::addEntries(rt::ModuleOp module, rt::ModuleInfo &row) {
   codegen::CollectiveCounter counter;
   for (auto entry : module.getBody().getOps<rt::EntryOp>()) {
     rt::TaskFn function = makeFunction();
-    switch (entry.getKind()) {
-    case rt::TaskKind::Forward:
-      row.forward = function;
-      break;
-    case rt::TaskKind::Backward:
-      row.backward = function;
-      break;
-    case rt::TaskKind::BackwardInput:
-      row.backwardInput = function;
-      break;
-    case rt::TaskKind::BackwardWeight:
-      row.backwardWeight = function;
-      break;
-    default:
+    if (rt::TaskFn *column = codegen::functionOf(row, entry.getKind()))
+      *column = function;
+    else
       denominators[{row.name, entry.getCallee().str()}] = function;
-    }
     auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
         entry, entry.getCalleeAttr());
     for (auto &[exchange, amount] : counter.of(callee))
