@@ -71,6 +71,16 @@ int64_t Cluster::getPlace(int64_t rank) const {
   return rank % nodes[kind].devices;
 }
 
+int64_t Cluster::getNic(int64_t rank) const {
+  int kind = findKind(*this, rank);
+  int64_t before = 0;
+  for (int i = 0; i < kind; ++i)
+    before += int64_t(nodes[i].count) * nodes[i].nics;
+  const NodeKind &node = nodes[kind];
+  return before + rank / node.devices * node.nics +
+         rank % node.devices * node.nics / node.devices;
+}
+
 Group Cluster::getGroup(int node, int64_t size, int64_t stride,
                         int64_t first) const {
   Group group;
@@ -128,6 +138,14 @@ double Cluster::allGather(const Group &group, double bytes) const {
   // network link is what the members of a node have together.
   return ring(networkOf(*this, group), group.nodes, bytes) +
          ring(inside, group.inside, bytes);
+}
+
+double Cluster::onNics(const Group &group, double bytes) const {
+  if (group.nodes < 2 || bytes <= 0)
+    return 0;
+  Link link = networkOf(*this, group);
+  link.latency = 0;
+  return ring(link, group.nodes, bytes);
 }
 
 double Cluster::allReduce(const Group &group, double bytes) const {

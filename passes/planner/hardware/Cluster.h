@@ -95,6 +95,14 @@ struct NodeKind {
   int cores = 0;
 };
 
+/// Switches that join groups of `nodes` nodes, each with the NICs of one rail
+/// of them (number modulo `rails`). What leaves a switch goes over its uplink,
+/// with the bandwidth of all its NICs over `oversubscription`.
+struct Level {
+  int nodes = 1, rails = 1;
+  double oversubscription = 1;
+};
+
 /// Where a group of ranks lives: `inside` ranks on each of `nodes` nodes, and
 /// `sharing` groups of the kind at work at once on every node's NICs.
 struct Group {
@@ -108,6 +116,7 @@ public:
   std::string name;
   std::vector<DeviceKind> devices;
   std::vector<NodeKind> nodes;
+  std::vector<Level> levels; ///< from the nodes up; none: nothing is shared
   /// Where figures come from that nobody gave or measured; empty: a file.
   std::string assumed;
 
@@ -138,6 +147,8 @@ public:
                  int64_t first = 0) const;
   /// Place of a rank in its node, from 0.
   int64_t getPlace(int64_t rank) const;
+  /// Number of the NIC that a rank sends by, over all nodes.
+  int64_t getNic(int64_t rank) const;
 
   /// Seconds. Ring or tree, whichever is faster; over nodes first inside, then
   /// between them.
@@ -147,6 +158,8 @@ public:
     return allGather(group, bytes);
   }
   double allToAll(const Group &group, double bytes) const; ///< of a rank
+  /// Of these seconds, those that each NIC is at work in a ring of allGather().
+  double onNics(const Group &group, double bytes) const;
   /// Between two ranks; `sharing` messages on a node's NICs at once.
   Link pointToPoint(int from, int to, bool sameNode, int64_t sharing) const;
 

@@ -177,12 +177,30 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster, bool alone) {
   return node;
 }
 
+Level readLevel(const JsonReader &json, const Cluster &cluster) {
+  json.keys({"nodes", "oversubscription", "rails"});
+  Level level;
+  level.nodes = small(json.at("nodes"));
+  int below = cluster.levels.empty() ? 1 : cluster.levels.back().nodes;
+  if (json.ok() && (level.nodes <= below || level.nodes % below != 0))
+    json.at("nodes").fail("expected a multiple of the " + Twine(below) +
+                          " below it, and more, not " + Twine(level.nodes));
+  json.read("oversubscription", level.oversubscription, 1, 1e6);
+  if (json.has("rails"))
+    level.rails = small(json.at("rails"));
+  for (const NodeKind &node : cluster.nodes)
+    if (level.rails > node.nics)
+      json.at("rails").fail("expected at most the " + Twine(node.nics) +
+                            " NICs of a node, not " + Twine(level.rails));
+  return level;
+}
+
 } // namespace
 
 Expected<Cluster> parseCluster(StringRef text, StringRef file) {
   Cluster cluster;
   Error wrong = models::readJson(text, file, [&](const JsonReader &root) {
-    root.keys({"version", "name", "devices", "nodes"});
+    root.keys({"version", "name", "devices", "nodes", "levels"});
     if (root.at("version").integer(1) != 1)
       root.at("version").fail("expected 1");
     root.read("name", cluster.name);
@@ -200,6 +218,9 @@ Expected<Cluster> parseCluster(StringRef text, StringRef file) {
     if (root.ok() && cluster.getNumDevices() > kMostDevices)
       root.at("nodes").fail("expected at most " + Twine(kMostDevices) +
                             " devices, not " + Twine(cluster.getNumDevices()));
+    if (root.ok() && root.has("levels"))
+      for (const JsonReader &level : root.at("levels").list())
+        cluster.levels.push_back(readLevel(level, cluster));
   });
   if (wrong)
     return std::move(wrong);

@@ -122,6 +122,7 @@ private:
   bool isReady(Node node) const;
   void begin(Node node, Time now);
   void taskEnded(Node node, Time now);
+  Time take(int link, Time from, Time time);
   Time send(Node node, const TaskGraph::Dependence &to, Time now);
   void watch(int group, Time now);
   void finish();
@@ -153,7 +154,9 @@ private:
   std::vector<uint8_t> merged; ///< a backward that does weights too
   std::vector<uint8_t> idle;
   std::vector<CoreGroup> groups;
-  std::vector<Time> nicFree;
+  std::vector<Time> linkFree;
+  std::vector<Taken> taken;    ///< links that sums of gradients go over
+  std::vector<uint8_t> summed; ///< which ones those are
   size_t left = 0;
 };
 
@@ -174,8 +177,13 @@ void Engine::prepare() {
     groups.emplace_back(cores.cores);
   }
   watched.assign(groups.size(), 0);
-  nicFree.assign(options.nics, 0);
-  for (int place = 0; options.nics > 0 && place < graph.getNumPlaces();
+  linkFree.assign(options.links, 0);
+  taken.resize(options.links);
+  summed.assign(options.links, 0);
+  for (const GradientReduction &reduction : options.reductions)
+    for (auto [link, time] : reduction.takes)
+      summed[link] = 1;
+  for (int place = 0; !options.nic.empty() && place < graph.getNumPlaces();
        ++place) {
     sites.emplace_back();
     if (ArrayRef<int> own = graph.getRanks(place); !own.empty())
@@ -285,29 +293,46 @@ void Engine::watch(int group, Time now) {
     post(when, GroupEnds, group);
 }
 
-/// When what a task sends arrives; its NICs are taken.
+Time Engine::take(int link, Time from, Time time) {
+  from = std::max(from, linkFree[link]);
+  if (summed[link])
+    taken[link].add(from, from + time);
+  return linkFree[link] = from + time;
+}
+
+/// When what a task sends arrives; its links are taken.
 Time Engine::send(Node node, const TaskGraph::Dependence &to, Time now) {
-  Time arrives = now + to.latency;
   Time overhead = to.edge >= 0 && size_t(to.edge) < options.overhead.size()
                       ? options.overhead[to.edge]
                       : 0;
   Time occupied = to.latency - overhead;
-  if (options.nics > 0 && to.edge >= 0 && occupied > 0) {
-    Site from = sites[graph.getPlaceOf(node)],
-         other = sites[graph.getPlaceOf(to.node)];
-    bool inside = !options.node.empty() && from.node == other.node;
-    int a = inside ? -1 : from.nic;
-    int b = inside ? -1 : other.nic;
-    Time begins = now;
-    for (int nic : {a, b})
-      if (nic >= 0)
-        begins = std::max(begins, nicFree[nic]);
-    for (int nic : {a, b})
-      if (nic >= 0)
-        nicFree[nic] = begins + occupied;
-    arrives = begins + to.latency;
+  if (sites.empty() || to.edge < 0 || occupied <= 0)
+    return now + to.latency;
+  Site from = sites[graph.getPlaceOf(node)],
+       other = sites[graph.getPlaceOf(to.node)];
+  if (!options.node.empty() && from.node == other.node)
+    return now + to.latency;
+  for (int nic : {from.nic, other.nic})
+    if (nic >= 0)
+      now = std::max(now, linkFree[nic]);
+  Time end = now + occupied;
+  for (int nic : {from.nic, other.nic})
+    if (nic >= 0)
+      take(nic, now, occupied);
+  for (const EngineOptions::Level &level : options.levels) {
+    if (from.nic < 0 || other.nic < 0 ||
+        level.uplink[from.nic] == level.uplink[other.nic])
+      continue;
+    double lanes = options.lanes.empty() ? 1 : options.lanes[to.edge];
+    // Switches pass on at once: others on the way are a delay only where all of
+    // them are more than an uplink carries in that time.
+    for (int nic : {from.nic, other.nic})
+      end = std::max(
+          end, take(level.uplink[nic], now,
+                    Time(std::llround(double(occupied) * level.share[nic] *
+                                      std::max(1.0, lanes / level.rails)))));
   }
-  return arrives;
+  return end + overhead;
 }
 
 void Engine::taskEnded(Node node, Time now) {
@@ -351,7 +376,7 @@ void Engine::finish() {
     result.tasks = std::max(result.tasks, last[rank]);
   }
   result.reduced = last;
-  sumGradients(graph, lists, options.reductions, result);
+  sumGradients(graph, lists, options.reductions, taken, result);
   optimize();
   for (Time done : result.done)
     result.step = std::max(result.step, done);
@@ -421,7 +446,7 @@ void Engine::runEvents() {
 
 Expected<Simulation> Engine::run() {
   prepare();
-  if (groups.empty() && options.nics == 0)
+  if (groups.empty() && options.nic.empty())
     runFree();
   else
     runEvents();

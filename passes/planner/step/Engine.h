@@ -25,6 +25,8 @@ struct GradientReduction {
   /// Stages whose weight gradients must be done; empty: all of the ranks' work.
   std::vector<int> stages;
   Time duration = 0;
+  /// Of the links that it goes over: how long it needs each, alone.
+  std::vector<std::pair<int, Time>> takes;
   /// Parts of equal size that the last task is done with one after another, at
   /// equal times: each is summed as soon as it is complete.
   int buckets = 1;
@@ -43,12 +45,24 @@ struct EngineOptions {
   /// NIC of every rank; empty or -1: messages wait for nobody. A message
   /// occupies the NICs of both ends while it is sent.
   std::vector<int> nic;
-  int nics = 0;
+  /// A level of switches above the NICs. What goes from one switch to another
+  /// takes the uplinks of both.
+  struct Level {
+    std::vector<int> uplink;   ///< by NIC: of its switch, a link
+    std::vector<double> share; ///< time on that for one of the NIC
+    int rails = 1;             ///< switches that NICs of a node take turns at
+  };
+  std::vector<Level> levels;
+  /// NICs, and uplinks behind them.
+  int links = 0;
   /// Node of every rank, where there are NICs: messages inside one need none.
   std::vector<int> node;
   /// By edge of the problem: the part of a message's latency that occupies no
   /// NIC (wire, software; all of it inside a node). The rest is time on NICs.
   std::vector<Time> overhead;
+  /// By edge of the problem: NICs of a TP group that a message goes over;
+  /// empty: one.
+  std::vector<double> lanes;
   std::vector<GradientReduction> reductions;
   /// After all reductions of a rank: its share of the optimizer, and of
   /// bringing together what replicas have updated.

@@ -17,6 +17,44 @@ namespace dt::planner {
 using scheduler::TaskGraph;
 using Node = TaskGraph::Node;
 
+void Taken::add(Time begin, Time end) {
+  if (intervals.empty() || intervals.back().second < begin)
+    intervals.emplace_back(begin, end);
+  else
+    intervals.back().second = std::max(intervals.back().second, end);
+}
+
+Time Taken::fill(Time begin, Time time) {
+  // Whatever lies in between is taken behind this: one interval for all.
+  auto first = llvm::partition_point(
+      intervals, [&](const auto &own) { return own.second < begin; });
+  auto next = first;
+  Time from = begin, at = begin;
+  for (; next != intervals.end() && next->first < at + time; ++next) {
+    from = std::min(from, next->first);
+    time -= std::max<Time>(0, next->first - at);
+    at = std::max(at, next->second);
+  }
+  intervals.insert(intervals.erase(first, next), {from, at + time});
+  return at + time;
+}
+
+/// The end of a part of a reduction, which has one of so many buckets or all
+/// others.
+static Time sumPart(const GradientReduction &reduction, bool isLast, Time begin,
+                    std::vector<Taken> &links) {
+  auto partOf = [&](Time time) {
+    Time one = time / reduction.buckets;
+    return isLast ? one : time - one;
+  };
+  Time duration = partOf(reduction.duration), end = begin + duration;
+  for (auto [link, time] : reduction.takes)
+    if (Time own = partOf(time); own > 0)
+      end = std::max(end, links[link].fill(begin, own) +
+                              std::max<Time>(0, duration - own));
+  return end;
+}
+
 /// When the first bucket of a reduction is complete on all ranks, and the last.
 static std::pair<Time, Time> completeFor(const TaskGraph &graph,
                                          const TaskLists &lists,
@@ -39,7 +77,7 @@ static std::pair<Time, Time> completeFor(const TaskGraph &graph,
 
 void sumGradients(const TaskGraph &graph, const TaskLists &lists,
                   ArrayRef<GradientReduction> reductions,
-                  Simulation &simulation) {
+                  std::vector<Taken> &links, Simulation &simulation) {
   std::vector<std::pair<Time, Time>> complete;
   std::vector<int> order;
   for (const GradientReduction &reduction : reductions) {
@@ -54,8 +92,8 @@ void sumGradients(const TaskGraph &graph, const TaskLists &lists,
     auto [begin, last] = complete[i];
     for (int rank : reductions[i].ranks)
       begin = std::max(begin, free[rank]);
-    Time end = std::max(begin + reductions[i].duration,
-                        last + reductions[i].duration / reductions[i].buckets);
+    Time end = sumPart(reductions[i], /*isLast=*/false, begin, links);
+    end = sumPart(reductions[i], /*isLast=*/true, std::max(end, last), links);
     simulation.reductions[i] = {begin, end};
     for (int rank : reductions[i].ranks) {
       free[rank] = end;

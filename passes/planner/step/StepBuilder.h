@@ -127,9 +127,15 @@ private:
   void addReductions(EngineOptions &engine) const;
   void addReduction(EngineOptions &engine, int unit, int stage, int begin,
                     int end) const;
-  void addNics(EngineOptions &engine) const;
+  void addLinks(EngineOptions &engine) const;
+  void addMessages(const scheduler::Problem &problem,
+                   EngineOptions &engine) const;
+  /// What so many seconds on every NIC of a unit's pipeline position take of
+  /// the links.
+  std::vector<std::pair<int, Time>> takesOf(const EngineOptions &engine,
+                                            int unit, int position,
+                                            double seconds) const;
   void addCores(EngineOptions &engine) const;
-  static int64_t nicOfDevice(const Cluster &cluster, int64_t device);
   std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
   int nodeOf(int unit) const { return nodes[unit]; }
   int nodeOf(int unit, int64_t replica) const {

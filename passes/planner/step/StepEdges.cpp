@@ -360,6 +360,10 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
                          : cluster.allReduce(group, gradients),
          gather =
              unit.zero ? cluster.allGather(group, own * module.weightBytes) : 0;
+  // Of these, seconds on NICs.
+  double busy = cluster.onNics(group, gradients) * (unit.zero ? 1 : 2),
+         later =
+             unit.zero ? cluster.onNics(group, own * module.weightBytes) : 0;
   double updated = unit.zero ? all / double(host.dp) : all;
   const DeviceKind &device = cluster.getDevice(nodeOf(u));
   double update = updated * (costs.profile && costs.profile->update
@@ -372,13 +376,19 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   reduction.stages = {stage};
   if (first.cores > 0) {
     sum += gather;
-    gather = 0;
+    busy += later;
+    gather = later = 0;
     sum *= std::max(1.0,
                     std::min<double>(plan.ranks, first.devices) / first.cores);
   } else if (!unit.inside) {
     reduction.buckets = std::max(1, end - begin);
   }
   reduction.duration = toTime(sum);
+  if (engine.links > 0) {
+    reduction.takes = takesOf(engine, plan.getHost(u), position, busy);
+    for (auto [link, time] : takesOf(engine, plan.getHost(u), position, later))
+      gather = std::max(gather, double(time) * 1e-9);
+  }
   for (int64_t r = 0; r < classes[plan.getHost(u)]; ++r)
     for (int rank : ranksOf(plan.getHost(u), position, r)) {
       reduction.ranks.push_back(rank);
@@ -390,6 +400,8 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
 EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
                                             bool links) const {
   EngineOptions engine;
+  if (links && !isOneNode())
+    addLinks(engine);
   addReductions(engine);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
@@ -402,8 +414,8 @@ EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
   if (first.cores > 0)
     addCores(engine);
   // Replicas of a folded problem would queue for NICs of their own.
-  if (links && !fold && !isOneNode())
-    addNics(engine);
+  if (engine.links > 0 && !fold)
+    addMessages(problem, engine);
   return engine;
 }
 
@@ -431,43 +443,6 @@ void StepBuilder::addCores(EngineOptions &engine) const {
     cores.cores = first.cores;
     engine.cores.push_back(std::move(cores));
   }
-}
-
-/// A NIC of its own for as many devices as share one; a TP group sends from
-/// the NIC of its first device, for the time that all of its NICs need.
-void StepBuilder::addNics(EngineOptions &engine) const {
-  const Cluster &cluster = costs.cluster;
-  engine.nic.assign(ranks, -1);
-  engine.node.assign(ranks, -1);
-  for (const StageInfo &info : stages) {
-    const UnitPlan &unit = plan.units[info.unit];
-    for (int64_t r = 0; r < classes[info.unit]; ++r)
-      for (int rank :
-           ranksOf(info.unit, plan.getPosition(unit, info.index), r)) {
-        int64_t device =
-            shared
-                ? rank * grain
-                : planRankOf(info.unit, plan.getPosition(unit, info.index), r);
-        engine.nic[rank] = int(nicOfDevice(cluster, device));
-        engine.node[rank] = int(cluster.getNode(device));
-      }
-  }
-  engine.nics = int(nicOfDevice(cluster, cluster.getNumDevices() - 1)) + 1;
-  engine.overhead = overhead;
-}
-
-int64_t StepBuilder::nicOfDevice(const Cluster &cluster, int64_t device) {
-  int64_t before = 0;
-  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
-    const NodeKind &node = cluster.nodes[i];
-    int64_t here = cluster.getNumDevices(int(i));
-    if (device < here)
-      return before + device / node.devices * node.nics +
-             device % node.devices * node.nics / node.devices;
-    device -= here;
-    before += int64_t(node.count) * node.nics;
-  }
-  return before;
 }
 
 } // namespace dt::planner

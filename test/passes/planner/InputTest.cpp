@@ -156,6 +156,37 @@ TEST(Cluster, Errors) {
   EXPECT_NE(clusterError("\"version\": 1", "\"version\": 2"), "");
 }
 
+TEST(Cluster, Levels) {
+  auto with = [](const std::string &levels) {
+    std::string text = kCluster;
+    text.insert(text.size() - 1, ", \"levels\": [" + levels + "]");
+    return parseCluster(text, "c.json");
+  };
+  Cluster cluster = llvm::cantFail(
+      with(R"({"nodes": 2}, {"nodes": 6, "oversubscription": 4, "rails": 1})"));
+  ASSERT_EQ(cluster.levels.size(), 2u);
+  EXPECT_EQ(cluster.levels[1].nodes, 6);
+  EXPECT_EQ(cluster.levels[1].oversubscription, 4);
+  EXPECT_EQ(errorOf(with("{}")),
+            "c.json: levels[0]: the key 'nodes' is missing");
+  EXPECT_EQ(errorOf(with(R"({"nodes": 4}, {"nodes": 6})")),
+            "c.json: levels[1].nodes: expected a multiple of the 4 below it, "
+            "and more, not 6");
+  EXPECT_EQ(errorOf(with(R"({"nodes": 1})")),
+            "c.json: levels[0].nodes: expected a multiple of the 1 below it, "
+            "and more, not 1");
+  EXPECT_EQ(errorOf(with(R"({"nodes": 2, "rails": 2})")),
+            "c.json: levels[0].rails: expected at most the 1 NICs of a node, "
+            "not 2");
+  EXPECT_EQ(errorOf(with(R"({"nodes": 2, "oversubscription": 0.5})"))
+                .find("c.json: levels[0].oversubscription: expected a number"),
+            0u);
+  EXPECT_EQ(errorOf(with(R"({"nodes": 2, "oversubscripton": 2})"))
+                .find("c.json: levels[0]: unknown key 'oversubscripton'; did "
+                      "you mean 'oversubscription'?"),
+            0u);
+}
+
 TEST(Cluster, Collectives) {
   Cluster cluster = llvm::cantFail(parseCluster(kCluster, "c.json"));
   Group node = cluster.getGroup(0, 8, 1);

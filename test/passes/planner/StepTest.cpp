@@ -106,7 +106,7 @@ TEST(Engine, MessagesQueueForNics) {
   EngineOptions options;
   EXPECT_EQ(stepOf(problem, "gpipe", options), 10 + 6 + 20 + 6 + 10);
   options.nic = {0, 0, 1};
-  options.nics = 2;
+  options.links = 2;
   options.overhead = {1};
   // 10, two messages of 5 and 1, 20, two gradients of 5 and 1, 10.
   EXPECT_EQ(stepOf(problem, "gpipe", options), 10 + 11 + 20 + 11 + 10);
