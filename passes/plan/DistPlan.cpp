@@ -57,7 +57,7 @@ private:
   bool cutBatch(mlir::ModuleOp copy, bool isOpen);
   llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
   llvm::Expected<std::vector<planner::Sample>>
-  drawSamples(const PlannedProgram &program);
+  drawSamples(const PlannedProgram &program, int draw = 0);
   llvm::Expected<std::optional<planner::Profile>>
   readTimes(const PlannedProgram &program);
   /// Writes the plan file and applies it.
@@ -68,9 +68,10 @@ private:
                              const planner::PolicyInput &input,
                              const PlannedProgram &program);
   /// The policy's best plan that the compiler takes.
-  llvm::Expected<planner::Plan> choose(StringRef policy,
-                                       const planner::PolicyInput &input,
-                                       const PlannedProgram &program);
+  llvm::Expected<planner::Plan>
+  choose(StringRef policy, const planner::PolicyInput &input,
+         const PlannedProgram &program,
+         const planner::Robustness *robustness = nullptr);
   /// The same for comparisons: what cannot be executed is priced all the same.
   llvm::Expected<planner::Plan> compare(StringRef policy,
                                         const planner::PolicyInput &input,
@@ -144,17 +145,17 @@ llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostRanks) {
 }
 
 llvm::Expected<std::vector<planner::Sample>>
-DistPlanPass::drawSamples(const PlannedProgram &program) {
+DistPlanPass::drawSamples(const PlannedProgram &program, int draw) {
   if (data.empty())
     return fullBatch(program);
   auto opened = planner::openData(data);
   if (!opened)
     return opened.takeError();
   auto seed = dist::getOnly<dist::SeedOp>(getOperation());
-  return fitToProgram(planner::drawBatch(**opened,
-                                         seed ? uint64_t(seed.getValue()) : 0,
-                                         0, program.global),
-                      (*opened)->getKinds(), program);
+  uint64_t first = seed ? uint64_t(seed.getValue()) : 0;
+  return fitToProgram(
+      planner::drawBatch(**opened, first + uint64_t(draw), 0, program.global),
+      (*opened)->getKinds(), program);
 }
 
 llvm::Expected<std::optional<planner::Profile>>
@@ -184,7 +185,8 @@ llvm::Error DistPlanPass::write(const planner::Plan &plan,
 
 llvm::Expected<planner::Plan>
 DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
-                     const PlannedProgram &program) {
+                     const PlannedProgram &program,
+                     const planner::Robustness *robustness) {
   auto batch = dist::getOnly<dist::BatchOp>(getOperation());
   int64_t global = batch ? batch.getGlobal() : 1;
   // What the compiler itself would say to the plan.
@@ -197,7 +199,7 @@ DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
       return file.takeError();
     return completePlan(*file, getOperation());
   };
-  return findExecutablePlan(policy, input, program, accepts);
+  return findExecutablePlan(policy, input, program, accepts, robustness);
 }
 
 llvm::Expected<planner::Plan>
@@ -275,6 +277,9 @@ llvm::Error DistPlanPass::run() {
       return program.takeError();
     return write(planLayers(*program, std::max<int64_t>(1, devices)), *program);
   }
+  if (robust)
+    if (llvm::Error error = planner::checkPercentile(robust))
+      return llvm::createStringError("--robust: " + toString(std::move(error)));
   auto hardware = readHardware();
   if (!hardware)
     return hardware.takeError();
@@ -296,7 +301,12 @@ llvm::Error DistPlanPass::run() {
   planner::Costs costs(*hardware, program->model,
                        *measured ? &**measured : nullptr);
   planner::PolicyInput input{costs, *batch};
-  auto best = choose(policy, input, *program);
+  planner::Robustness robustness;
+  robustness.percentile = int(robust);
+  if (auto seed = dist::getOnly<dist::SeedOp>(getOperation()))
+    robustness.seed = uint64_t(seed.getValue());
+  robustness.batch = [&](int draw) { return drawSamples(*program, draw); };
+  auto best = choose(policy, input, *program, robust ? &robustness : nullptr);
   if (!best)
     return llvm::createStringError("--policy=" + policy + ": " +
                                    toString(best.takeError()));

@@ -16,6 +16,7 @@
 
 #include "passes/plan/PlanModel.h"
 #include "passes/planner/explain/Explain.h"
+#include "passes/planner/search/Robust.h"
 
 namespace dt::plan {
 
@@ -44,12 +45,14 @@ std::vector<planner::Plan> varyPlan(const planner::Plan &plan,
 std::vector<planner::Plan> withLess(llvm::ArrayRef<planner::Plan> plans);
 
 /// The best plan of a policy that `accepts` (the compiler's own checks) takes,
-/// with its predictions. Error: nothing fits, or nothing can be executed, with
-/// the first reason.
+/// with its predictions; `robustness`: the best by that, of what is near to the
+/// fastest. Error: nothing fits, or nothing can be executed, with the first
+/// reason.
 llvm::Expected<planner::Plan> findExecutablePlan(
     llvm::StringRef policy, const planner::PolicyInput &input,
     const PlannedProgram &program,
-    llvm::function_ref<llvm::Error(const planner::Plan &)> accepts);
+    llvm::function_ref<llvm::Error(const planner::Plan &)> accepts,
+    const planner::Robustness *robustness = nullptr);
 
 /// Every kind of layer in stages of its own, all on the same ranks: what is run
 /// to measure them (policy "layers"). Of many equal layers the first two are

@@ -250,7 +250,8 @@ void Finder::simplify() {
 Expected<Plan>
 findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
                    const PlannedProgram &program,
-                   llvm::function_ref<Error(const Plan &)> accepts) {
+                   llvm::function_ref<Error(const Plan &)> accepts,
+                   const planner::Robustness *robustness) {
   Finder finder(input, program, accepts);
   bool joint = policy == "joint";
   std::vector<Plan> plans;
@@ -282,13 +283,17 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
     if (program.microbatches.size() > 1)
       finder.found.searched->sizes = finder.getSizes();
   }
-  Plan best = finder.found.choose();
-  best.policy = policy.str();
+  Expected<Plan> best =
+      robustness ? planner::chooseRobust(input, finder.found, *robustness)
+                 : finder.found.choose();
+  if (!best)
+    return best;
+  best->policy = policy.str();
   // The program's own search places as many tasks as it likes.
-  auto step = planner::simulateStep(input.costs, best, input.batch);
+  auto step = planner::simulateStep(input.costs, *best, input.batch);
   if (!step)
     return step.takeError();
-  best.predicted = step->predicted;
+  best->predicted = step->predicted;
   return best;
 }
 

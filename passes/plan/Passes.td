@@ -36,6 +36,7 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
     Option<"devices", "devices", "int64_t", "0", "use so many of the cluster's devices; 0: all">,
     Option<"data", "data", "std::string", "\"\"", "what samples hold: a file (dt-data stats), packed or documents; else as much as the recipe allows">,
     Option<"profile", "profile", "std::string", "\"\"", "measured times of layers (docs/profile.schema.json)">,
+    Option<"robust", "robust", "int64_t", "0", "percentile (1 to 100) of the step over draws of data and of slow ranks that is planned for; 0: the step of one batch">,
     Option<"explain", "explain", "bool", "false", "compare with other policies too">
   ];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect", "::mlir::DLTIDialect"];

@@ -100,6 +100,11 @@ llvm::cl::opt<std::string>
     profileOption("profile", llvm::cl::cat(emitOptions),
                   llvm::cl::value_desc("file.json"),
                   llvm::cl::desc("With --plan=auto: measured times of layers"));
+dt::NumberOption
+    robustOption("robust", llvm::cl::cat(emitOptions),
+                 llvm::cl::desc("With --plan=auto: plan for a percentile (1 to "
+                                "100) of the step over draws of data and of "
+                                "slow ranks (docs/planning.md)"));
 
 llvm::cl::opt<std::string>
     timesOption("times", llvm::cl::cat(emitOptions),
@@ -126,12 +131,15 @@ LogicalResult checkPlanner() {
   for (const llvm::cl::Option *option :
        std::initializer_list<const llvm::cl::Option *>{
            &clusterOption, &devicesOption, &policyOption, &dataOption,
-           &profileOption})
+           &profileOption, &robustOption})
     if (option->getNumOccurrences() && !plansItself() &&
         !(option == &devicesOption && emitOption == Emit::PlanModel))
       return fail("--" + option->ArgStr + " goes with --plan=auto");
   if (devicesOption.getNumOccurrences() && devicesOption < 1)
     return fail("--devices: expected at least 1, not " + Twine(devicesOption));
+  if (robustOption.getNumOccurrences() && robustOption < 1)
+    return fail("--robust: expected a percentile of 1 to 100, not " +
+                Twine(robustOption));
   if (planOption.getNumOccurrences() && planOption.empty())
     return fail("--plan: expected a file, auto, or e.g. 'llm:tp=2,dp=2; "
                 "schedule=1f1b'");
@@ -150,6 +158,7 @@ std::unique_ptr<Pass> createPlanner() {
   options.data = dataOption;
   options.profile = profileOption;
   options.devices = devicesOption;
+  options.robust = robustOption;
   // Other policies are asked only if that is to be shown.
   options.explain = emitOption == Emit::Plan;
   return dt::plan::createDistPlan(options);

@@ -9,7 +9,7 @@
 
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
-#include "passes/planner/policies/Policy.h"
+#include "passes/planner/search/Robust.h"
 #include "tools/common/CommandLine.h"
 #include "tools/dt-sim/GivenPlan.h"
 
@@ -52,6 +52,11 @@ dt::NumberOption batchSize("batch", cl::desc("samples a step"), cl::init(1920),
                            cl::cat(category));
 dt::NumberOption seed("seed", cl::desc("of the data draw"), cl::init(1),
                       cl::cat(category));
+dt::NumberOption
+    robust("robust",
+           cl::desc("plan for a percentile of the step over draws of data and "
+                    "of slow ranks (1 to 100; docs/planning.md)"),
+           cl::cat(category));
 cl::list<std::string> policyNames("policy", cl::CommaSeparated,
                                   cl::desc("policies to compare, or all"),
                                   cl::cat(category));
@@ -129,6 +134,8 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
     outs() << "    " << describeFaster(plan) << "\n";
   if (plan.searched)
     outs() << "    " << describeSearch(plan) << "\n";
+  if (p.spread)
+    outs() << "    " << describeSpread(plan) << "\n";
   for (const UnitPlan &unit : plan.units) {
     size_t m = size_t(unit.module);
     outs() << format("    %-10s", model.modules[m].name.c_str());
@@ -181,6 +188,35 @@ Error writeOutputs(const PolicyInput &input, const Plan &plan,
   return write(traceFile, printTrace(*step));
 }
 
+/// What --robust asks for; nothing if it is not there.
+std::optional<Robustness> makeRobustness(const Data &data) {
+  if (!robust.getNumOccurrences())
+    return std::nullopt;
+  Robustness robustness;
+  robustness.percentile = int(robust);
+  robustness.seed = seed;
+  robustness.batch = [&](int draw) {
+    return drawBatch(data, seed + uint64_t(draw), 0, batchSize);
+  };
+  return robustness;
+}
+
+/// The plan file, priced.
+Expected<Plan> priceGiven(const PolicyInput &input,
+                          const std::optional<Robustness> &robustness) {
+  auto plan = readGivenPlan(givenPlan, input.model(), batchSize);
+  if (!plan)
+    return plan.takeError();
+  if (Error error = checkPlan(*plan, input.model(), input.costs.cluster))
+    return wrong(givenPlan + ": " + toString(std::move(error)));
+  auto step = simulateStep(input.costs, *plan, input.batch);
+  if (!step)
+    return step.takeError();
+  plan->predicted = step->predicted;
+  return robustness ? chooseRobust(input, Candidates(*plan), *robustness)
+                    : std::move(plan);
+}
+
 Error run() {
   auto model = findModel();
   if (!model)
@@ -199,6 +235,9 @@ Error run() {
     return data.takeError();
   if (batchSize < 1 || batchSize > 16384)
     return wrong("--batch: expected 1 to 16384 samples");
+  if (robust.getNumOccurrences())
+    if (Error error = checkPercentile(robust))
+      return wrong("--robust: " + toString(std::move(error)));
   if (Error error = checkPrecision(*cluster, *model))
     return error;
   std::optional<Profile> profile;
@@ -231,23 +270,19 @@ Error run() {
       names.push_back(policy.name);
   }
   std::optional<Plan> last;
+  std::optional<Robustness> robustness = makeRobustness(**data);
   if (!givenPlan.empty()) {
     names.clear();
-    auto plan = readGivenPlan(givenPlan, *model, batchSize);
+    auto plan = priceGiven({costs, batch}, robustness);
     if (!plan)
       return plan.takeError();
-    if (Error error = checkPlan(*plan, *model, *cluster))
-      return wrong(givenPlan + ": " + toString(std::move(error)));
-    auto step = simulateStep(costs, *plan, batch);
-    if (!step)
-      return step.takeError();
-    plan->predicted = step->predicted;
     printRow(*plan, *model, 0);
     last = *plan;
   }
   for (const std::string &name : names) {
     auto begin = std::chrono::steady_clock::now();
-    auto plan = makePlan(name, {costs, batch});
+    auto plan = robustness ? makeRobustPlan(name, {costs, batch}, *robustness)
+                           : makePlan(name, {costs, batch});
     if (!plan) {
       if (names.size() == 1)
         return plan.takeError();

@@ -294,6 +294,36 @@ std::string describeSearch(const Plan &plan) {
   return text;
 }
 
+double Spread::at(int percentile) const {
+  return steps[(percentile * steps.size() + 99) / 100 - 1];
+}
+
+/// Percent and seconds, as far as these are finite.
+static std::map<int, double> listPercentiles(const Spread &spread) {
+  std::map<int, double> list;
+  for (int percent : {10, 50, 90, 100, spread.percentile})
+    if (double step = spread.at(percent); std::isfinite(step))
+      list[percent] = step;
+  return list;
+}
+
+std::string describeSpread(const Plan &plan) {
+  if (!plan.predicted.spread)
+    return "";
+  const Spread &spread = *plan.predicted.spread;
+  std::string text =
+      formatv("of {0} draws of data and slow ranks", spread.steps.size());
+  StringRef before = " ", most = " take at most";
+  for (auto [percent, step] : listPercentiles(spread)) {
+    text += formatv("{0}{1} %{2} {3:f4} s", before, percent, most, step);
+    before = ", ", most = "";
+  }
+  int64_t none = llvm::count(spread.steps, INFINITY);
+  if (none > 0)
+    text += formatv("; {0} do not fit", none);
+  return text + formatv("; chosen by {0} %", spread.percentile).str();
+}
+
 std::string printPlan(const Plan &plan, const Model &model) {
   using Json = nlohmann::ordered_json;
   Json json;
@@ -360,6 +390,13 @@ std::string printPlan(const Plan &plan, const Model &model) {
     json["predicted"]["not_executable"] = plan.notExecutable;
   for (auto &[rank, tasks] : p.order)
     json["predicted"]["order"][std::to_string(rank)] = tasks;
+  if (p.spread) {
+    Json &spread = json["predicted"]["spread"];
+    spread = {{"percentile", p.spread->percentile},
+              {"draws", p.spread->steps.size()}};
+    for (auto [percent, step] : listPercentiles(*p.spread))
+      spread["steps"][std::to_string(percent)] = step;
+  }
   if (plan.faster)
     json["predicted"]["fastest"] = {{"step", plan.faster->step},
                                     {"has", plan.faster->has},

@@ -103,6 +103,15 @@ inline constexpr std::pair<const char *, int64_t StageTimes::*> kStageTimes[] =
      {"keeps", &StageTimes::keeps},     {"waits", &StageTimes::waits},
      {"room", &StageTimes::room},       {"message", &StageTimes::message}};
 
+/// Steps over draws of data and of slow ranks (search/Robust.h).
+struct Spread {
+  int percentile = 0; ///< by which the plan was chosen
+  /// Seconds, ascending; infinite where a draw does not fit the memory.
+  std::vector<double> steps;
+  /// Of so many percent no step takes longer.
+  double at(int percentile) const;
+};
+
 /// What the planner expects; measured values stand beside these in reports.
 struct Prediction {
   double objective = 0; ///< the policy's own figure, not comparable
@@ -123,6 +132,7 @@ struct Prediction {
   std::vector<std::string> sources; ///< of times, by unit, as `costs`
   std::vector<int64_t> messages;
   std::map<int64_t, std::string> order;
+  std::optional<Spread> spread;
 };
 
 /// What a search found faster than the simpler plan that it chose.
@@ -199,6 +209,10 @@ std::string describeFaster(const Plan &plan);
 /// "gap 3.1 %: of 4210 plans searched 96 were simulated, no other is faster
 /// than 1.21 s"; empty where nothing was searched.
 std::string describeSearch(const Plan &plan);
+
+/// "of 20 draws of data and slow ranks 10 % take at most 1.21 s, …"; empty
+/// where none were made.
+std::string describeSpread(const Plan &plan);
 
 /// "vjp", or by runs of stages: "2 none, 6 all".
 std::string describeSaves(const UnitPlan &unit);

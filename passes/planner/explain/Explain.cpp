@@ -370,6 +370,8 @@ void printText(raw_ostream &os, const Explanation &e,
     os << describeFaster(e.plan) << "\n";
   if (e.plan.searched)
     os << describeSearch(e.plan) << "\n";
+  if (p.spread)
+    os << describeSpread(e.plan) << "\n";
   if (!input.costs.profile && !input.costs.cluster.assumed.empty())
     os << input.costs.cluster.assumed << "\n";
   os << formatv("schedule {0}, {1} microbatch{2}, items assigned by {3}, "

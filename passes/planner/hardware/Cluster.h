@@ -80,6 +80,11 @@ struct DeviceKind {
   std::map<std::string, MeasuredRates> measured; ///< by precision
 };
 
+/// So many of all ranks take so much longer for their tasks.
+struct Straggler {
+  double slowdown = 1, share = 0;
+};
+
 struct NodeKind {
   int device = 0; ///< index into Cluster::devices
   int devices = 1, count = 1;
@@ -93,6 +98,7 @@ struct NodeKind {
   int pieces = 1;
   /// Cores that all ranks of a node share; 0: every device computes alone.
   int cores = 0;
+  std::vector<Straggler> stragglers; ///< others are as fast as priced
 };
 
 /// Switches that join groups of `nodes` nodes, each with the NICs of one rail

@@ -7,6 +7,8 @@
 #include "models/frontend/json/JsonReader.h"
 #include "passes/planner/hardware/Cluster.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <limits>
 
 using namespace llvm;
@@ -143,10 +145,26 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
   return device;
 }
 
+std::vector<Straggler> readStragglers(const JsonReader &json) {
+  std::vector<Straggler> stragglers;
+  double all = 0;
+  for (const JsonReader &entry : json.list()) {
+    entry.keys({"slowdown", "share"});
+    Straggler own = {entry.at("slowdown").number(1, 1e6),
+                     entry.at("share").number(kTiny, 1)};
+    all += own.share;
+    stragglers.push_back(own);
+  }
+  if (json.ok() && all > 1 + 1e-9)
+    json.fail("expected shares of at most 1 together, not " +
+              formatv("{0}", all).str());
+  return stragglers;
+}
+
 /// `alone`: the file has no other kind.
 NodeKind readNode(const JsonReader &json, const Cluster &cluster, bool alone) {
   json.keys({"device", "devices", "count", "inside", "reduce", "network",
-             "nics", "cores", "pieces"});
+             "nics", "cores", "pieces", "stragglers"});
   NodeKind node;
   std::string device = json.at("device").string();
   std::vector<StringRef> names;
@@ -174,6 +192,8 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster, bool alone) {
     node.cores = small(json.at("cores"));
   if (json.has("pieces"))
     node.pieces = small(json.at("pieces"));
+  if (json.has("stragglers"))
+    node.stragglers = readStragglers(json.at("stragglers"));
   return node;
 }
 

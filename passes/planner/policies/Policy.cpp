@@ -161,7 +161,8 @@ Expected<Candidates> findOnKinds(const Policy &policy,
     Costs costs(view.cluster, input.model(), input.costs.profile);
     int most = input.simulations;
     PolicyInput shown{costs, input.batch,
-                      joint ? std::max(most / 4, std::min(most, 12)) : most};
+                      joint ? std::max(most / 4, std::min(most, 12)) : most,
+                      input.finalists};
     auto found = policy.find(shown);
     if (!found) {
       reason.note(found.takeError());

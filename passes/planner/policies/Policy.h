@@ -91,6 +91,8 @@ struct PolicyInput {
   const std::vector<Sample> &batch;
   /// Plans that a search simulates at most.
   int simulations = 48;
+  /// Plans near the best that it simulates in full at least, if there are any.
+  int finalists = 0;
   std::shared_ptr<PriceCache> cache = std::make_shared<PriceCache>();
 
   /// What estimates price parts of so many samples at: a power of two between

@@ -431,6 +431,7 @@ Expected<Candidates> PlanSearch::finish(int most) {
     return a->step < b->step;
   });
   Candidates candidates;
+  most = std::max(most, input.finalists);
   int fitting = 0;
   double first = 0;
   size_t i = 0;

@@ -361,11 +361,12 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
           buildFolded(plan, costs.model, options, parts, folded, problem))
     return std::move(error);
   bool cores = costs.cluster.nodes.front().cores > 0;
-  bool fold = options.fold || (!cores && costs.cluster.levels.empty() &&
-                               folded.isUniform(parts));
+  bool fold =
+      options.fold || (!cores && !options.slowdowns &&
+                       costs.cluster.levels.empty() && folded.isUniform(parts));
   scheduler::Problem whole;
   if (!fold) {
-    full.emplace(costs, plan, false);
+    full.emplace(costs, plan, false, options.slowdowns);
     whole = full->build(parts);
     if (Error error = whole.check())
       return std::move(error);

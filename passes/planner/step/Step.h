@@ -82,6 +82,9 @@ struct StepOptions {
   /// Work of the search for an order of microbatches, and of balancing.
   int64_t orderEffort = 300000;
   PartsOptions parts;
+  /// By device: its tasks take so many times as long, which no order of tasks
+  /// or microbatches knows; null: none does.
+  const std::vector<double> *slowdowns = nullptr;
   /// Of schedules that search (scheduler::SolveOptions::effort); 0: their own.
   int64_t scheduleEffort = 0;
   /// Nothing is predicted but the step's time.

@@ -15,8 +15,10 @@
 
 namespace dt::planner {
 
-StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold)
-    : costs(costs), plan(plan), fold(fold), prices(plan.units.size()) {
+StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
+                         const std::vector<double> *slowdowns)
+    : costs(costs), plan(plan), fold(fold), slowdowns(slowdowns),
+      prices(plan.units.size()) {
   for (const UnitPlan &unit : plan.units) {
     const UnitPlan &host = plan.units[plan.getHost(unit.module)];
     const std::string &precision = costs.model.modules[unit.module].precision;
@@ -186,6 +188,16 @@ double StepBuilder::loadOf(const StageInfo &stage, const Parts &parts, int k,
   return load / speedOf(stage.unit, r);
 }
 
+double StepBuilder::slowdownOf(const StageInfo &stage, int64_t r) const {
+  if (!slowdowns)
+    return 1;
+  const UnitPlan &unit = plan.units[stage.unit];
+  auto first =
+      slowdowns->begin() +
+      rankOfReplica(stage.unit, plan.getPosition(unit, stage.index), r);
+  return *std::max_element(first, first + unit.tp * unit.cp);
+}
+
 int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
                                int k, int64_t klass) const {
   int64_t begin = beginOf(stage.unit, klass),
@@ -330,10 +342,10 @@ void StepBuilder::record(scheduler::Problem &problem, int index,
   const UnitPlan &unit = plan.units[stages[index].unit];
   size_t at = size_t(k) * classes[unit.module] + klass;
   bool split = splitsBackward(stages[index]);
-  stage.forward.values[at] = toTime(sum.times.forward);
-  stage.input.values[at] =
-      toTime(sum.times.input + (split ? 0 : sum.times.weight));
-  stage.weight.values[at] = split ? toTime(sum.times.weight) : 0;
+  Times times = sum.times * slowdownOf(stages[index], r);
+  stage.forward.values[at] = toTime(times.forward);
+  stage.input.values[at] = toTime(times.input + (split ? 0 : times.weight));
+  stage.weight.values[at] = split ? toTime(times.weight) : 0;
   if (stage.hasBackward) {
     bool halves = stage.hasWeight && plan.getTraits().splitsBackward;
     Slot slot = slotOf(index, sum, halves, parts, k, r);

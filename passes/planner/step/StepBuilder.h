@@ -29,7 +29,9 @@ inline Time toTime(double seconds) {
 /// replicas (Fold.cpp).
 class StepBuilder {
 public:
-  StepBuilder(const Costs &costs, const Plan &plan, bool fold = false);
+  /// `slowdowns`: those of StepOptions.
+  StepBuilder(const Costs &costs, const Plan &plan, bool fold = false,
+              const std::vector<double> *slowdowns = nullptr);
 
   scheduler::Problem build(const Parts &parts);
   EngineOptions getEngineOptions(const scheduler::Problem &problem,
@@ -108,6 +110,8 @@ private:
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
                     int64_t klass) const;
+  /// Of a TP group its slowest rank's.
+  double slowdownOf(const StageInfo &stage, int64_t replica) const;
   double loadOf(const StageInfo &stage, const Parts &parts, int k,
                 int64_t replica) const;
   void weighReplicas(const Parts &parts);
@@ -226,6 +230,7 @@ private:
   const Costs &costs;
   const Plan &plan;
   bool fold;
+  const std::vector<double> *slowdowns;
   std::vector<StageInfo> stages;
   std::vector<int> nodes; ///< kind of node, by unit: the slowest
   std::vector<std::vector<int>> nodesOfBlocks; ///< by unit and block

@@ -187,6 +187,33 @@ TEST(Cluster, Levels) {
             0u);
 }
 
+TEST(Cluster, Stragglers) {
+  auto with = [](const std::string &stragglers) {
+    std::string text = kCluster;
+    text.insert(text.find("\"count\""),
+                "\"stragglers\": [" + stragglers + "], ");
+    return parseCluster(text, "c.json");
+  };
+  Cluster cluster = llvm::cantFail(with(
+      R"({"slowdown": 1.2, "share": 0.02}, {"slowdown": 2, "share": 0.98})"));
+  ASSERT_EQ(cluster.nodes[0].stragglers.size(), 2u);
+  EXPECT_EQ(cluster.nodes[0].stragglers[0].slowdown, 1.2);
+  EXPECT_EQ(errorOf(with(R"({"slowdown": 2, "share": 0.5},
+                            {"slowdown": 3, "share": 0.75})")),
+            "c.json: nodes[0].stragglers: expected shares of at most 1 "
+            "together, not 1.25");
+  EXPECT_EQ(errorOf(with(R"({"slowdown": 0.9, "share": 0.5})"))
+                .find("c.json: nodes[0].stragglers[0].slowdown: expected a "
+                      "number from 1"),
+            0u);
+  EXPECT_EQ(
+      errorOf(with(R"({"slowdown": 2, "share": 1.5})"))
+          .find("c.json: nodes[0].stragglers[0].share: expected a number"),
+      0u);
+  EXPECT_EQ(errorOf(with(R"({"slowdown": 2})")),
+            "c.json: nodes[0].stragglers[0]: the key 'share' is missing");
+}
+
 TEST(Cluster, Collectives) {
   Cluster cluster = llvm::cantFail(parseCluster(kCluster, "c.json"));
   Group node = cluster.getGroup(0, 8, 1);
