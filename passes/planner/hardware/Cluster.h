@@ -122,7 +122,7 @@ public:
   std::string name;
   std::vector<DeviceKind> devices;
   std::vector<NodeKind> nodes;
-  std::vector<Level> levels; ///< from the nodes up; none: nothing is shared
+  std::vector<Level> levels; ///< from the nodes up; none: NICs are all there is
   /// Where figures come from that nobody gave or measured; empty: a file.
   std::string assumed;
 
