@@ -311,14 +311,6 @@ std::string printPlanFile(const planner::Plan &plan,
                   : planner::printPlan(plan, program.model));
   for (const UnitPlan &unit : plan.units) {
     const planner::Module &module = program.model.modules[unit.module];
-    auto &entry = json["units"][module.name];
-    // What the planner calls the layers of each stage: a profile's names.
-    for (size_t s = 0; s + 1 < unit.cuts.size(); ++s) {
-      auto kinds = nlohmann::ordered_json::array();
-      for (int layer = unit.cuts[s]; layer < unit.cuts[s + 1]; ++layer)
-        kinds.push_back(module.kinds[module.layers[layer]].name);
-      entry["predicted"]["layers"].push_back(std::move(kinds));
-    }
     if (unit.cuts.size() <= 2)
       continue;
     auto stages = nlohmann::ordered_json::array();
@@ -328,7 +320,7 @@ std::string printPlanFile(const planner::Plan &plan,
         llvm::append_range(names, program.pieces[unit.module][layer]);
       stages.push_back(names);
     }
-    entry["stages"] = stages;
+    json["units"][module.name]["stages"] = stages;
   }
   if (program.needsBatchSync && !program.cluster.empty())
     json["cluster"] = program.cluster; // the loss is no unit

@@ -372,6 +372,13 @@ std::string printPlan(const Plan &plan, const Model &model) {
     if (i < plan.predicted.memory.size())
       entry["predicted"] = {{"memory", plan.predicted.memory[i]},
                             {"busy", plan.predicted.busy[i]}};
+    // What the planner calls the layers of each stage: a profile's names.
+    for (size_t s = 0; s + 1 < unit.cuts.size(); ++s) {
+      Json kinds = Json::array();
+      for (int layer = unit.cuts[s]; layer < unit.cuts[s + 1]; ++layer)
+        kinds.push_back(module.kinds[module.layers[layer]].name);
+      entry["predicted"]["layers"].push_back(std::move(kinds));
+    }
     if (i < plan.predicted.times.size())
       entry["times"] = printTimes(plan.predicted, i, plan.predicted.sources[i]);
     json["units"][module.name] = entry;

@@ -48,7 +48,7 @@ std::string printJson(const Explanation &e, const Model &model) {
   for (size_t u = 0; u < e.units.size(); ++u) {
     Json unit = print(e.units[u]);
     unit["busy"] = e.plan.predicted.busy[u];
-    json["units"][e.units[u].name]["predicted"] = unit;
+    json["units"][e.units[u].name]["predicted"].update(unit);
   }
   Json &predicted = json["predicted"];
   predicted["losses"] = print(e.plan.predicted.losses);

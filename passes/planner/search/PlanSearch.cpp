@@ -383,11 +383,11 @@ void PlanSearch::simplify(
 int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
                                Candidates &candidates) {
   std::vector<std::optional<Expected<PlannedStep>>> results(entries.size());
-  StepOptions options;
-  options.scheduleEffort = input.gpus() <= 256 ? 0 : 300000;
+  // As whoever reads the plan simulates it: else what fits here might not
+  // there.
   parallelFor(0, entries.size(), [&](size_t i) {
     results[i].emplace(
-        simulateStep(input.costs, entries[i]->plan, input.batch, options));
+        simulateStep(input.costs, entries[i]->plan, input.batch));
   });
   int fits = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
