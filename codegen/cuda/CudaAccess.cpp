@@ -68,6 +68,9 @@ namespace {
 
 /// Registers that a lane may have for what it keeps.
 constexpr int64_t kKept = 32;
+/// Shared memory that a block may have for more of it: every GPU from compute
+/// capability 8.0 on gives a block 99 KiB, of which sums of lanes take some.
+constexpr int64_t kMostShared = 96 << 10;
 constexpr int64_t kPackBytes = 16;
 
 class AccessPlanner {
@@ -99,9 +102,12 @@ private:
   bool isOneRow(ArrayRef<rt::LaneNest> nests);
   const Access *findSource(size_t load);
   bool isOverwritten(size_t store);
-  bool keepLoad(size_t load, const Access &source);
-  bool keep();
-  void planOnline(ArrayRef<rt::LaneNest> nests);
+  void reset();
+  bool reserve(Operation *access, int64_t mostShared);
+  bool keepLoad(size_t load, const Access &source, int64_t mostShared);
+  bool keep(unsigned steps, int64_t mostShared);
+  bool planOnline(ArrayRef<rt::LaneNest> nests);
+  void planKept(ArrayRef<rt::LaneNest> nests, unsigned steps);
   unsigned chooseVector(const nn::DimExpr &size,
                         llvm::function_ref<Value(const Access &)> variable);
   void planVectors(llvm::function_ref<Value(const Access &)> variable);
@@ -118,6 +124,7 @@ private:
   rt::BufferAlignment &alignment;
   SmallVector<Access> all;
   llvm::SmallPtrSet<Operation *, 8> rows; ///< loops over the row
+  int64_t room = kKept;                   ///< registers that are left
 };
 
 /// The size that a loop runs to, if it is one.
@@ -179,26 +186,72 @@ bool AccessPlanner::isOverwritten(size_t store) {
   return false;
 }
 
-/// The load finds in registers what `source` had. Whether these are new ones.
-bool AccessPlanner::keepLoad(size_t load, const Access &source) {
-  Operation *before = plan.getAccess(source.op).source,
-            *first = before ? before : source.op;
-  plan.accesses[all[load].op].kind = CudaAccess::Register;
-  plan.accesses[all[load].op].source = first;
-  return !std::exchange(plan.accesses[first].kept, true);
+void AccessPlanner::reset() {
+  plan.accesses.clear();
+  plan.online.clear();
+  plan.steps = 0;
+  plan.shared = 0;
+  room = kKept;
 }
 
-/// Says what stays in registers; false: it would be too much.
-bool AccessPlanner::keep() {
-  int64_t arrays = 0;
+/// Finds room for what a lane has of an access: so much shared memory at most
+/// for all of a kernel's, else registers. These go without spills that way.
+bool AccessPlanner::reserve(Operation *access, int64_t mostShared) {
+  CudaAccess &how = plan.accesses[access];
+  if (how.kept)
+    return true;
+  int64_t elements = int64_t(plan.steps) * plan.vector,
+          bytes = Access(access).bytes() * plan.threads(),
+          shared = std::min(elements, (mostShared - plan.shared) / bytes);
+  if (elements - shared > room)
+    return false;
+  how.kept = true;
+  how.shared = unsigned(shared);
+  how.begin = plan.shared;
+  room -= elements - shared;
+  plan.shared += shared * bytes;
+  return true;
+}
+
+/// The load finds what `source` had, if there is room for it.
+bool AccessPlanner::keepLoad(size_t load, const Access &source,
+                             int64_t mostShared) {
+  Operation *before = plan.getAccess(source.op).source,
+            *first = before ? before : source.op;
+  if (!reserve(first, mostShared))
+    return false;
+  plan.accesses[all[load].op].kind = CudaAccess::Register;
+  plan.accesses[all[load].op].source = first;
+  return true;
+}
+
+/// Says what stays with a lane that has so many steps; false: not all for which
+/// another loop reads memory again.
+bool AccessPlanner::keep(unsigned steps, int64_t mostShared) {
+  reset();
+  plan.steps = steps;
+  bool fits = true;
   for (size_t i = 0; i < all.size(); ++i)
     if (const Access *source = all[i].isStore ? nullptr : findSource(i))
-      arrays += keepLoad(i, *source);
+      fits &= keepLoad(i, *source, mostShared);
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i].isStore && isOverwritten(i))
       plan.accesses[all[i].op].kind = CudaAccess::Nothing;
-  // Where nothing is kept it is statements that would be too many.
-  return std::max<int64_t>(arrays, 1) * plan.steps * plan.vector <= kKept;
+  return fits;
+}
+
+/// Registers, or one pass where two loops are one, or shared memory too. What
+/// finds no room is read again.
+void AccessPlanner::planKept(ArrayRef<rt::LaneNest> nests, unsigned steps) {
+  // More statements than this, unrolled, are worth it for all of a row only.
+  bool few = int64_t(steps) * plan.vector <= kKept;
+  if ((few && keep(steps, 0)) || planOnline(nests) || keep(steps, kMostShared))
+    return;
+  bool keepsSome = llvm::any_of(all, [&](const Access &access) {
+    return plan.getAccess(access.op).kept;
+  });
+  if (!few || !keepsSome)
+    planOnline(nests);
 }
 
 /// Whether the second loop adds up exponentials of differences to the largest
@@ -226,8 +279,10 @@ static bool isSumOverLargest(rt::LaneNest most, rt::LaneNest sum) {
   });
 }
 
-/// Of rows that are too wide for registers.
-void AccessPlanner::planOnline(ArrayRef<rt::LaneNest> nests) {
+/// Loops that keep nothing, but for a piece of two that are one. Whether all is
+/// read once.
+bool AccessPlanner::planOnline(ArrayRef<rt::LaneNest> nests) {
+  reset();
   for (size_t n = 1; n < nests.size(); ++n) {
     rt::LaneNest most = nests[n - 1], sum = nests[n];
     if (!isSumOverLargest(most, sum))
@@ -236,8 +291,13 @@ void AccessPlanner::planOnline(ArrayRef<rt::LaneNest> nests) {
     for (size_t i = 0; i < all.size(); ++i)
       if (const Access *source = all[i].isStore ? nullptr : findSource(i);
           source && rowOf(all[i]) == sum.inner())
-        keepLoad(i, *source);
+        keepLoad(i, *source, 0);
   }
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!all[i].isStore && findSource(i) &&
+        plan.getAccess(all[i].op).kind == CudaAccess::Memory)
+      return false;
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -348,15 +408,10 @@ void AccessPlanner::planRows(ArrayRef<rt::LaneNest> nests) {
   // Half of a warp at least has something to do.
   while (most && plan.vector > 1 && *most / plan.vector < kWarp / 2)
     plan.vector /= 2;
-  if (most) {
-    plan.steps = unsigned(llvm::divideCeil(std::max<int64_t>(*most, 1),
-                                           int64_t(plan.lanes) * plan.vector));
-    if (!keep()) {
-      plan.steps = 0;
-      plan.accesses.clear();
-      planOnline(nests);
-    }
-  }
+  if (most)
+    planKept(nests,
+             unsigned(llvm::divideCeil(std::max<int64_t>(*most, 1),
+                                       int64_t(plan.lanes) * plan.vector)));
   planVectors(variable);
 }
 

@@ -47,12 +47,16 @@ bool isPlus(mlir::Value value, mlir::Value variable);
 struct CudaAccess {
   enum Kind {
     Memory,
-    Register, ///< of a load: another one left the value in registers
+    Register, ///< of a load: another one kept the value
     Nothing   ///< of a store: a later one overwrites it
   } kind = Memory;
   /// Register: the access that left the value.
   mlir::Operation *source = nullptr;
-  bool kept = false;   ///< others find the value in registers
+  bool kept = false; ///< others find the value where this one left it
+  /// kept: so many of a thread's last elements are in shared memory, from here
+  /// in the plan's.
+  unsigned shared = 0;
+  int64_t begin = 0;
   unsigned vector = 1; ///< elements at once
   bool tiled = false;  ///< memory is touched along its rows all the same
 };

@@ -128,6 +128,10 @@ LogicalResult CudaBody::run() {
   }
   leaveBeyond(point);
   namePoint(point);
+  if (plan.shared > 0) {
+    sharedName = names.unique("shared");
+    line(loc, "DT_DYNAMIC_SHARED(char, " + sharedName + ");");
+  }
   return emit(kernel.getBody().front());
 }
 

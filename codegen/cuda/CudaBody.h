@@ -121,7 +121,7 @@ private:
   std::string lane, first = "0", stride; ///< of loops that lanes share
   unsigned steps;                        ///< as the plan's, or of a piece
   std::string piece;                     ///< of a row: its begin
-  std::string pointName, cell;
+  std::string pointName, cell, sharedName;
   bool inNest = false;
   /// A thread's elements, by the access that fills the array; the subscript of
   /// an iteration's in those that are kept from one loop to the next and in

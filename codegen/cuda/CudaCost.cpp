@@ -139,12 +139,13 @@ private:
     return parts;
   }
 
-  /// Memory of dt::rt::cuda::reduceTiles and reduceBlock, one a type and op.
+  /// What rows are kept in, and memory of dt::rt::cuda::reduceTiles and
+  /// reduceBlock, one a type and op.
   int64_t countShared() {
     if (plan.shape == rt::KernelShape::column)
       return plan.threads() * nn::getElementBytes(plan.partial);
     llvm::SmallDenseSet<std::pair<void *, const void *>> kinds;
-    int64_t shared = 0;
+    int64_t shared = plan.shared;
     for (const Access &access : accesses)
       if (plan.getAccess(access.op).tiled)
         shared += kWarp * (kWarp + 1) * access.bytes();

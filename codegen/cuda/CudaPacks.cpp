@@ -17,9 +17,17 @@ namespace dt::codegen {
 std::string CudaBody::declareArray(const Access &access, unsigned size) {
   std::string &name = arrays[access.op];
   name = names.unique(texts.lookup(access.buffer));
-  line(access.op->getLoc(), (cTypeName(access.type().getElementType()) + " " +
-                             name + "[" + Twine(size) + "];")
-                                .str());
+  StringRef type = cTypeName(access.type().getElementType());
+  CudaAccess how = plan.getAccess(access.op);
+  if (how.shared == 0)
+    line(access.op->getLoc(),
+         (type + " " + name + "[" + Twine(size) + "];").str());
+  else
+    line(access.op->getLoc(),
+         ("dt::rt::cuda::Kept<" + type + ", " + Twine(size - how.shared) +
+          ", " + Twine(plan.threads()) + "> " + name + "(" + sharedName +
+          " + " + Twine(how.begin) + ");")
+             .str());
   return name;
 }
 

@@ -28,6 +28,7 @@ struct CudaPlan {
   /// row: how often a lane has so many; 0: it walks the row in loops, and keeps
   /// nothing from one to the next.
   unsigned steps = 0;
+  int64_t shared = 0; ///< row: bytes of what a block keeps beside registers
   /// row: loops that find a largest value, and those that add up exponentials
   /// of differences to it: both are one loop, in pieces of `kPiece` elements a
   /// lane.

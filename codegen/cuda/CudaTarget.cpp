@@ -142,8 +142,8 @@ std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
   std::string perBlock =
       plan.points == 256 ? "" : ", " + std::to_string(plan.points);
   return "dt::rt::cuda::launch(" + names + ", dt::rt::cuda::gridFor(" + points +
-         perBlock + "), " + std::to_string(plan.threads()) +
-         ", 0, context.stream";
+         perBlock + "), " + std::to_string(plan.threads()) + ", " +
+         std::to_string(plan.shared) + ", context.stream";
 }
 
 std::string CudaTarget::cmakeLists(StringRef program,

@@ -16,15 +16,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 namespace cuda_double {
 
@@ -141,7 +137,7 @@ bool onDeviceThread();
 
 /// Bounds of one launch.
 constexpr unsigned kMostThreads = 1024;
-constexpr size_t kMostShared = 48 << 10;
+constexpr size_t kPlainShared = 48 << 10, kMostShared = 99 << 10; ///< if asked
 
 /// All blocks of a kernel. On a device thread.
 void runBlocks(const Call &call, unsigned blocks, unsigned threads,

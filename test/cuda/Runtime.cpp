@@ -139,10 +139,11 @@ cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
                                 kMostThreads, " are possible"));
   if (blocks == 0 || blocks > 0x7fffffff)
     return refused(kWrong, text(blocks, " blocks"));
-  if (c.dynamicSmemBytes > kMostShared)
+  size_t most = std::clamp(mostShared[call.kernel], kPlainShared, kMostShared);
+  if (c.dynamicSmemBytes > most)
     return refused(cudaErrorInvalidValue,
                    text(c.dynamicSmemBytes, " bytes of dynamic shared memory, ",
-                        kMostShared, " are possible"));
+                        most, " are possible"));
   for (size_t i = 0; i < call.addresses.size(); ++i)
     requireReadable(call.addresses[i], call.kernel, i + 1);
   counts.kernels++;

@@ -92,8 +92,13 @@ void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
   configuration.dynamicSmemBytes = sharedBytes;
   configuration.stream = static_cast<cudaStream_t>(stream);
   (announce(arguments), ...);
-  cudaError_t status = cudaLaunchKernelEx(
-      &configuration, kernel, static_cast<Parameters>(arguments)...);
+  cudaError_t status = cudaSuccess;
+  if (sharedBytes > 48 << 10) // more than this a kernel must ask for
+    status = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sharedBytes));
+  if (status == cudaSuccess)
+    status = cudaLaunchKernelEx(&configuration, kernel,
+                                static_cast<Parameters>(arguments)...);
   if (status != cudaSuccess)
     failLaunch(name, status);
 }

@@ -19,9 +19,32 @@ template <typename T, int size> struct alignas(size * sizeof(T)) Pack {
   T of[size];
 };
 
+/// What a thread keeps of a row where registers do not suffice: so many
+/// elements, then those that lie in the block's shared memory from `begin` on,
+/// side by side with other threads'. Subscripts are to be constants once loops
+/// are unrolled: `of` is registers then.
+template <typename T, int registers, int threads> struct Kept {
+  T of[registers > 0 ? registers : 1];
+  T *begin;
+
+  /// Of what stands from element `first` on.
+  struct Rest {
+    Kept &kept;
+    int first;
+    __device__ T &operator[](int k) const { return kept[first + k]; }
+  };
+
+  __device__ explicit Kept(void *shared)
+      : begin(static_cast<T *>(shared) + threadIdx.x) {}
+  __device__ T &operator[](int k) {
+    return k < registers ? of[k] : begin[(k - registers) * threads];
+  }
+  __device__ Rest operator+(int first) { return {*this, first}; }
+};
+
 /// `n` elements, a multiple of `size`.
-template <int n, int size, typename T>
-__device__ inline void loadPacks(T *to, const T *from) {
+template <int n, int size, typename To, typename T>
+__device__ inline void loadPacks(To &&to, const T *from) {
 #pragma unroll
   for (int i = 0; i < n; i += size) {
     Pack<T, size> pack = *reinterpret_cast<const Pack<T, size> *>(from + i);
@@ -30,8 +53,8 @@ __device__ inline void loadPacks(T *to, const T *from) {
       to[i + c] = pack.of[c];
   }
 }
-template <int n, int size, typename T>
-__device__ inline void storePacks(T *to, const T *from) {
+template <int n, int size, typename T, typename From>
+__device__ inline void storePacks(T *to, From &&from) {
 #pragma unroll
   for (int i = 0; i < n; i += size) {
     Pack<T, size> pack;

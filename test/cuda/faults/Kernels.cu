@@ -145,6 +145,16 @@ Register muchShared("much-shared", [](bool fault) {
   return launched(2, 1024, (48 << 10) + fault);
 });
 
+/// More than every GPU's kernels have is asked for.
+Register unaskedShared("unasked-shared", [](bool fault) {
+  if (!fault)
+    check(cudaFuncSetAttribute(
+        fillShared, cudaFuncAttributeMaxDynamicSharedMemorySize, 99 << 10));
+  float *data = onDevice(1, 1);
+  check(start(fillShared, 1, 1, 99 << 10, nullptr, data, 99u << 8));
+  return first(data, nullptr) == 0;
+});
+
 Register unchecked("unchecked-launch", [](bool fault) {
   float *data = onDevice(2048, 0);
   cudaError_t status = start(addKernel, 1, 1025, 0, nullptr, data, 2048, 1);

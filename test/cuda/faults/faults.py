@@ -44,6 +44,7 @@ FAULTS = {
     "behind-shared": "kernel .*fillShared wrote behind its dynamic shared memory",
     "many-threads": rf"CUDA: invalid configuration argument \(1025 threads a block, 1 to 1024 are possible of {ADD}\)",
     "no-blocks": rf"CUDA: invalid configuration argument \(0 blocks of {ADD}\)",
+    "unasked-shared": r"CUDA: invalid argument \(101376 bytes of dynamic shared memory, 49152 are possible of kernel .*fillShared",
     "much-shared": rf"CUDA: invalid argument \(49153 bytes of dynamic shared memory, 49152 are possible of {ADD}\)",
     "unchecked-launch": rf"cudaLaunchKernelEx of {ADD} returned an error .*1025 threads.*went on without a look at it, to cudaMemcpyAsync",
     "leading-dimension": "cublasLtMatmulAlgoGetHeuristic: the leading dimension of A is 3, below its 4 rows",
