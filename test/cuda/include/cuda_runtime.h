@@ -12,13 +12,10 @@
 #define DT_TEST_CUDA_INCLUDE_CUDA_RUNTIME_H
 
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 //===--- The language
 
@@ -31,7 +28,6 @@
 #define __shared__ static thread_local
 #define DT_DYNAMIC_SHARED(TYPE, NAME)                                          \
   TYPE *NAME = static_cast<TYPE *>(cuda_double::dynamicShared())
-/// What the runtime's launches say they write.
 #define DT_WATCH_WRITES(DATA, BYTES) cuda_double::announce(DATA, BYTES)
 
 /// Of one dimension, as all launches are.
