@@ -208,7 +208,8 @@ bool CudaPlan::isSame(rt::KernelOp own, const CudaPlan &other,
                       rt::KernelOp others) const {
   auto decided = [](const CudaPlan &plan, const Access &access) {
     CudaAccess how = plan.getAccess(access.op);
-    return std::tuple(how.kind, how.kept, how.vector, how.tiled);
+    return std::tuple(how.kind, how.kept, how.shared, how.begin, how.vector,
+                      how.tiled);
   };
   return std::tuple(shape, narrow, lanes, points, vector, steps, tile,
                     scattered, online.size()) ==

@@ -234,8 +234,8 @@ uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line) {
 void runBlocks(const Call &call, unsigned blocks, unsigned threads,
                size_t sharedBytes) {
   dl_iterate_phdr(findStatics, nullptr);
-  if (!shared.end)
-    shared.end = allocateGuarded(kMostShared) + kMostShared;
+  if (size_t room = kMostShared + (1 << 10); !shared.end) // whole pages
+    shared.end = allocateGuarded(room) + room;
   shared.bytes = sharedBytes;
   gridDim = {blocks};
   blockDim = {threads};
