@@ -13,6 +13,8 @@
 
 #include <cudnn.h>
 
+#include <set>
+
 using namespace cuda_double;
 
 namespace {
@@ -30,13 +32,18 @@ const Engine kEngines[] = {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, true, 4096},
                            {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, false, 0}};
 enum { kExact, kTensorCores, kAnyOrder, kImpossible };
 
+enum Place { kMemory, kInside, kValue };
+
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
   std::map<int, std::string> attributes = {}; ///< bytes
   // What follows from them, and from other descriptors, when it is finished:
   Tensor tensor = {};
-  Convolution convolution = {};
+  Place place = kMemory;        ///< of the tensor
+  Convolution convolution = {}; ///< where there are no steps
+  std::vector<Step> steps = {};
+  std::map<int64_t, Place> places = {}; ///< of tensors of the steps
   std::vector<int> engines = {}; ///< one: of an engine, a configuration, a plan
   std::map<int64_t, void *> addresses = {};
 
@@ -47,8 +54,8 @@ struct Descriptor {
     return all;
   }
   template <typename T> T value(int name) const { return values<T>(name)[0]; }
-  const Descriptor &other(int name) const {
-    return *static_cast<Descriptor *>(value<void *>(name));
+  const Descriptor &other(int name, size_t i = 0) const {
+    return *static_cast<Descriptor *>(values<void *>(name)[i]);
   }
 };
 
@@ -70,7 +77,7 @@ constexpr int kBeta = 1, kWindow = 2, kW = 3, kX = 4, kY = 5;
 size_t bytesOf(cudnnBackendAttributeType_t t) {
   bool wide = t == CUDNN_TYPE_HANDLE || t == CUDNN_TYPE_INT64 ||
               t == CUDNN_TYPE_VOID_PTR || t == CUDNN_TYPE_BACKEND_DESCRIPTOR;
-  return wide ? 8 : 4;
+  return wide ? 8 : t == CUDNN_TYPE_BOOLEAN ? 1 : 4;
 }
 
 Descriptor &descriptor(void *d, bool finished) {
@@ -93,6 +100,9 @@ void finishTensor(Descriptor &d) {
   t.alignment = d.value<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
   t.narrow = d.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) ==
              CUDNN_DATA_BFLOAT16;
+  d.place = d.attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL)    ? kInside
+            : d.attributes.count(CUDNN_ATTR_TENSOR_IS_BY_VALUE) ? kValue
+                                                                : kMemory;
   if (t.sizes.size() < 4 || t.sizes.size() != t.strides.size())
     reject("tensor ", t.id, " has ", t.sizes.size(), " sizes and ",
            t.strides.size(), " strides");
@@ -157,10 +167,80 @@ void finishOperation(Descriptor &d) {
   }
 }
 
+/// An operation with a descriptor that says how (0: none), and a result; what
+/// else it refers to, by rising attributes, are operands. How begins with a
+/// mode.
+template <Step::Kind kind, int how, int result> void finishStep(Descriptor &d) {
+  Step s{kind};
+  if (how) {
+    s.mode = d.other(how).value<int>(d.other(how).attributes.begin()->first);
+    if (d.other(how).attributes.count(CUDNN_ATTR_POINTWISE_AXIS))
+      s.axis = d.other(how).value<int64_t>(CUDNN_ATTR_POINTWISE_AXIS);
+  }
+  for (const auto &[name, bytes] : d.attributes) {
+    const Tensor &t = d.other(name).tensor;
+    if (name == how)
+      continue;
+    if (t.sizes.size() != 4)
+      reject("tensor ", t.id, " has ", t.sizes.size(), " dims, not 4");
+    d.places[t.id] = d.other(name).place;
+    name == result ? s.result = t : s.operands.emplace_back(t);
+  }
+  check(s);
+  d.steps = {s};
+}
+
+/// Operations in the order that they run.
+void finishGraph(Descriptor &d) {
+  size_t count = d.values<void *>(CUDNN_ATTR_OPERATIONGRAPH_OPS).size();
+  std::set<int64_t> written;
+  for (size_t i = 0; i < count; ++i) {
+    const Descriptor &operation = d.other(CUDNN_ATTR_OPERATIONGRAPH_OPS, i);
+    d.convolution = operation.convolution;
+    d.places.insert(operation.places.begin(), operation.places.end());
+    for (const Step &s : operation.steps) {
+      d.steps.push_back(s);
+      for (const Tensor &t : s.operands)
+        if (d.places[t.id] == kInside && !written.count(t.id))
+          reject("operation ", i, " reads tensor ", t.id,
+                 ", which none before it writes");
+      written.insert(s.result.id);
+    }
+  }
+  if (d.steps.size() != count && count != 1)
+    reject("a convolution beside other operations");
+}
+
+/// As attention's engines have it: in memory, bf16 in rows of whole packs.
+bool isForTensorCores(const Descriptor &graph) {
+  auto isPacked = [&](const Tensor &t) {
+    if (!t.narrow || graph.places.at(t.id) == kInside)
+      return true;
+    for (size_t d = 0; d < t.sizes.size(); ++d)
+      if ((t.strides[d] == 1 ? t.sizes[d] : t.strides[d]) % 8)
+        return false;
+    return t.alignment >= 16;
+  };
+  return std::ranges::all_of(graph.steps, [&](const Step &s) {
+    return isPacked(s.result) && std::ranges::all_of(s.operands, isPacked);
+  });
+}
+
+void copyProblem(Descriptor &to, const Descriptor &from) {
+  to.convolution = from.convolution;
+  to.steps = from.steps, to.places = from.places;
+}
+
 void finishHeuristic(Descriptor &d) {
   auto mode = d.value<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
-  const Convolution &c = d.convolution =
-      d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).convolution;
+  const Descriptor &graph = d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  copyProblem(d, graph);
+  if (!d.steps.empty()) {
+    if (mode == CUDNN_HEUR_MODE_A && isForTensorCores(graph))
+      d.engines = {kImpossible, kAnyOrder, kTensorCores};
+    return;
+  }
+  const Convolution &c = d.convolution;
   auto allOnes = [](const Sizes &sizes) {
     return std::ranges::all_of(sizes, [](int64_t size) { return size == 1; });
   };
@@ -185,10 +265,10 @@ void finishPack(Descriptor &d) {
     reject(data.size(), " addresses for ", ids.size(), " tensors");
 }
 
-/// A graph has what its operation is, a plan what its configuration is.
-template <int from> void finishAs(Descriptor &d) {
-  d.engines = d.other(from).engines;
-  d.convolution = d.other(from).convolution;
+void finishPlan(Descriptor &d) {
+  const Descriptor &from = d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  d.engines = from.engines;
+  copyProblem(d, from);
 }
 
 /// What a descriptor may be given, and must be before it is finished.
@@ -196,10 +276,11 @@ struct Rule {
   int name;
   cudnnBackendAttributeType_t type;
   int64_t most = 1; ///< values
+  bool must = true;
 };
 struct Kind {
   std::vector<Rule> rules;
-  void (*finish)(Descriptor &);
+  void (*finish)(Descriptor &) = [](Descriptor &) {};
 };
 
 /// Engines and configurations are no kinds: they come from the heuristics.
@@ -212,7 +293,9 @@ std::map<int, Kind> makeKinds() {
          {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
          {CUDNN_ATTR_TENSOR_DIMENSIONS, kInteger, 8},
          {CUDNN_ATTR_TENSOR_STRIDES, kInteger, 8},
-         {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kInteger}},
+         {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kInteger},
+         {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, false},
+         {CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, false}},
         finishTensor}},
       {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
        {{{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
@@ -223,10 +306,45 @@ std::map<int, Kind> makeKinds() {
          {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, kInteger, 3},
          {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, kInteger, 3}},
         finishWindow}},
-      {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, // of any operation
+      {CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+       {{{CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE},
+         {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE},
+         {CUDNN_ATTR_POINTWISE_AXIS, kInteger, 1, false}}}},
+      {CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
+       {{{CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE},
+         {CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE}}}},
+      {CUDNN_BACKEND_MATMUL_DESCRIPTOR,
+       {{{CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE}}}},
+      {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+       {{{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kOther},
+         {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kOther},
+         {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, kOther, 1, false},
+         {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, kOther},
+         {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, kOther, 1, false}},
+        finishStep<Step::Pointwise,
+                   CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+                   CUDNN_ATTR_OPERATION_POINTWISE_YDESC>}},
+      {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+       {{{CUDNN_ATTR_OPERATION_REDUCTION_XDESC, kOther},
+         {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, kOther},
+         {CUDNN_ATTR_OPERATION_REDUCTION_DESC, kOther}},
+        finishStep<Step::Reduction, CUDNN_ATTR_OPERATION_REDUCTION_DESC,
+                   CUDNN_ATTR_OPERATION_REDUCTION_YDESC>}},
+      {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+       {{{CUDNN_ATTR_OPERATION_MATMUL_ADESC, kOther},
+         {CUDNN_ATTR_OPERATION_MATMUL_BDESC, kOther},
+         {CUDNN_ATTR_OPERATION_MATMUL_CDESC, kOther},
+         {CUDNN_ATTR_OPERATION_MATMUL_DESC, kOther}},
+        finishStep<Step::Matmul, CUDNN_ATTR_OPERATION_MATMUL_DESC,
+                   CUDNN_ATTR_OPERATION_MATMUL_CDESC>}},
+      {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
+       {{{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, kOther},
+         {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, kOther}},
+        finishStep<Step::Reshape, 0, CUDNN_ATTR_OPERATION_RESHAPE_YDESC>}},
+      {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
        {{{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
-         {CUDNN_ATTR_OPERATIONGRAPH_OPS, kOther}},
-        finishAs<CUDNN_ATTR_OPERATIONGRAPH_OPS>}},
+         {CUDNN_ATTR_OPERATIONGRAPH_OPS, kOther, 64}},
+        finishGraph}},
       {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
        {{{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
          {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kOther}},
@@ -234,10 +352,10 @@ std::map<int, Kind> makeKinds() {
       {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
        {{{CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE},
          {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kOther}},
-        finishAs<CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG>}},
+        finishPlan}},
       {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
-       {{{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInteger, 8},
-         {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 8},
+       {{{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInteger, 16},
+         {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 16},
          {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}},
         finishPack}}};
   for (auto [type, first, wanted] : kOperations) {
@@ -286,7 +404,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,
   to.attributes[name].assign(static_cast<const char *>(values),
                              size_t(count) * bytesOf(type));
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
-    descriptor(to.value<void *>(name), true);
+    for (void *other : to.values<void *>(name))
+      descriptor(other, true);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -294,7 +413,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
   Entry entry;
   Descriptor &d = descriptor(raw, false);
   for (const Rule &rule : kindOf(d).rules)
-    if (!d.attributes.count(rule.name))
+    if (rule.must && !d.attributes.count(rule.name))
       reject("a descriptor of type ", d.type, " lacks attribute ", rule.name);
   kindOf(d).finish(d);
   if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
@@ -316,7 +435,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
   auto fill = [&](int64_t i, int engine) {
     Descriptor &to = descriptor(static_cast<void **>(values)[i], false);
     to.engines = {engine};
-    to.convolution = from.convolution;
+    copyProblem(to, from);
     to.finished = true;
   };
   switch (name) {
@@ -355,29 +474,49 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
       pack.type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
     reject("descriptors of types ", plan.type, " and ", pack.type);
   Convolution c = plan.convolution;
-  const Tensor &result = c.tensors[c.wanted];
-  for (int i = 0; i < 3; ++i) {
-    Tensor &t = c.tensors[i];
-    std::string what = text("xwy"[i]);
+  std::vector<Step> steps = plan.steps;
+  std::map<int64_t, Floats> values; // of the host
+  std::map<int64_t, Tensor> tensors, results;
+  auto place = [&](Tensor &t, const std::string &what, bool isResult) {
+    auto where = plan.places.find(t.id);
+    if (where != plan.places.end() && where->second == kInside)
+      return;
     auto found = pack.addresses.find(t.id);
     if (found == pack.addresses.end())
       reject(what, ", tensor ", t.id, ", has no address");
     t.data = found->second;
+    if (where != plan.places.end() && where->second == kValue) {
+      values[t.id] = read(t);
+      return;
+    }
     t.require(what);
+    (isResult ? results : tensors)[t.id] = t;
+  };
+  for (int i = 0; i < 3 && steps.empty(); ++i)
+    place(c.tensors[i], text("xwy"[i]), i == c.wanted);
+  for (Step &s : steps) {
+    for (Tensor &t : s.operands)
+      place(t, "an operand", false);
+    place(s.result, "a result", true);
   }
-  for (const Tensor &t : c.tensors)
-    if (&t != &result && overlap(t, result))
-      reject("the result overlaps tensor ", t.id);
+  for (const auto &[id, result] : results)
+    for (const auto &[other, t] : tensors)
+      if (id != other && overlap(t, result))
+        reject("the result overlaps tensor ", t.id);
   int engine = plan.engines[0];
-  bool exact = engine == kExact || (engine == kTensorCores && result.narrow);
+  bool exact =
+      engine == kExact || (engine == kTensorCores &&
+                           (!steps.empty() || results.begin()->second.narrow));
   queueCall(handle->stream,
             pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
-            kEngines[engine].workspace, [c, exact] {
-              if (exact)
+            kEngines[engine].workspace, [=] {
+              if (!exact)
+                for (const auto &[id, result] : results)
+                  std::memset(result.data, kPoison, result.span());
+              else if (steps.empty())
                 convolve(c);
               else
-                std::memset(c.tensors[c.wanted].data, kPoison,
-                            c.tensors[c.wanted].span());
+                run(steps, values);
             });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <sstream>
@@ -148,6 +149,7 @@ bool isBehindShared(const void *address);
 //===--- Tensor.cpp: what descriptors of libraries say, and what they compute
 
 using Sizes = std::vector<int64_t>;
+using Floats = std::vector<float>;
 
 /// Element (i, j, ...) is number i * strides[0] + j * strides[1] + ...
 struct Tensor {
@@ -173,6 +175,12 @@ float widen(uint16_t bf16);
 uint16_t narrow(float value);
 
 bool overlap(const Tensor &a, const Tensor &b);
+/// A tensor's elements, densely.
+Floats read(const Tensor &t);
+/// values + beta * c, which is not read where it does not count: it may be
+/// anything.
+void write(const Tensor &to, const Floats &values, float beta = 0,
+           const Tensor &c = {});
 /// Queues what a library computes. The program ends where its workspace is no
 /// device memory; what stands there is gone.
 void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
@@ -199,6 +207,23 @@ struct Convolution {
 };
 
 void convolve(const Convolution &convolution);
+
+//===--- Steps.cpp
+
+/// One of cuDNN's operations on tensors of four dims. Without data, a tensor is
+/// inside of the graph.
+struct Step {
+  enum Kind { Pointwise, Reduction, Matmul, Reshape } kind;
+  int mode = 0;     ///< cuDNN's, of what is pointwise or a reduction
+  int64_t axis = 0; ///< of an index
+  std::vector<Tensor> operands = {};
+  Tensor result = {};
+};
+/// Ends the program where operands and sizes do not go together. Where one size
+/// divides the other, neighbours share an element.
+void check(const Step &step);
+/// `values`: of tensors that have no place on the device, by their ids.
+void run(const std::vector<Step> &steps, std::map<int64_t, Floats> values);
 
 } // namespace cuda_double
 

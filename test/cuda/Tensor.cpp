@@ -65,12 +65,8 @@ void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
   });
 }
 
-namespace {
-
-using Floats = std::vector<float>;
-
 /// Element i of a tensor, counted as in a dense one.
-int64_t numberOf(const Tensor &t, int64_t i) {
+static int64_t numberOf(const Tensor &t, int64_t i) {
   int64_t at = 0;
   for (size_t d = t.sizes.size(); d-- > 0; i /= t.sizes[d])
     at += i % t.sizes[d] * t.strides[d];
@@ -84,8 +80,6 @@ Floats read(const Tensor &t) {
   return values;
 }
 
-/// values + beta * c, which is not read where it does not count: it may be
-/// anything.
 void write(const Tensor &to, const Floats &values, float beta,
            const Tensor &c) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -93,6 +87,8 @@ void write(const Tensor &to, const Floats &values, float beta,
     to.store(numberOf(to, int64_t(i)), values[i] + more);
   }
 }
+
+namespace {
 
 /// What one element in the first two dims has.
 int64_t inner(const Sizes &sizes) {

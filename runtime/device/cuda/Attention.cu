@@ -8,12 +8,13 @@
 // owns 64 rows of its result, up to 128 columns of them, and adds to these in
 // one order: nothing is atomic, runs repeat bit by bit. Tiles that the causal
 // rule hides are not computed. All is computed in float32, products without
-// tensor cores.
+// tensor cores: bf16 takes cuDNN's where it has a plan.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cuda/Calls.h"
 #include "runtime/device/cuda/Cuda.h"
+#include "runtime/device/cuda/Cudnn.h"
 
 namespace dt::rt {
 
@@ -482,14 +483,16 @@ void attentionBackward(const float *q, const float *k, const float *v,
 void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                       const void *mask, bf16 *o, float *lse,
                       const AttentionShape &s, void *stream) {
-  forward(q, k, v, mask, o, lse, s, stream);
+  if (!cudnn::attend(s, q, k, v, o, lse, stream))
+    forward(q, k, v, mask, o, lse, s, stream);
 }
 
 void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
                        const void *mask, const bf16 *o, const float *lse,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &s, void *stream) {
-  backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, stream);
+  if (!cudnn::attendBackward(s, q, k, v, o, lse, doutput, dq, dk, dv, stream))
+    backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, stream);
 }
 
 } // namespace dt::rt

@@ -1,12 +1,14 @@
-//===- Plans.cpp - what the real cuDNN has for convolutions ---------------===//
+//===- Plans.cpp - what the real cuDNN has for us -------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // cuDNN makes plans for a GPU that is not there, if it is told what that GPU
 // is: so the runtime's descriptors meet the real library, though nothing runs.
-// Prints, a problem a line, which heuristic gave the plan, the number of its
-// engine and its workspace; fails where there is no plan. Some cuDNNs need the
-// driver even for that: then there is nothing to see here (exit code 77).
+// Prints, a convolution a line, which heuristic gave the plan, the number of
+// its engine and its workspace; fails where there is no plan. Engines for
+// attention are compiled when a plan is made, which takes a driver: of these it
+// prints how many are offered, and fails where none is. Some cuDNNs need the
+// driver for all of that: then there is nothing to see here (exit code 77).
 //
 // cudnn-plans DEVICE.json
 //
@@ -25,7 +27,7 @@
 
 using namespace dt::rt;
 
-// What Cudnn.cpp takes from the rest of the runtime.
+// What cuDNN's files take from the rest of the runtime.
 void cuda::fail(const char *call, const char *reason) {
   char detail[1024] = "";
   cudnnGetLastErrorString(detail, sizeof detail);
@@ -57,7 +59,7 @@ struct Case {
   ConvShape shape;
 };
 
-const Case kCases[] = {
+const Case kConvolutions[] = {
     // n, c, o, groups, dims, in, kernel, stride, dilation, before, after
     {"3x3",
      {8, 64, 128, 1, 2, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
@@ -86,7 +88,7 @@ const Case kCases[] = {
       {1, 1, 1}}},
 };
 
-bool show(const cudnn::Problem &p, const char *name,
+bool show(const cudnn::ConvProblem &p, const char *name,
           const cudnn::Descriptor &device) {
   const char *wanted[] = {"output", "input", "weights"};
   cudnn::Plan plan = cudnn::findPlan(p, {nullptr, device.get()});
@@ -101,6 +103,43 @@ bool show(const cudnn::Problem &p, const char *name,
   return plan.plan != nullptr;
 }
 
+struct AttentionCase {
+  const char *name;
+  int64_t b, t, s, h, hk, d, dv;
+  bool causal;
+};
+
+const AttentionCase kAttentions[] = {
+    {"plain", 2, 128, 128, 8, 8, 64, 64, false},
+    {"causal", 2, 4096, 4096, 32, 32, 128, 128, true},
+    {"grouped", 1, 1024, 1024, 32, 8, 128, 128, true},
+    {"cross", 2, 77, 100, 8, 8, 64, 64, false},
+    {"uneven", 3, 100, 100, 8, 2, 16, 24, true},
+};
+
+/// [b, t, h, d] in memory.
+AttentionShape shapeOf(const AttentionCase &c) {
+  AttentionShape s{};
+  s.b = c.b, s.t = c.t, s.s = c.s, s.h = c.h, s.hk = c.hk, s.d = c.d,
+  s.dv = c.dv;
+  s.qh = s.d, s.qt = s.h * s.d, s.qb = s.t * s.qt;
+  s.kh = s.d, s.ks = s.hk * s.d, s.kb = s.s * s.ks;
+  s.vh = s.dv, s.vs = s.hk * s.dv, s.vb = s.s * s.vs;
+  s.oh = s.dv, s.ot = s.h * s.dv, s.ob = s.t * s.ot;
+  s.causal = c.causal, s.mask = MaskKind::None;
+  return s;
+}
+
+bool show(const AttentionCase &c, bool backward,
+          const cudnn::Descriptor &device) {
+  cudnn::Plan plan =
+      cudnn::findPlan({shapeOf(c), backward}, {nullptr, device.get()});
+  std::printf("attention %-8s %-9s: %d offered%s\n", c.name,
+              backward ? "gradients" : "forward", plan.offered,
+              plan.plan ? ", a plan" : "");
+  return plan.plan || plan.offered > 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -108,7 +147,7 @@ int main(int argc, char **argv) {
     return 2;
   cudnn::Descriptor device = deviceOf(argv[1]);
   bool all = true;
-  for (const Case &c : kCases)
+  for (const Case &c : kConvolutions)
     for (auto wanted :
          {cudnn::Wanted::Output, cudnn::Wanted::Input, cudnn::Wanted::Weights})
       for (bool narrow : {false, true})
@@ -116,5 +155,8 @@ int main(int argc, char **argv) {
           all &= show({c.shape, wanted, narrow,
                        wanted == cudnn::Wanted::Weights ? 1.f : 0.f, alignment},
                       c.name, device);
+  for (const AttentionCase &c : kAttentions)
+    for (bool backward : {false, true})
+      all &= show(c, backward, device);
   return !all;
 }

@@ -8,6 +8,7 @@
 
 #include <cudnn.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Faulty {
   bool finalized = true;   ///< x is
   int64_t alignment = 4;   ///< promised
   size_t shift = 0;        ///< of x
+  bool inside = false;     ///< of a graph
 };
 
 void check(cudnnStatus_t status) {
@@ -55,6 +57,8 @@ void *tensor(int64_t id, std::vector<int64_t> sizes,
   set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides);
   set<int64_t>(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64,
                {fault.alignment});
+  if (fault.inside)
+    set<char>(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, {true});
   if (fault.finalized)
     check(cudnnBackendFinalize(d));
   return d;
@@ -151,5 +155,73 @@ Register unfinished("conv-unfinished",
 Register alignment("conv-alignment", [](bool fault) {
   return convolve({.alignment = 16, .shift = fault ? 1u : 4u});
 });
+
+void *pointwise(cudnnPointwiseMode_t mode, void *x, void *b, void *y) {
+  void *how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
+       *d = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  set<cudnnPointwiseMode_t>(how, CUDNN_ATTR_POINTWISE_MODE,
+                            CUDNN_TYPE_POINTWISE_MODE, {mode});
+  set<cudnnDataType_t>(how, CUDNN_ATTR_POINTWISE_MATH_PREC,
+                       CUDNN_TYPE_DATA_TYPE, {CUDNN_DATA_FLOAT});
+  check(cudnnBackendFinalize(how));
+  refer(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+  refer(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  if (b)
+    refer(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+  refer(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  check(cudnnBackendFinalize(d));
+  return d;
+}
+
+struct FaultyGraph {
+  bool swapped = false;  ///< the product comes first
+  int64_t columns = 4;   ///< of the factor
+  bool overlaps = false; ///< the result is where the operand is
+  bool alone = false;    ///< the product has one factor
+};
+
+/// y = exp(x) * b of ones [1, 1, 2, 4].
+bool runGraph(const FaultyGraph &fault) {
+  cudnnHandle_t handle;
+  check(cudnnCreate(&handle));
+  Faulty inside{.inside = true};
+  std::vector<int64_t> strides{8, 8, 4, 1};
+  void *x = tensor(1, {1, 1, 2, 4}, strides, {}),
+       *b = tensor(2, {1, 1, 2, fault.columns}, strides, {}),
+       *y = tensor(3, {1, 1, 2, 4}, strides, {}),
+       *power = tensor(4, {1, 1, 2, 4}, strides, inside),
+       *graph = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR),
+       *pack = make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  std::vector<void *> operations{
+      pointwise(CUDNN_POINTWISE_EXP, x, nullptr, power),
+      pointwise(CUDNN_POINTWISE_MUL, power, fault.alone ? nullptr : b, y)};
+  if (fault.swapped)
+    std::swap(operations[0], operations[1]);
+  set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+      operations);
+  set<cudnnHandle_t>(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE,
+                     {handle});
+  check(cudnnBackendFinalize(graph));
+  float *data = onDevice(8, 1), *result = onDevice(8, 0);
+  set<int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+               {1, 2, 3});
+  set<void *>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+              {data, onDevice(8, 1), fault.overlaps ? data : result});
+  set<void *>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
+              {nullptr});
+  check(cudnnBackendFinalize(pack));
+  check(cudnnBackendExecute(handle, planOf(handle, graph), pack));
+  return first(result, nullptr) == std::exp(1.f);
+}
+
+Register order("graph-order",
+               [](bool fault) { return runGraph({.swapped = fault}); });
+Register columns("graph-size", [](bool fault) {
+  return runGraph({.columns = fault ? 3 : 4});
+});
+Register over("graph-overlap",
+              [](bool fault) { return runGraph({.overlaps = fault}); });
+Register operand("graph-operand",
+                 [](bool fault) { return runGraph({.alone = fault}); });
 
 } // namespace

@@ -19,12 +19,13 @@ struct Case {
   bool causal;
   MaskKind kind = MaskKind::None;
   EmptyRow empty = EmptyRow::Mean;
+  int64_t more = 4; ///< elements that a value has more than a key
 };
 
 AttentionShape shapeFor(const Case &c) {
   AttentionShape s{};
   s.b = c.b, s.t = c.t, s.s = c.s, s.h = c.h, s.hk = c.hk, s.d = c.d,
-  s.dv = c.d + 4;
+  s.dv = c.d + c.more;
   s.qh = s.d, s.qt = s.h * s.d, s.qb = s.t * s.qt;
   s.kh = s.d, s.ks = s.hk * s.d, s.kb = s.s * s.ks;
   s.vh = s.dv, s.vs = s.hk * s.dv, s.vb = s.s * s.vs;
@@ -307,6 +308,20 @@ TEST(Attention, NarrowOperands) {
       checkNarrow({2, 12, 12, 4, 2, 8, false, kind, empty});
   checkNarrow({0, 5, 5, 2, 2, 8, true});
   checkNarrow({2, 5, 0, 2, 2, 8, false, MaskKind::None, EmptyRow::Zero});
+}
+
+/// Heads of whole packs of eight: what tensor cores take. Probabilities are
+/// then rounded before they weigh.
+TEST(Attention, NarrowPacks) {
+  for (bool causal : {false, true}) {
+    Case c{2, 44, 44, 4, 4, 16, causal};
+    c.more = 8;
+    checkNarrow(c);
+    c.hk = 2;
+    checkNarrow(c);
+    c.s = 33; // as many keys as queries, or none of these rules
+    checkNarrow(c);
+  }
 }
 
 /// Queries, keys and values are columns of one matrix, and their gradients of
