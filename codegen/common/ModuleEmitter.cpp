@@ -189,7 +189,7 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
                                   [](const nn::DimExpr &d) { return d.str(); }),
                   ", ") +
        "] " + kernel.getName().str());
-  openFunction(name, type, specifiers);
+  emitc::FuncOp function = openFunction(name, type, specifiers);
   NameScope local;
   for (auto [symbol, argument] : llvm::zip_first(
            symbols, b.getInsertionBlock()->getArguments().drop_front(
@@ -223,6 +223,7 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
     return failure();
   b.setInsertionPointToEnd(block);
   emitc::ReturnOp::create(b, loc, Value());
+  dropUnusedNames(function);
   return success();
 }
 

@@ -45,6 +45,10 @@ struct KernelOperands {
       restricted; ///< what is written through one of them nobody else touches
 };
 
+/// Removes lines that name a constant or a pointer which nothing uses:
+/// compilers warn of them.
+void dropUnusedNames(mlir::emitc::FuncOp function);
+
 class ModuleEmitter {
 public:
   /// Adds files to `builder`'s module. `scope` has the names of all modules'
