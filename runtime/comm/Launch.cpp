@@ -314,7 +314,8 @@ std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   command.insert(command.end(), argv + 1, argv + argc);
   setEnvironment(ranks, threads);
   announceLauncher();
-  stops = interrupts = 0;
+  stops = 0;
+  interrupts = 0;
   struct sigaction action{}, before[std::size(kStopSignals)];
   action.sa_handler = onSignal;
   action.sa_flags = SA_RESTART;

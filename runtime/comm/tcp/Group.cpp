@@ -244,7 +244,8 @@ public:
 
   void allToAll(const void *in, void *out, size_t bytes,
                 const char *label) override {
-    block(label, bytes * members.size(), once([=](Rounds &rounds) {
+    block(label, bytes * members.size(),
+          once([this, in, out, bytes](Rounds &rounds) {
             copyOver(at(out, bytes, place), at(in, bytes, place), bytes);
             others([&](int from, int to) {
               rounds.receive(from, at(out, bytes, from), bytes);
@@ -256,12 +257,13 @@ public:
   void broadcast(void *data, size_t bytes, int root,
                  const char *label) override {
     int own = (place + size() - root) % size();
-    auto rankOf = [=](int p) { return (p + root) % size(); };
+    auto rankOf = [this, root](int p) { return (p + root) % size(); };
     int bit = 1; // the lowest of `own`; of the root one above all
     while (bit < size() && !(own & bit))
       bit *= 2;
     block(label, root == place ? bytes : 0,
-          [=, round = own ? 0 : 1](Rounds &rounds) mutable {
+          [this, rankOf, own, bit, data, bytes,
+           round = own ? 0 : 1](Rounds &rounds) mutable {
             if (round == 0)
               rounds.receive(rankOf(own - bit), data, bytes);
             for (int step = bit / 2; round == 1 && step > 0; step /= 2)
@@ -305,7 +307,7 @@ private:
   }
 
   Next gather(const void *in, void *out, std::vector<size_t> sizes) {
-    return once([=, sizes = std::move(sizes)](Rounds &rounds) {
+    return once([this, in, out, sizes = std::move(sizes)](Rounds &rounds) {
       std::vector<char *> places;
       char *end = static_cast<char *>(out);
       for (size_t bytes : sizes) {
