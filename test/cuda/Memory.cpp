@@ -194,9 +194,8 @@ void watch(const Call &call, const std::function<void()> &run) {
 
 using namespace cuda_double;
 
-cudaError_t cudaMalloc(void *place, size_t bytes) {
+cudaError_t cudaMalloc(void **result, size_t bytes) {
   Entry entry;
-  auto *result = static_cast<void **>(place);
   counts.allocations++;
   if (!memory.range)
     reserve();
@@ -238,9 +237,8 @@ cudaError_t cudaFree(void *address) {
 }
 
 /// Ordinary memory here, known by its addresses.
-cudaError_t cudaHostAlloc(void *place, size_t bytes, unsigned) {
+cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
   Entry entry;
-  auto *result = static_cast<void **>(place);
   counts.allocations++;
   static const size_t most =
       std::strtoull(setting("DT_CUDA_DOUBLE_PINNED", "-1"), nullptr, 10);

@@ -340,7 +340,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void *, size_t *count) {
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *,
+                              size_t *count) {
   *count = graph->nodes.size();
   return cudaSuccess;
 }

@@ -120,10 +120,16 @@ inline cudaError_t cudaDeviceGetPCIBusId(char *name, int length, int device) {
   return cudaSuccess;
 }
 
-/// The result goes to a pointer of any type.
-cudaError_t cudaMalloc(void *result, size_t bytes);
+cudaError_t cudaMalloc(void **result, size_t bytes);
+template <typename T> cudaError_t cudaMalloc(T **result, size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void **>(result), bytes);
+}
 cudaError_t cudaFree(void *memory);
-cudaError_t cudaHostAlloc(void *result, size_t bytes, unsigned flags);
+cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned flags);
+template <typename T>
+cudaError_t cudaHostAlloc(T **result, size_t bytes, unsigned flags) {
+  return cudaHostAlloc(reinterpret_cast<void **>(result), bytes, flags);
+}
 cudaError_t cudaFreeHost(void *memory);
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
@@ -157,11 +163,13 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *),
 
 using cudaGraph_t = struct CUgraph_st *;
 using cudaGraphExec_t = cudaGraph_t;
+using cudaGraphNode_t = struct CUgraphNode_st *;
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
                                    cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void *nodes, size_t *count);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes,
+                              size_t *count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph,
                                  unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
