@@ -1,6 +1,5 @@
 # lit's configuration: *.mlir, *.test and *.py below test/ are tests by their RUN lines.
 import os
-import shutil
 import subprocess
 import sys
 
@@ -21,8 +20,6 @@ venv = os.path.join(config.dt_source, ".venv", "bin", "python")
 python = venv if os.path.exists(venv) else sys.executable
 config.substitutions.append(("%python", python))
 
-# Tests that compile what was generated, or that need Python packages, say so with REQUIRES.
-if shutil.which("nvcc") or os.path.exists("/usr/local/cuda/bin/nvcc"):
-    config.available_features.add("nvcc")
+# Tests that need Python packages say so with REQUIRES.
 if subprocess.run([python, "-c", "import jsonschema"], capture_output=True).returncode == 0:
     config.available_features.add("jsonschema")

@@ -17,6 +17,7 @@ import sys
 HEADERS = ("cuda_runtime.h", "cublasLt.h", "cudnn.h", "nccl.h")
 NAME = r"(?:(?:cuda|cublas|cublasLt|cudnn|nccl)[A-Z]\w*|(?:CUDA|CUBLAS|CUBLASLT|CUDNN|NCCL)_\w+|dim3)"
 OWN = {
+    "cudaFuncSetAttribute": "a template, there and here",
     "cudaLaunchKernelEx": "a template, there and here",
     "cudnnContext": "opaque there",
 }

@@ -72,14 +72,15 @@ def build_for(dt_opt, target, double, out, cache, settings=()):
 
 
 def build(out, cache, runtime=None, settings=()):
-    """`runtime`: see prebuilt(); without it the program compiles the copy in its own folder, with the system's compiler."""
+    """What the build said. `runtime`: see prebuilt(); without it the program compiles the copy in its own folder, with the system's compiler."""
     # Equal code of several programs comes from the compiler cache, with paths taken relative to the program's folder.
     environment = dict(os.environ, CCACHE_BASEDIR=str(out.resolve()), CCACHE_NOHASHDIR="1")
     if cache:
         environment["CCACHE_DIR"] = cache
     options = (["-C", runtime] if runtime else []) + ["-DCMAKE_BUILD_TYPE=Release", *settings]
-    call(["cmake", *options, "-S", out, "-B", out / "build", "-G", "Ninja"], out, environment, "cmake")
-    call(["cmake", "--build", out / "build"], out, environment, "build")
+    configured = call(["cmake", *options, "-S", out, "-B", out / "build", "-G", "Ninja"], out, environment, "cmake")
+    built = call(["cmake", "--build", out / "build"], out, environment, "build")
+    return configured.stdout + configured.stderr + built.stdout + built.stderr
 
 
 def find_nvcc():
