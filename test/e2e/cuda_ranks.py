@@ -18,9 +18,7 @@ import tempfile
 
 from layout_cases import CASES
 from layouts import Runner, parse_plan
-from train_model import SKIPPED, build, find_gpu, find_nvcc
-
-GPUS = "80;90;100"  # compute capabilities, times ten
+from train_model import GPUS, SKIPPED, build, find_gpu, find_nvcc
 
 
 def skip(missing):

@@ -21,6 +21,7 @@ import sys
 import tempfile
 
 
+GPUS = "80;90;100"  # compute capabilities, times ten
 SKIPPED = 77  # CTest's SKIP_RETURN_CODE
 
 
@@ -68,7 +69,7 @@ def build_for(dt_opt, target, double, out, cache, settings=()):
     elif target == "cpu":
         build(out, cache, prebuilt(dt_opt), settings)
     else:
-        build(out, cache, None, [*settings, f"-DCMAKE_CUDA_COMPILER={find_nvcc()}"])
+        build(out, cache, None, [*settings, f"-DCMAKE_CUDA_COMPILER={find_nvcc()}", f"-DCMAKE_CUDA_ARCHITECTURES={GPUS}"])
 
 
 def build(out, cache, runtime=None, settings=()):
