@@ -2,22 +2,23 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One block at a time. A fiber (a stack) runs a block's threads one after
-// another while none of them waits; one that reaches a barrier keeps its fiber,
-// and another fiber goes on with the next thread. So a kernel without barriers
-// is a loop on one fiber. Barriers of warps open when all lanes have come, in
-// an order that is drawn; when none can, all threads must wait at the block's.
+// A fiber (a stack) runs a block's threads one after another while none of them
+// waits; one that reaches a barrier keeps its fiber, and another fiber goes on
+// with the next thread. So a kernel without barriers is a loop on one fiber.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Double.h"
 
 #include <link.h>
+#include <span>
 #include <sys/mman.h>
 
 #ifndef __x86_64__
 #error "stacks are switched by instructions of x86-64"
 #endif
+
+using namespace cuda_double;
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -39,24 +40,18 @@ dtSwitchStack:
 .popsection
 )");
 
-namespace cuda_double {
-
 namespace {
 
 constexpr size_t kStack = 64 << 10;
 constexpr unsigned kLanes = 32, kMostWarps = kMostThreads / kLanes;
 
-size_t pageBytes() { return size_t(sysconf(_SC_PAGESIZE)); }
-
-/// `bytes` of memory with a closed page ahead of it and one behind it.
+/// The end of so much open memory, with a closed page behind it and one ahead.
 char *allocateGuarded(size_t bytes) {
-  size_t page = pageBytes();
-  void *pages = mmap(nullptr, bytes + 2 * page, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  char *data = static_cast<char *>(pages) + page;
-  if (pages == MAP_FAILED || mprotect(data, bytes, PROT_READ | PROT_WRITE))
+  bytes = roundUp(bytes, kPage);
+  char *data = reserve(bytes + 2 * kPage) + kPage;
+  if (mprotect(data, bytes, PROT_READ | PROT_WRITE))
     die("no memory for stacks and shared memory");
-  return data;
+  return data + bytes;
 }
 
 struct Fiber {
@@ -69,45 +64,42 @@ struct Barrier {
   unsigned first = 0, size = 0;
   unsigned came = 0;
   int line = 0; ///< of the program, where they wait
+  unsigned opened = 0;
 };
 
-/// What the lanes of a warp hand over. Two places for each: who comes to the
-/// next shuffle has read what the last one gave.
-struct Lanes {
+/// What its lanes hand over has two places for each: who comes to the next
+/// shuffle need not wait until the others have read what the last one gave.
+struct Warp : Barrier {
   uint64_t values[2][kLanes];
-  unsigned turn[kLanes] = {};
 };
 
 /// The block that runs.
 struct Block {
   const Call *call = nullptr;
-  unsigned threads = 0, started = 0;
-  Order order{1};
-  void *scheduler = nullptr; ///< where the device thread stands still
+  std::vector<uint64_t> order; ///< of its threads
+  size_t started = 0;          ///< threads
+  void *scheduler = nullptr;   ///< where the device thread stands still
   Fiber *running = nullptr;
   Fiber *fibers[kMostThreads]; ///< of threads that have started
   std::vector<Fiber *> idle;
-  Barrier all, warps[kMostWarps];
-  Lanes lanes[kMostWarps];
+  Barrier all;
+  Warp warps[kMostWarps];
 } block;
 
 /// What of shared memory a block sees: thread-local storage of the program, and
 /// a buffer that ends before a page nobody may touch.
-struct Shared {
-  char *statics = nullptr;
-  size_t staticBytes = 0;
-  char *end = nullptr; ///< of the dynamic one
-  size_t bytes = 0;
-} shared;
+std::span<char> statics, dynamic;
+char *const dynamicEnd = allocateGuarded(kMostShared);
 
 std::string kernelName() { return nameOf(block.call->kernel); }
+
+Warp &ownWarp() { return block.warps[threadIdx.x / kLanes]; }
 
 void fiberMain() {
   for (;;) {
     Fiber *self = block.running;
-    while (block.started < block.threads) {
-      block.started++;
-      self->thread = unsigned(block.order.next());
+    while (block.started < block.order.size()) {
+      self->thread = unsigned(block.order[block.started++]);
       block.fibers[self->thread] = self;
       threadIdx.x = self->thread;
       block.call->thread();
@@ -119,7 +111,7 @@ void fiberMain() {
 
 Fiber *idleFiber() {
   if (block.idle.empty()) {
-    auto *top = reinterpret_cast<void **>(allocateGuarded(kStack) + kStack);
+    auto *top = reinterpret_cast<void **>(allocateGuarded(kStack));
     // As if called: the stack is 8 bytes off 16 where a function begins.
     top[-2] = reinterpret_cast<void *>(fiberMain);
     block.idle.push_back(new Fiber{top - 8});
@@ -138,9 +130,9 @@ void resume(Fiber *fiber) {
 /// Lets all go on.
 void open(Barrier &barrier) {
   barrier.came = 0;
-  Order order(barrier.size);
-  for (unsigned i = 0; i < barrier.size; ++i)
-    resume(block.fibers[barrier.first + order.next()]);
+  barrier.opened++;
+  for (uint64_t i : drawOrder(barrier.size))
+    resume(block.fibers[barrier.first + i]);
 }
 
 /// The running thread waits. `others`: what is said where another thread waits
@@ -157,23 +149,22 @@ void waitForWarp(unsigned lanes, int line) {
   if (lanes != ~0u)
     die(kernelName(), ": some lanes of a warp at line ", line,
         ": the double knows whole warps only");
-  wait(block.warps[block.running->thread / kLanes], line,
+  wait(ownWarp(), line,
        "lanes of a warp wait for each other at different lines, ");
 }
 
 /// A block's barrier opens when no warp's can.
 void runBlock() {
-  block.order = Order(block.threads);
+  size_t threads = block.all.size, warps = roundUp(threads, kLanes) / kLanes;
+  block.order = drawOrder(threads);
   block.started = 0;
-  while (block.started < block.threads)
+  while (block.started < threads)
     resume(idleFiber());
-  unsigned warps = (block.threads + kLanes - 1) / kLanes;
   for (;;) {
     bool moves = false;
-    Order order(warps);
-    for (unsigned i = 0; i < warps; ++i)
-      if (Barrier &warp = block.warps[order.next()]; warp.came == kLanes) {
-        open(warp);
+    for (uint64_t w : drawOrder(warps))
+      if (block.warps[w].came == kLanes) {
+        open(block.warps[w]);
         moves = true;
       }
     if (moves)
@@ -185,8 +176,8 @@ void runBlock() {
             ", which do not come");
     if (block.all.came == 0)
       return;
-    if (block.all.came != block.threads)
-      die(kernelName(), ": ", block.all.came, " of a block's ", block.threads,
+    if (block.all.came != threads)
+      die(kernelName(), ": ", block.all.came, " of a block's ", threads,
           " threads wait at the barrier of line ", block.all.line,
           ", the others have ended");
     open(block.all);
@@ -196,65 +187,49 @@ void runBlock() {
 /// Thread-local storage of the program, the first object, on this thread.
 int findStatics(dl_phdr_info *info, size_t, void *) {
   for (int i = 0; i < info->dlpi_phnum; ++i)
-    if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data) {
-      shared.statics = static_cast<char *>(info->dlpi_tls_data);
-      shared.staticBytes = info->dlpi_phdr[i].p_memsz;
-    }
+    if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data)
+      statics = {static_cast<char *>(info->dlpi_tls_data),
+                 info->dlpi_phdr[i].p_memsz};
   return 1;
-}
-
-/// Shared memory means nothing when a block begins.
-void spoilShared() {
-  std::memset(shared.statics, kPoison, shared.staticBytes);
-  std::memset(shared.end - shared.bytes, kPoison, shared.bytes);
 }
 
 } // namespace
 
-void *dynamicShared() {
-  return shared.end - (shared.bytes + 15) / 16 * 16; // as CUDA aligns it
+void *cuda_double::dynamicShared() {
+  return dynamicEnd - roundUp(dynamic.size(), 16); // as CUDA aligns it
 }
 
-bool isBehindShared(const void *address) {
-  auto *at = static_cast<const char *>(address);
-  return shared.end && at >= shared.end && at < shared.end + pageBytes();
+bool cuda_double::isBehindShared(const void *address) {
+  return address >= dynamicEnd && address < dynamicEnd + kPage;
 }
 
-unsigned ownLane() { return block.running->thread % kLanes; }
-
-uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line) {
-  unsigned own = ownLane();
-  Lanes &warp = block.lanes[block.running->thread / kLanes];
-  uint64_t *values = warp.values[warp.turn[own]++ % 2];
-  values[own] = value;
+void cuda_double::exchange(unsigned lanes, void *value, size_t bytes,
+                           unsigned lane, int line) {
+  unsigned own = threadIdx.x % kLanes;
+  uint64_t *values = ownWarp().values[ownWarp().opened % 2];
+  std::memcpy(&values[own], value, bytes);
   waitForWarp(lanes, line);
-  return values[lane < kLanes ? lane : own];
+  std::memcpy(value, &values[lane < kLanes ? lane : own], bytes);
 }
 
-void runBlocks(const Call &call, unsigned blocks, unsigned threads,
-               size_t sharedBytes) {
+void cuda_double::runBlocks(const Call &call,
+                            const cudaLaunchConfig_t &launch) {
   dl_iterate_phdr(findStatics, nullptr);
-  if (size_t room = kMostShared + (1 << 10); !shared.end) // whole pages
-    shared.end = allocateGuarded(room) + room;
-  shared.bytes = sharedBytes;
-  gridDim = {blocks};
-  blockDim = {threads};
+  dynamic = {dynamicEnd - launch.dynamicSmemBytes, dynamicEnd};
+  gridDim = launch.gridDim;
+  blockDim = launch.blockDim;
   block.call = &call;
-  block.threads = threads;
-  block.all = {0, threads};
+  block.all = {0, blockDim.x};
   for (unsigned w = 0; w < kMostWarps; ++w)
-    block.warps[w] = {w * kLanes, kLanes};
-  Order order(blocks);
-  for (unsigned i = 0; i < blocks; ++i) {
-    spoilShared();
-    blockIdx.x = unsigned(order.next());
+    static_cast<Barrier &>(block.warps[w]) = {w * kLanes, kLanes};
+  for (uint64_t b : drawOrder(gridDim.x)) {
+    // Shared memory means nothing when a block begins.
+    std::ranges::fill(statics, char(kPoison));
+    std::ranges::fill(dynamic, char(kPoison));
+    blockIdx.x = unsigned(b);
     runBlock();
   }
 }
-
-} // namespace cuda_double
-
-using namespace cuda_double;
 
 void __syncwarp(unsigned lanes, int line) { waitForWarp(lanes, line); }
 

@@ -2,10 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What cuBLASLt would refuse, and what it would only do wrong: sizes, leading
-// dimensions and strides that do not fit, pointers that break a promise, an
-// algorithm that was chosen for another product, a workspace that is too small.
-// An algorithm takes all that it was promised and may have.
+// What cuBLASLt would refuse, and what it would only do wrong. An algorithm
+// takes all that it was promised and may have.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,6 +18,13 @@ namespace {
 /// What a layout is created with.
 enum { kType = 0, kRows = 2, kColumns = 3, kLd = 4 };
 constexpr const char *kNames[] = {"A", "B", "C", "D"};
+
+enum { A, B, C, D };
+/// Of matrices [batch, rows, columns], and a bias [rows] that may have no data.
+struct Product {
+  Tensor of[4], bias;
+  float alpha = 1, beta = 0;
+};
 
 /// A product as the heuristic was asked for it: layouts of A, B, C, D.
 struct Chosen {
@@ -48,69 +53,81 @@ Tensor tensorOf(const char *name, const Attributes &layout) {
 /// Ends the program where four layouts are no product.
 Product productOf(const Attributes &desc, const Attributes (&layouts)[4]) {
   Product p;
-  Tensor *tensors[] = {&p.a, &p.b, &p.c, &p.d};
-  for (int i = 0; i < 4; ++i)
-    *tensors[i] = tensorOf(kNames[i], layouts[i]);
-  for (int i = 0; i < 2; ++i)
+  for (int i : {A, B, C, D})
+    p.of[i] = tensorOf(kNames[i], layouts[i]);
+  for (int i : {A, B})
     if (desc[CUBLASLT_MATMUL_DESC_TRANSA + i] == CUBLAS_OP_T) {
-      std::swap(tensors[i]->sizes[1], tensors[i]->sizes[2]);
-      std::swap(tensors[i]->strides[1], tensors[i]->strides[2]);
+      std::swap(p.of[i].sizes[1], p.of[i].sizes[2]);
+      std::swap(p.of[i].strides[1], p.of[i].strides[2]);
     }
-  if (p.a.sizes[2] != p.b.sizes[1])
-    reject("A has ", p.a.sizes[2], " columns, B ", p.b.sizes[1], " rows");
-  int64_t m = p.a.sizes[1], n = p.b.sizes[2];
-  for (int i = 0; i < 4; ++i) {
-    const Sizes &sizes = tensors[i]->sizes;
-    if (i >= 2 && (sizes[1] != m || sizes[2] != n))
+  const auto &[a, b, c, d] = p.of;
+  if (a.sizes[2] != b.sizes[1])
+    reject("A has ", a.sizes[2], " columns, B ", b.sizes[1], " rows");
+  int64_t m = a.sizes[1], n = b.sizes[2];
+  for (int i : {A, B, C, D}) {
+    const Sizes &sizes = p.of[i].sizes;
+    if (i >= C && (sizes[1] != m || sizes[2] != n))
       reject(kNames[i], " is ", sizes[1], " x ", sizes[2], ", the product ", m,
              " x ", n);
-    if (sizes[0] != p.d.sizes[0])
-      reject(kNames[i], " has a batch of ", sizes[0], ", D of ", p.d.sizes[0]);
+    if (sizes[0] != d.sizes[0])
+      reject(kNames[i], " has a batch of ", sizes[0], ", D of ", d.sizes[0]);
   }
-  if (p.d.sizes[0] > 1 && p.d.strides[0] == 0)
+  if (d.sizes[0] > 1 && d.strides[0] == 0)
     reject("all results of the batch go to one place");
-  if (p.a.narrow != p.b.narrow || p.c.narrow != p.d.narrow ||
-      (p.d.narrow && !p.a.narrow))
+  if (a.narrow != b.narrow || c.narrow != d.narrow || (d.narrow && !a.narrow))
     reject("no product has these types");
   int64_t type = desc[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE];
   if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS &&
-      type >= 0 && type != layouts[3][kType])
+      type >= 0 && type != layouts[D][kType])
     reject("the bias has another type than D");
   return p;
 }
 
-void requireChosen(const Chosen &c, Attributes desc,
-                   const Attributes (&layouts)[4]) {
-  for (int i = 0; i < 4; ++i)
-    if (layouts[i] != c.layouts[i])
-      reject("the algorithm was chosen for another ", kNames[i]);
-  desc.at[CUBLASLT_MATMUL_DESC_BIAS_POINTER] =
-      c.desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER];
-  if (desc != c.desc)
-    reject("the algorithm was chosen for other transposes or another epilogue");
-}
-
 /// The chosen product of these operands.
-Product bind(const Chosen &c, const Attributes &desc,
-             const void *const (&data)[4]) {
-  Product p = c.product;
-  Tensor *tensors[] = {&p.a, &p.b, &p.c, &p.d};
-  for (int i : {3, 0, 1, 2}) {
-    tensors[i]->data = const_cast<void *>(data[i]);
-    tensors[i]->alignment =
-        c.preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
-    tensors[i]->require(kNames[i]);
-    if (i < 2 && overlap(*tensors[i], p.d))
+Product bind(const Chosen &choice, Attributes desc,
+             const Attributes (&layouts)[4], const void *const (&data)[4]) {
+  for (int i : {A, B, C, D})
+    if (layouts[i] != choice.layouts[i])
+      reject("the algorithm was chosen for another ", kNames[i]);
+  int64_t bias = std::exchange(desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER],
+                               choice.desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER]);
+  if (desc != choice.desc)
+    reject("the algorithm was chosen for other transposes or another epilogue");
+  Product p = choice.product;
+  const Tensor &d = p.of[D];
+  for (int i : {D, A, B, C}) {
+    Tensor &t = p.of[i];
+    t.data = const_cast<void *>(data[i]);
+    t.alignment =
+        choice.preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
+    t.require(kNames[i]);
+    if (i < C && overlap(t, d))
       reject("D overlaps ", kNames[i]);
   }
-  if (data[2] == data[3] && c.layouts[2] != c.layouts[3])
+  if (data[C] == data[D] && choice.layouts[C] != choice.layouts[D])
     reject("C and D are one matrix with two layouts");
   if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) {
-    int64_t bias = desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER];
-    p.bias = {{p.d.sizes[1]}, {1}, p.d.narrow, reinterpret_cast<void *>(bias)};
+    p.bias = {{d.sizes[1]}, {1}, d.narrow, reinterpret_cast<void *>(bias)};
     p.bias.require("the bias");
   }
   return p;
+}
+
+/// D = alpha * A B + beta * C + bias, with sums in float.
+void multiply(const Product &p) {
+  const Sizes &sizes = p.of[D].sizes;
+  Floats a = read(p.of[A]), b = read(p.of[B]), d(size_t(p.of[D].count()));
+  size_t m = size_t(sizes[1]), n = size_t(sizes[2]),
+         k = size_t(p.of[A].sizes[2]);
+  for (size_t row = 0; row < d.size() / n; ++row)
+    for (size_t i = 0; i < k; ++i) {
+      float *to = &d[row * n], *from = &b[(row / m * k + i) * n];
+      for (size_t j = 0; j < n; ++j)
+        to[j] += a[row * k + i] * from[j];
+    }
+  for (size_t i = 0; i < d.size(); ++i)
+    d[i] = p.alpha * d[i] + (p.bias.data ? p.bias.load(int64_t(i / n % m)) : 0);
+  write(p.of[D], d, p.beta, p.of[C]);
 }
 
 } // namespace
@@ -122,24 +139,19 @@ cublasStatus_t cuda_double::set(Attributes *to, int attribute, int wide,
   size_t wanted = attribute == wide ? 8 : 4;
   if (bytes != wanted)
     reject("attribute ", attribute, " has ", wanted, " bytes, not ", bytes);
-  int32_t narrow;
-  std::memcpy(&narrow, value, sizeof narrow);
-  to->at[attribute] = narrow;
-  if (attribute == wide)
-    std::memcpy(&to->at[attribute], value, bytes);
+  int64_t &number = (*to)[attribute];
+  std::memcpy(&number, value, bytes);
+  number = bytes == 8 ? number : int32_t(number);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-    cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int,
+    cublasLtHandle_t, Attributes *desc, Attributes *a, Attributes *b,
+    Attributes *c, Attributes *d, Attributes *preference, int,
     cublasLtMatmulHeuristicResult_t results[], int *found) {
   Entry entry;
-  chosen.push_back({*desc,
-                    {*a, *b, *c, *d},
-                    *preference,
-                    productOf(*desc, {*a, *b, *c, *d})});
+  Product product = productOf(*desc, {*a, *b, *c, *d});
+  chosen.push_back({*desc, {*a, *b, *c, *d}, *preference, product});
   results[0] = {{{chosen.size()}},
                 size_t((*preference)[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES]),
                 CUBLAS_STATUS_SUCCESS};
@@ -147,25 +159,25 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, Attributes *desc,
                               const void *alpha, const void *a,
-                              cublasLtMatrixLayout_t layoutA, const void *b,
-                              cublasLtMatrixLayout_t layoutB, const void *beta,
-                              const void *c, cublasLtMatrixLayout_t layoutC,
-                              void *d, cublasLtMatrixLayout_t layoutD,
+                              Attributes *layoutA, const void *b,
+                              Attributes *layoutB, const void *beta,
+                              const void *c, Attributes *layoutC, void *d,
+                              Attributes *layoutD,
                               const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspaceBytes, cudaStream_t stream) {
   Entry entry;
-  if (algo->data[0] < 1 || algo->data[0] > chosen.size())
+  uint64_t number = algo->data[0];
+  if (number < 1 || number > chosen.size())
     reject("an algorithm that no heuristic gave");
-  const Chosen &choice = chosen[algo->data[0] - 1];
-  requireChosen(choice, *desc, {*layoutA, *layoutB, *layoutC, *layoutD});
-  auto needed =
-      size_t(choice.preference[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES]);
+  const Chosen &choice = chosen[number - 1];
+  size_t needed = choice.preference[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
   if (workspaceBytes < needed)
     reject("the algorithm needs ", needed, " bytes of workspace, there are ",
            workspaceBytes);
-  Product p = bind(choice, *desc, {a, b, c, d});
+  Product p = bind(choice, *desc, {*layoutA, *layoutB, *layoutC, *layoutD},
+                   {a, b, c, d});
   p.alpha = *static_cast<const float *>(alpha);
   p.beta = *static_cast<const float *>(beta);
   queueCall(stream, workspace, needed, [p] { multiply(p); });

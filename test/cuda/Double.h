@@ -3,8 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What the files of the double share: docs/cuda.md says what it is. Calls from
-// several host threads are taken one at a time (Entry); device work runs on
-// threads of its own, one at a time, too.
+// host threads are taken one at a time; device work runs on threads of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,15 +20,14 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 
 namespace cuda_double {
 
 /// The parts one behind another, as streams print them.
 template <typename... Parts> std::string text(const Parts &...parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
+  return (std::ostringstream() << ... << parts).str();
 }
 
 /// Ends the program: "error: CUDA double: ...".
@@ -39,57 +37,47 @@ template <typename... Parts> [[noreturn]] void die(const Parts &...parts) {
 }
 
 /// What the program has called: "cudaMalloc".
-const std::string &currentCall();
+extern std::string &currentCall;
 /// Ends the program: "error: CUDA double: cudaMalloc: ...".
 template <typename... Parts> [[noreturn]] void reject(const Parts &...parts) {
-  die(currentCall(), ": ", parts...);
+  die(currentCall, ": ", parts...);
 }
 
-/// A variable of the environment.
-const char *setting(const char *name, const char *otherwise = nullptr);
+/// A variable of the environment that is a number.
+uint64_t setting(const char *name, uint64_t otherwise);
 
 /// A number below n, n > 0, that follows from the seed and what was drawn
 /// before.
 uint64_t draw(uint64_t n);
-
 /// 0 to n - 1 in an order that is drawn: a first number and a stride.
-struct Order {
-  uint64_t n, at = 0, stride; ///< these below n
+std::vector<uint64_t> drawOrder(uint64_t n);
 
-  explicit Order(uint64_t n);
-  uint64_t next() {
-    uint64_t result = at;
-    at += stride;
-    at -= at >= n ? n : 0;
-    return result;
-  }
-};
+/// What DT_CUDA_DOUBLE_STATS says, by its names there.
+extern std::map<std::string_view, uint64_t> &counts;
 
-/// What is counted, for DT_CUDA_DOUBLE_STATS.
-struct Counts {
-  uint64_t kernels = 0, copies = 0, products = 0, graphs = 0, hostWaits = 0,
-           allocations = 0, defaultStreamUses = 0;
-};
-extern Counts counts;
-
+/// Held by an Entry.
+extern std::mutex &entryMutex;
 /// Every call begins with one: nobody else calls meanwhile, and an error that
 /// an earlier call returned has been looked at.
 struct Entry {
   explicit Entry(const char *call = __builtin_FUNCTION());
-  std::lock_guard<std::mutex> lock;
+  std::lock_guard<std::mutex> lock{entryMutex};
 };
-
-/// Held by an Entry.
-std::mutex &entryMutex();
 
 /// What a call returns that is refused. `detail` is in cudaGetErrorString.
 cudaError_t refuse(cudaError_t error, const std::string &detail);
 
-/// "kernel NAME", by the program's symbols.
+/// "kernel NAME", by the program's symbols; of null: a copy or a library's.
 std::string nameOf(const void *kernel);
 
 //===--- Memory.cpp
 
+constexpr size_t kPage = 4096;
+constexpr int kPoison = 0xFF; ///< as a float: not a number
+
+inline size_t roundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
+/// Addresses that nobody may touch.
+char *reserve(size_t bytes);
 /// Ends the program where [address, address + bytes) is not in one allocation
 /// of device memory, or no multiple of the alignment that was promised. `what`:
 /// what it is to the current call.
@@ -104,19 +92,14 @@ bool isPinned(const void *address);
 /// announced, if it did, of the allocations that it is given.
 void watch(const Call &call, const std::function<void()> &run);
 
-/// Device memory is accessible between the two.
-void openMemory();
-void closeMemory();
-/// Nothing was written beside an allocation by `kernel` (null: something else).
-void checkBeside(const void *kernel);
-
-constexpr int kPoison = 0xFF; ///< as a float: not a number
+/// Device memory can be touched, or no more.
+void openMemory(bool opens);
+/// What runs has written nothing beside an allocation.
+void checkBeside();
 
 //===--- Streams.cpp
 
-/// Queues work; `kernel` null: a copy or a library's.
-void queue(cudaStream_t stream, std::function<void()> work,
-           const void *kernel = nullptr);
+void queue(cudaStream_t stream, std::function<void()> work);
 struct Work;
 using WorkPtr = std::shared_ptr<Work>;
 /// Queues work that waits for other processes, behind `before` (may be null):
@@ -127,11 +110,11 @@ WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
 /// Runs what is in the stream, and what that waits for.
 void finish(cudaStream_t stream);
 void finishAll();
-/// Whether this thread's calls go to a graph.
-bool isCaptured();
-void requireCapturable(const std::string &call);
+/// Ends the program where this thread's calls go to a graph and this one
+/// cannot.
+void requireCapturable(std::string_view call);
 /// Of the work that runs now; null: none, or a copy's.
-const void *runningKernel();
+extern const void *runningKernel;
 bool onDeviceThread();
 
 //===--- Blocks.cpp
@@ -141,8 +124,7 @@ constexpr unsigned kMostThreads = 1024;
 constexpr size_t kPlainShared = 48 << 10, kMostShared = 99 << 10; ///< if asked
 
 /// All blocks of a kernel. On a device thread.
-void runBlocks(const Call &call, unsigned blocks, unsigned threads,
-               size_t sharedBytes);
+void runBlocks(const Call &call, const cudaLaunchConfig_t &launch);
 /// Whether an address lies behind the block's dynamic shared memory.
 bool isBehindShared(const void *address);
 
@@ -185,14 +167,6 @@ void write(const Tensor &to, const Floats &values, float beta = 0,
 /// device memory; what stands there is gone.
 void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
                std::function<void()> work);
-
-/// d = alpha * a b + beta * c + bias of matrices [batch, rows, columns], with
-/// sums in float. The bias [1, rows, 1] may have no data.
-struct Product {
-  Tensor a, b, c, d, bias;
-  float alpha = 1, beta = 0;
-};
-void multiply(const Product &product);
 
 /// One of three tensors is computed from the other two: x [n, c, in...],
 /// w [o, c / groups, kernel...], y [n, o, out...].

@@ -1,12 +1,10 @@
-//===- Memory.cpp - device memory that the host cannot touch ----*- C++ -*-===//
+//===- Memory.cpp - memory that is watched ----------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One range of addresses for the whole run. Each allocation has pages of its
-// own and a page behind it that stays closed; it ends within 256 bytes (CUDA's
-// alignment) of its last page's end. Bytes beside it are filled and compared
-// after each kernel. Pages are open while device work runs, and never again
-// once they are freed.
+// Each allocation has pages of its own and a page behind it that stays closed;
+// it ends within 256 bytes (CUDA's alignment) of its last page's end. Pages of
+// device memory are open while device work runs only.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,46 +14,57 @@
 #include <string_view>
 #include <sys/mman.h>
 
-namespace cuda_double {
+using namespace cuda_double;
 
 namespace {
 
 constexpr size_t kRange = size_t(1) << 38, kAlignment = 256, kBeside = 256;
 constexpr char kFill = char(0xA5); ///< beside allocations; as a float, a number
 
-size_t roundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
 struct Allocation {
   char *begin, *end; ///< pages
   char *data;
   size_t bytes;
   bool live = true;
+
+  void protect(int how) const { mprotect(begin, size_t(end - begin), how); }
 };
 
-/// Never destroyed, as work may run until the process ends.
+/// A range of addresses for allocations; none is given twice.
 struct Memory {
-  char *range = nullptr, *next = nullptr;
-  size_t page = size_t(sysconf(_SC_PAGESIZE)), used = 0, most = 0;
-  std::map<const char *, Allocation> all; ///< by first page; freed ones too
-  std::map<const char *, size_t> pinned;
-  size_t pinnedUsed = 0;
+  size_t most; ///< bytes in use at once
+  const char *name;
+  int access; ///< of the host
+  char *range = reserve(kRange), *next = range;
+  size_t used = 0;
+  std::map<const void *, Allocation> all = {}; ///< by begin; freed ones too
+
+  bool has(const void *address) const {
+    return address >= range && address < range + kRange;
+  }
+  /// The last allocation that begins ahead of an address; null: none.
+  Allocation *at(const void *address) {
+    auto it = all.upper_bound(address);
+    return it == all.begin() ? nullptr : &std::prev(it)->second;
+  }
+  bool isLive(const void *address, size_t bytes) {
+    auto *first = static_cast<const char *>(address);
+    const Allocation *a = has(address) ? at(address) : nullptr;
+    return a && a->live && first >= a->data &&
+           first + bytes <= a->data + a->bytes;
+  }
 };
-Memory &memory = *new Memory;
 
-const Allocation *allocationAt(const void *address) {
-  auto it = memory.all.upper_bound(static_cast<const char *>(address));
-  return it == memory.all.begin() ? nullptr : &std::prev(it)->second;
-}
-
-bool isDeviceAddress(const void *address) {
-  auto *at = static_cast<const char *>(address);
-  return memory.range && at >= memory.range && at < memory.range + kRange;
-}
+// Never destroyed, as work may run until the process ends.
+Memory &device = *new Memory{setting("DT_CUDA_DOUBLE_MEMORY", 8ull << 30), "",
+                             PROT_NONE},
+       &pinned = *new Memory{setting("DT_CUDA_DOUBLE_PINNED", SIZE_MAX),
+                             " pinned", PROT_READ | PROT_WRITE};
 
 /// "in freed memory", "128 bytes behind ...": how an address stands to the
 /// allocation before it.
 std::string describe(const void *address) {
-  const Allocation *a = allocationAt(address);
+  const Allocation *a = device.at(address);
   if (!a)
     return "outside of every allocation";
   auto offset = static_cast<const char *>(address) - a->data;
@@ -69,63 +78,90 @@ std::string describe(const void *address) {
   return text("byte ", offset, " of ", of);
 }
 
-struct sigaction before;
-
 void onFault(int, siginfo_t *info, void *context) {
   auto *machine = static_cast<ucontext_t *>(context);
   bool writes = machine->uc_mcontext.gregs[REG_ERR] & 2;
   const char *verb = writes ? " wrote " : " read ";
   const void *at = info->si_addr;
-  bool ofDevice = isDeviceAddress(at);
   if (!onDeviceThread()) {
-    if (ofDevice)
+    if (device.has(at))
       die("host code", verb, "device memory at ", at, ", ", describe(at));
-    sigaction(SIGSEGV, &before, nullptr); // it faults again
+    std::signal(SIGSEGV, SIG_DFL); // it faults again
     return;
   }
-  const void *kernel = runningKernel();
-  if (!kernel)
-    die("a copy or a library call", verb, "address ", at, ", ", describe(at));
-  if (ofDevice)
-    die(nameOf(kernel), verb, "outside of an allocation: ", describe(at));
+  std::string who = nameOf(runningKernel);
+  if (device.has(at))
+    die(who, verb, "outside of an allocation: ", describe(at));
   if (isBehindShared(at))
-    die(nameOf(kernel), verb, "behind its dynamic shared memory");
-  die(nameOf(kernel), verb, "address ", at, ", which is no device memory");
+    die(who, verb, "behind its dynamic shared memory");
+  die(who, verb, "address ", at, ", which is no device memory");
 }
 
-void reserve() {
-  void *range = mmap(nullptr, kRange, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED)
-    die("no range of ", kRange, " addresses");
-  memory.range = memory.next = static_cast<char *>(range);
-  memory.most = std::strtoull(setting("DT_CUDA_DOUBLE_MEMORY", "8589934592"),
-                              nullptr, 10);
-  struct sigaction action{};
-  action.sa_sigaction = onFault;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER;
-  sigaction(SIGSEGV, &action, &before);
+cudaError_t allocate(Memory &memory, void **result, size_t bytes,
+                     const char *call = __builtin_FUNCTION()) {
+  Entry entry(call);
+  [[maybe_unused]] static const int caught = [] {
+    struct sigaction action{};
+    action.sa_sigaction = onFault;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    return sigaction(SIGSEGV, &action, nullptr);
+  }();
+  counts["allocations"]++;
+  *result = nullptr;
+  if (bytes == 0)
+    return cudaSuccess;
+  size_t size = roundUp(bytes, kAlignment);
+  size_t pages = roundUp(size + kBeside, kPage);
+  if (size < bytes || memory.used + size > memory.most ||
+      size_t(memory.range + kRange - memory.next) < pages + kPage)
+    return refuse(
+        cudaErrorMemoryAllocation,
+        text(bytes, memory.name, " bytes, ", memory.used, " are in use"));
+  Allocation a{memory.next, memory.next + pages, memory.next + pages - size,
+               bytes};
+  a.protect(PROT_READ | PROT_WRITE);
+  std::memset(a.begin, kFill, pages);
+  std::memset(a.data, kPoison, bytes);
+  a.protect(memory.access);
+  memory.next = a.end + kPage;
+  memory.used += size;
+  memory.all.emplace(a.begin, a);
+  *result = a.data;
+  return cudaSuccess;
 }
 
-void protect(int how) {
-  for (auto &[begin, a] : memory.all)
-    if (a.live)
-      mprotect(a.begin, size_t(a.end - a.begin), how);
-}
-
-bool isLive(const void *address, size_t bytes) {
-  const Allocation *a = allocationAt(address);
-  auto *at = static_cast<const char *>(address);
-  return a && a->live && at >= a->data && at + bytes <= a->data + a->bytes;
+/// Waits for all work, as the real one does.
+cudaError_t release(Memory &memory, void *address,
+                    const char *call = __builtin_FUNCTION()) {
+  Entry entry(call);
+  if (!address)
+    return cudaSuccess;
+  Allocation *a = memory.has(address) ? memory.at(address) : nullptr;
+  if (!a || a->data != address || !a->live)
+    reject(address, ", which is no allocation");
+  finishAll();
+  a->live = false;
+  a->protect(PROT_NONE);
+  memory.used -= size_t(a->end - a->data);
+  madvise(a->begin, size_t(a->end - a->begin), MADV_DONTNEED);
+  return cudaSuccess;
 }
 
 } // namespace
 
-void requireDevice(const void *address, size_t bytes, const std::string &what,
-                   int64_t alignment) {
-  if (!isDeviceAddress(address))
+char *cuda_double::reserve(size_t bytes) {
+  void *range = mmap(nullptr, bytes, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED)
+    die("no range of ", bytes, " addresses");
+  return static_cast<char *>(range);
+}
+
+void cuda_double::requireDevice(const void *address, size_t bytes,
+                                const std::string &what, int64_t alignment) {
+  if (!device.has(address))
     reject(what, " points to host memory (", address, ")");
-  if (!isLive(address, bytes))
+  if (!device.isLive(address, bytes))
     reject(what, ", ", bytes, " bytes at ", describe(address),
            ", is not within one allocation");
   if (reinterpret_cast<uintptr_t>(address) % uintptr_t(alignment))
@@ -133,55 +169,55 @@ void requireDevice(const void *address, size_t bytes, const std::string &what,
            " bytes, as was promised");
 }
 
-void requireHost(const void *address, const std::string &what) {
-  if (isDeviceAddress(address))
+void cuda_double::requireHost(const void *address, const std::string &what) {
+  if (device.has(address))
     reject(what, " points to device memory (", address, ")");
 }
 
-void requireReadable(const void *address, const void *kernel, size_t argument) {
+void cuda_double::requireReadable(const void *address, const void *kernel,
+                                  size_t argument) {
   if (!address || isPinned(address))
     return;
-  if (!isDeviceAddress(address))
+  if (!device.has(address))
     die(nameOf(kernel), ": argument ", argument, " points to host memory (",
         address, ")");
   // A tensor without elements may stand at the end.
-  if (!isLive(address, 0))
+  if (!device.isLive(address, 0))
     die(nameOf(kernel), ": argument ", argument, " is ", describe(address));
 }
 
-bool isPinned(const void *address) {
-  auto *at = static_cast<const char *>(address);
-  auto it = memory.pinned.upper_bound(at);
-  return it != memory.pinned.begin() &&
-         at < std::prev(it)->first + std::prev(it)->second;
+bool cuda_double::isPinned(const void *address) {
+  return pinned.isLive(address, 1);
 }
 
-void openMemory() { protect(PROT_READ | PROT_WRITE); }
-void closeMemory() { protect(PROT_NONE); }
+void cuda_double::openMemory(bool opens) {
+  for (auto &[begin, a] : device.all)
+    if (a.live)
+      a.protect(opens ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
 
-void checkBeside(const void *kernel) {
-  for (auto &[begin, a] : memory.all) {
+void cuda_double::checkBeside() {
+  for (auto &[begin, a] : device.all) {
     if (!a.live)
       continue;
-    for (auto [from, to] :
-         {std::pair(a.data - kBeside, a.data), {a.data + a.bytes, a.end}})
-      if (size_t at = std::string_view(from, to).find_first_not_of(kFill);
-          at != std::string_view::npos)
-        die(kernel ? nameOf(kernel) : "a copy or a library call",
-            " wrote outside of an allocation: ", describe(from + at));
+    for (std::string_view beside : {std::string_view(a.data - kBeside, kBeside),
+                                    std::string_view(a.data + a.bytes, a.end)})
+      if (size_t at = beside.find_first_not_of(kFill); at != beside.npos)
+        die(nameOf(runningKernel),
+            " wrote outside of an allocation: ", describe(&beside[at]));
   }
 }
 
-void watch(const Call &call, const std::function<void()> &run) {
+void cuda_double::watch(const Call &call, const std::function<void()> &run) {
   std::map<const Allocation *, std::string> wanted; // contents
   for (const void *address : call.addresses)
-    if (!call.writes.empty() && isDeviceAddress(address))
-      if (auto *a = allocationAt(address))
+    if (!call.writes.empty() && device.has(address))
+      if (auto *a = device.at(address))
         wanted.try_emplace(a, a->data, a->bytes);
   run();
   for (auto &[a, bytes] : wanted) {
     for (auto [data, n] : call.writes)
-      if (allocationAt(data) == a)
+      if (device.at(data) == a)
         std::memcpy(bytes.data() + (static_cast<const char *>(data) - a->data),
                     data, n);
     if (std::memcmp(bytes.data(), a->data, a->bytes) != 0)
@@ -190,81 +226,14 @@ void watch(const Call &call, const std::function<void()> &run) {
   }
 }
 
-} // namespace cuda_double
-
-using namespace cuda_double;
-
 cudaError_t cudaMalloc(void **result, size_t bytes) {
-  Entry entry;
-  counts.allocations++;
-  if (!memory.range)
-    reserve();
-  size_t size = roundUp(bytes, kAlignment);
-  size_t pages = roundUp(size + kBeside, memory.page);
-  *result = nullptr;
-  if (bytes == 0)
-    return cudaSuccess;
-  if (size < bytes || memory.used + size > memory.most ||
-      size_t(memory.range + kRange - memory.next) < pages + memory.page)
-    return refuse(cudaErrorMemoryAllocation,
-                  text(bytes, " bytes, ", memory.used, " are in use"));
-  Allocation a{memory.next, memory.next + pages, memory.next + pages - size,
-               bytes};
-  mprotect(a.begin, pages, PROT_READ | PROT_WRITE);
-  std::memset(a.begin, kFill, pages);
-  std::memset(a.data, kPoison, bytes);
-  mprotect(a.begin, pages, PROT_NONE);
-  memory.next = a.end + memory.page;
-  memory.used += size;
-  memory.all.emplace(a.begin, a);
-  *result = a.data;
-  return cudaSuccess;
+  return allocate(device, result, bytes);
 }
 
-/// Waits for all work, as the real one does.
-cudaError_t cudaFree(void *address) {
-  Entry entry;
-  if (!address)
-    return cudaSuccess;
-  auto *a = const_cast<Allocation *>(allocationAt(address));
-  if (!isDeviceAddress(address) || !a || a->data != address || !a->live)
-    die("cudaFree of ", address, ", which is no allocation");
-  finishAll();
-  a->live = false;
-  memory.used -= roundUp(a->bytes, kAlignment);
-  madvise(a->begin, size_t(a->end - a->begin), MADV_DONTNEED);
-  return cudaSuccess;
-}
-
-/// Ordinary memory here, known by its addresses.
 cudaError_t cudaHostAlloc(void **result, size_t bytes, unsigned) {
-  Entry entry;
-  counts.allocations++;
-  static const size_t most =
-      std::strtoull(setting("DT_CUDA_DOUBLE_PINNED", "-1"), nullptr, 10);
-  *result = nullptr;
-  if (memory.pinnedUsed + bytes <= most)
-    *result = std::aligned_alloc(memory.page, roundUp(bytes, memory.page));
-  if (!*result)
-    return refuse(
-        cudaErrorMemoryAllocation,
-        text(bytes, " pinned bytes, ", memory.pinnedUsed, " are in use"));
-  memory.pinnedUsed += bytes;
-  std::memset(*result, kPoison, bytes);
-  memory.pinned.emplace(static_cast<char *>(*result), bytes);
-  return cudaSuccess;
+  return allocate(pinned, result, bytes);
 }
 
-cudaError_t cudaFreeHost(void *address) {
-  Entry entry;
-  if (!address)
-    return cudaSuccess;
-  auto it = memory.pinned.find(static_cast<char *>(address));
-  if (it == memory.pinned.end())
-    die("cudaFreeHost of ", address, ", which is no pinned memory");
-  memory.pinnedUsed -= it->second;
-  memory.pinned.erase(it);
-  finishAll();
-  std::free(address);
-  return cudaSuccess;
-}
+cudaError_t cudaFree(void *address) { return release(device, address); }
+
+cudaError_t cudaFreeHost(void *address) { return release(pinned, address); }

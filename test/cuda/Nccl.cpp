@@ -2,13 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A communicator is a folder in shared memory. What a rank gives to a call is a
-// file there, with the call's text in front; who needs it waits for the file.
-// So nothing is buffered: a send ends when its receiver has taken the file.
-// Calls of a communicator come one after another, on whatever streams, and are
-// numbered: those with one number must agree on all ranks. They are device
-// work: they begin when their stream gets there, and other streams go on while
-// they wait for peers.
+// A communicator is a folder in shared memory, what a rank gives to a call a
+// file there: docs/cuda.md. Calls of a communicator are numbered; they begin
+// when their stream gets there, and other streams go on while they wait.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,15 +16,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 using namespace cuda_double;
 
 struct ncclComm {
   std::string folder;
   int ranks, rank;
-  uint64_t collectives = 0;                    ///< begun
-  std::map<int, uint64_t> sent = {}, got = {}; ///< messages begun, by peer
-  std::vector<std::string> spent = {}; ///< files that a peer may still read
+  uint64_t collectives = 0;                              ///< begun
+  std::map<std::pair<int, int>, uint64_t> messages = {}; ///< begun, from, to
   WorkPtr last = nullptr;
 };
 
@@ -38,27 +34,25 @@ using Clock = std::chrono::steady_clock;
 
 bool exists(const std::string &file) { return access(file.c_str(), F_OK) == 0; }
 
-/// Under its name once it is whole.
-void writeFile(const std::string &file, const std::string &line,
-               const void *data, size_t bytes) {
-  std::string fresh = file + ".new";
+/// Under its names once it is whole.
+void writeFile(const std::vector<std::string> &names, const std::string &line,
+               std::string_view data) {
+  std::string fresh = names[0] + ".new";
   std::ofstream out(fresh);
-  out << line << "\n";
-  out.write(static_cast<const char *>(data), std::streamsize(bytes));
-  out.close();
-  if (!out)
-    die("no room in shared memory for ", bytes, " bytes: ", fresh);
-  std::rename(fresh.c_str(), file.c_str());
+  if (!(out << line << "\n" << data << std::flush))
+    die("no room in shared memory for ", data.size(), " bytes: ", fresh);
+  for (const std::string &name : names)
+    link(fresh.c_str(), name.c_str());
+  unlink(fresh.c_str());
 }
 
-/// What stands behind the first line, which goes to `line`.
-std::string readFile(const std::string &file, std::string &line) {
+/// What stands behind the first line, which goes to `line`. The file is gone.
+std::string takeFile(const std::string &file, std::string &line) {
   std::ifstream in(file);
   if (!std::getline(in, line))
     die("cannot read ", file);
-  std::ostringstream rest;
-  rest << in.rdbuf();
-  return rest.str();
+  unlink(file.c_str());
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 //===--- Elements
@@ -70,16 +64,14 @@ void combineAs(char *sums, const char *with, size_t n, ncclRedOp_t op) {
            : op == ncclMax ? std::max(a, b)
                            : std::min(a, b);
   };
-  for (size_t i = 0; i < n; ++i) {
-    T a, b;
-    std::memcpy(&a, sums + i * sizeof a, sizeof a);
-    std::memcpy(&b, with + i * sizeof b, sizeof b);
+  auto *to = reinterpret_cast<T *>(sums);
+  auto *from = reinterpret_cast<const T *>(with);
+  std::transform(to, to + n, from, to, [&](T a, T b) -> T {
     if constexpr (sizeof(T) == 2) // bf16: every partial sum is rounded
-      a = narrow(combined(widen(a), widen(b)));
+      return narrow(combined(widen(a), widen(b)));
     else
-      a = combined(a, b);
-    std::memcpy(sums + i * sizeof a, &a, sizeof a);
-  }
+      return combined(a, b);
+  });
 }
 
 struct Type {
@@ -110,12 +102,11 @@ using Blocks = std::vector<std::string>;
 struct Action {
   ncclComm *comm;
   cudaStream_t stream;
-  std::string line;       ///< the same on all ranks
-  std::string whole;      ///< with its ranks
-  std::string gives = ""; ///< file with what it gives; empty: nothing
-  const void *in = nullptr;
-  size_t bytes = 0;
-  bool untilTaken = false; ///< it ends when the file is gone
+  std::string line;                    ///< the same on all ranks
+  std::string whole;                   ///< with its ranks
+  std::vector<std::string> gives = {}; ///< files, for a rank each
+  std::string_view data = {};          ///< that it gives, on the device
+  bool untilTaken = false;             ///< it ends when the first file is gone
   std::vector<std::pair<std::string, int>> wants = {}; ///< files, of ranks
   std::function<void(const Blocks &)> end = nullptr;   ///< with what it wants
   Clock::time_point since = {};                        ///< its begin
@@ -125,25 +116,25 @@ struct Action {
     if (since == Clock::time_point()) {
       since = Clock::now();
       if (!gives.empty())
-        writeFile(gives, line, in, bytes);
+        writeFile(gives, line, data);
     }
-    if (untilTaken && !exists(gives))
-      return true;
     auto isThere = [](const auto &want) { return exists(want.first); };
-    if (untilTaken || !std::ranges::all_of(wants, isThere)) {
-      static double most = std::atof(setting("DT_CUDA_DOUBLE_PATIENCE", "300"));
-      if (std::chrono::duration<double>(Clock::now() - since).count() > most)
+    if ((untilTaken && exists(gives[0])) ||
+        !std::ranges::all_of(wants, isThere)) {
+      static const uint64_t most = setting("DT_CUDA_DOUBLE_PATIENCE", 300);
+      if (Clock::now() - since > std::chrono::seconds(most))
         die("rank ", comm->rank, " has waited for ", most, " s in ", whole);
       return false;
     }
     Blocks blocks;
     for (const auto &[file, from] : wants) {
       std::string its;
-      blocks.push_back(readFile(file, its));
+      blocks.push_back(takeFile(file, its));
       if (its != line)
         die("NCCL: ", whole, " meets ", its, " of rank ", from);
     }
-    end(blocks);
+    if (end)
+      end(blocks);
     return true;
   }
 };
@@ -153,26 +144,15 @@ auto &pending = *new std::vector<Action>; ///< calls of the group
 
 /// All calls of a group as one piece of work, behind the communicator's last.
 void launch() {
-  auto calls = std::make_shared<std::vector<Action>>();
-  calls->swap(pending);
-  if (calls->empty())
+  if (pending.empty())
     return;
-  ncclComm *comm = calls->front().comm;
-  std::vector<std::string> files; // of collectives
-  for (const Action &call : *calls)
-    if (!call.gives.empty() && !call.untilTaken)
-      files.push_back(call.gives);
-  auto attempt = [=] {
-    std::erase_if(*calls, [](Action &call) { return call.advance(); });
-    if (!calls->empty())
-      return false;
-    // All ranks have begun these collectives, so have ended those before.
-    if (!files.empty())
-      for (const auto &file : std::exchange(comm->spent, files))
-        unlink(file.c_str());
-    return true;
+  ncclComm *comm = pending.front().comm;
+  cudaStream_t stream = pending.front().stream;
+  auto attempt = [calls = std::exchange(pending, {})]() mutable {
+    std::erase_if(calls, [](Action &call) { return call.advance(); });
+    return calls.empty();
   };
-  comm->last = queueAttempts(calls->front().stream, attempt, comm->last);
+  comm->last = queueAttempts(stream, std::move(attempt), comm->last);
 }
 
 ncclResult_t add(Action call) {
@@ -185,55 +165,50 @@ ncclResult_t add(Action call) {
   return ncclSuccess;
 }
 
-/// Of `given` and `taken` elements; `end` writes what all ranks gave to `out`.
+/// Of `given` and `taken` elements: what all ranks gave is combined, from this
+/// rank's part on if they gave one for each rank, or joined if there is no op.
 ncclResult_t collective(const char *name, const std::string &how, size_t count,
                         const void *in, size_t given, void *out, size_t taken,
                         ncclDataType_t type, ncclComm *comm,
                         cudaStream_t stream,
-                        std::function<void(const Blocks &, char *to)> end) {
+                        std::optional<ncclRedOp_t> op = {}) {
   Entry entry(name);
   const Type &t = typeOf(type);
+  if (op && !t.combine)
+    die("NCCL: ", t.name, " are not combined");
+  size_t bytes = taken * t.bytes,
+         first = given > taken ? size_t(comm->rank) * bytes : 0;
   requireDevice(in, given * t.bytes, "what it reads");
-  requireDevice(out, taken * t.bytes, "what it writes");
+  requireDevice(out, bytes, "what it writes");
   std::string line = text(name, " of ", count, " ", t.name, how);
   Action call{comm, stream, line, text(line, " of rank ", comm->rank)};
-  uint64_t number = comm->collectives++;
-  for (int r = 0; r < comm->ranks; ++r)
-    call.wants.push_back({text(comm->folder, "/c", number, "-", r), r});
-  call.gives = call.wants[size_t(comm->rank)].first;
-  call.in = in, call.bytes = given * t.bytes;
+  std::string prefix = text(comm->folder, "/c", comm->collectives++, "-");
+  for (int r = 0; r < comm->ranks; ++r) {
+    call.gives.push_back(text(prefix, comm->rank, "-", r));
+    call.wants.push_back({text(prefix, r, "-", comm->rank), r});
+  }
+  call.data = {static_cast<const char *>(in), given * t.bytes};
   call.end = [=](const Blocks &blocks) {
-    end(blocks, static_cast<char *>(out));
+    auto *to = static_cast<char *>(out);
+    for (const std::string &block : blocks)
+      if (!op)
+        to = std::ranges::copy(block, to).out;
+      else if (&block == &blocks[0])
+        std::memcpy(to, block.data() + first, bytes);
+      else
+        t.combine(to, block.data() + first, taken, *op);
   };
   return add(std::move(call));
 }
 
-const char *nameOf(ncclRedOp_t op) {
-  return op == ncclSum ? " (sum)" : op == ncclMax ? " (max)" : " (min)";
-}
-
-/// The sum, greatest or least of `count` elements from `first` on.
-auto reduction(size_t first, size_t count, const Type &type, ncclRedOp_t op) {
-  if (!type.combine)
-    die("NCCL: ", type.name, " are not combined");
-  return [=](const Blocks &blocks, char *to) {
-    size_t at = first * type.bytes, bytes = count * type.bytes;
-    std::memcpy(to, blocks[0].data() + at, bytes);
-    for (size_t r = 1; r < blocks.size(); ++r)
-      type.combine(to, blocks[r].data() + at, count, op);
-  };
-}
-
-void join(const Blocks &blocks, char *to) {
-  for (const std::string &block : blocks)
-    to = std::copy(block.begin(), block.end(), to);
-}
+constexpr const char *kOps[] = {" (sum)", " (product)", " (max)", " (min)"};
 
 } // namespace
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+  const char *shared = std::getenv("DT_CUDA_DOUBLE_SHARED");
   std::snprintf(id->internal, sizeof id->internal, "%s/dt-nccl-XXXXXX",
-                setting("DT_CUDA_DOUBLE_SHARED", "/dev/shm"));
+                shared ? shared : "/dev/shm");
   return mkdtemp(id->internal) ? ncclSuccess : ncclSystemError;
 }
 
@@ -270,28 +245,25 @@ ncclResult_t ncclGroupEnd() {
 ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
                                   ncclDataType_t type, int peer, ncclComm *comm,
                                   cudaStream_t stream) {
-  const char *name = sends ? "ncclSend" : "ncclRecv";
-  Entry entry(name);
-  int own = comm->rank;
+  Entry entry(sends ? "ncclSend" : "ncclRecv");
+  int own = comm->rank, from = sends ? own : peer, to = sends ? peer : own;
   if (peer < 0 || peer >= comm->ranks)
     die("NCCL: a message from or to rank ", peer, " of ", comm->ranks);
   size_t bytes = count * typeOf(type).bytes;
   requireDevice(data, bytes, "the message");
   std::string line = text("a message of ", count, " ", typeOf(type).name),
-              file = text(comm->folder, "/m", sends ? own : peer, "-",
-                          sends ? peer : own, "-",
-                          sends ? comm->sent[peer]++ : comm->got[peer]++);
+              file = text(comm->folder, "/m", from, "-", to, "-",
+                          comm->messages[{from, to}]++);
   Action call{comm, stream, line,
               text(line, sends ? ", sent by rank " : ", received by rank ", own,
                    sends ? " to rank " : " from rank ", peer)};
   if (sends) {
-    call.gives = file, call.in = data, call.bytes = bytes;
-    call.untilTaken = true;
+    call.gives = {file}, call.untilTaken = true;
+    call.data = {static_cast<char *>(data), bytes};
   } else {
     call.wants = {{file, peer}};
     call.end = [=](const Blocks &blocks) {
       std::memcpy(data, blocks[0].data(), bytes);
-      unlink(file.c_str());
     };
   }
   return add(std::move(call));
@@ -300,17 +272,16 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream) {
-  return collective("ncclAllReduce", nameOf(op), count, in, count, out, count,
-                    type, comm, stream, reduction(0, count, typeOf(type), op));
+  return collective("ncclAllReduce", kOps[op], count, in, count, out, count,
+                    type, comm, stream, op);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count,
                                ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-  size_t all = count * size_t(comm->ranks), first = count * size_t(comm->rank);
-  return collective("ncclReduceScatter", nameOf(op), count, in, all, out, count,
-                    type, comm, stream,
-                    reduction(first, count, typeOf(type), op));
+  size_t all = count * size_t(comm->ranks);
+  return collective("ncclReduceScatter", kOps[op], count, in, all, out, count,
+                    type, comm, stream, op);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
@@ -318,7 +289,7 @@ ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
                            cudaStream_t stream) {
   size_t all = count * size_t(comm->ranks);
   return collective("ncclAllGather", "", count, in, count, out, all, type, comm,
-                    stream, join);
+                    stream);
 }
 
 /// The others give nothing.
@@ -328,5 +299,5 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t count,
   bool gives = comm->rank == root;
   return collective("ncclBroadcast", text(" from rank ", root), count,
                     gives ? in : out, gives ? count : 0, out, count, type, comm,
-                    stream, join);
+                    stream);
 }

@@ -11,22 +11,24 @@
 #include <numeric>
 #include <random>
 
-namespace cuda_double {
+using namespace cuda_double;
 
-Counts counts;
+std::map<std::string_view, uint64_t> &cuda_double::counts =
+    *new std::map<std::string_view, uint64_t>;
+std::mutex &cuda_double::entryMutex = *new std::mutex;
+std::string &cuda_double::currentCall = *new std::string;
 
 namespace {
 
-int deviceCount() { return std::atoi(setting("DT_CUDA_DOUBLE_DEVICES", "1")); }
+int deviceCount() { return int(setting("DT_CUDA_DOUBLE_DEVICES", 1)); }
 
 /// The newest error that a call returned.
 struct Refusal {
   cudaError_t error = cudaSuccess;
-  std::string call, detail, whole;
+  std::string call, whole;
   bool seen = true;
 };
 Refusal &refusal = *new Refusal;
-std::string &current = *new std::string;
 std::vector<std::pair<const void *, size_t>> announced; ///< for the next launch
 
 const char *describe(cudaError_t error) {
@@ -36,133 +38,31 @@ const char *describe(cudaError_t error) {
 
 void requireSeen(const char *next) {
   if (!refusal.seen)
-    die(refusal.call, " returned an error (", describe(refusal.error), ": ",
-        refusal.detail, "), and the program went on without a look at it, to ",
-        next);
+    die(refusal.call, " returned an error (", refusal.whole,
+        "), and the program went on without a look at it, to ", next);
 }
 
 void atEnd() {
   std::fflush(nullptr);
   requireSeen("its end");
-  const Counts &c = counts;
-  if (setting("DT_CUDA_DOUBLE_STATS")) // at once, as ranks share standard error
-    std::cerr << text("CUDA double: kernels ", c.kernels, ", copies ", c.copies,
-                      ", products ", c.products, ", graphs ", c.graphs,
-                      ", host waits ", c.hostWaits, ", allocations ",
-                      c.allocations, ", uses of the default stream ",
-                      c.defaultStreamUses, "\n")
-              << std::flush;
-}
-
-} // namespace
-
-void end(const std::string &line) {
-  std::cerr << "error: CUDA double: " + line + "\n" << std::flush;
-  _exit(1);
-}
-
-const char *setting(const char *name, const char *otherwise) {
-  const char *value = std::getenv(name);
-  return value ? value : otherwise;
-}
-
-uint64_t draw(uint64_t n) {
-  static std::mt19937_64 generator(
-      std::strtoull(setting("DT_CUDA_DOUBLE_SEED", "1"), nullptr, 10));
-  return generator() % n;
-}
-
-Order::Order(uint64_t n) : n(n), stride(n > 1 ? 1 : 0) {
-  uint64_t how = draw(4); // up and down are likely
-  if (how == 1)
-    at = stride = n - 1;
-  if (how < 2)
+  if (!std::getenv("DT_CUDA_DOUBLE_STATS"))
     return;
-  at = draw(n);
-  do
-    stride = draw(n);
-  while (std::gcd(stride, n) != 1);
+  std::string line;
+  for (const char *name :
+       {"kernels", "copies", "products", "graphs", "host waits", "allocations",
+        "uses of the default stream"})
+    line +=
+        text(line.empty() ? "CUDA double: " : ", ", name, " ", counts[name]);
+  std::cerr << line + "\n" << std::flush; // at once, as ranks share it
 }
-
-std::mutex &entryMutex() {
-  static auto &mutex = *new std::mutex;
-  return mutex;
-}
-const std::string &currentCall() { return current; }
-
-Entry::Entry(const char *call) : lock(entryMutex()) {
-  [[maybe_unused]] static int registered = std::atexit(atEnd);
-  requireSeen(call);
-  requireCapturable(call);
-  current = call;
-}
-
-cudaError_t refuse(cudaError_t error, const std::string &detail) {
-  refusal = {error, current, detail, "", false};
-  return error;
-}
-
-/// By the symbols that the linker left in the program's file; where that was
-/// loaded, the linker says, too.
-extern "C" const char __executable_start;
-std::string nameOf(const void *kernel) {
-  char line[512];
-  auto address =
-      size_t(static_cast<const char *>(kernel) - &__executable_start);
-  std::snprintf(line, sizeof line,
-                "nm /proc/%d/exe | grep -i '^%016zx [tw] ' | cut -c 20- | "
-                "c++filt -p",
-                int(getpid()), address);
-  std::unique_ptr<FILE, int (*)(FILE *)> symbols(popen(line, "r"), pclose);
-  bool found = symbols && std::fgets(line, sizeof line, symbols.get());
-  return found ? "kernel " + std::string(line, std::strcspn(line, "\n"))
-               : text("kernel at ", address);
-}
-
-void announce(const void *data, size_t bytes) {
-  static bool watches = setting("DT_CUDA_DOUBLE_WATCH");
-  if (watches && bytes)
-    announced.emplace_back(data, bytes);
-}
-
-cudaError_t launch(const cudaLaunchConfig_t &c, Call call) {
-  Entry entry("cudaLaunchKernelEx");
-  auto refused = [&](cudaError_t error, const std::string &detail) {
-    std::string of = " of " + nameOf(call.kernel);
-    current += of;
-    return refuse(error, detail + of);
-  };
-  unsigned threads = c.blockDim.x, blocks = c.gridDim.x;
-  constexpr auto kWrong = cudaErrorInvalidConfiguration;
-  if (threads == 0 || threads > kMostThreads)
-    return refused(kWrong, text(threads, " threads a block, 1 to ",
-                                kMostThreads, " are possible"));
-  if (blocks == 0 || blocks > 0x7fffffff)
-    return refused(kWrong, text(blocks, " blocks"));
-  size_t most = std::clamp(mostShared[call.kernel], kPlainShared, kMostShared);
-  if (c.dynamicSmemBytes > most)
-    return refused(cudaErrorInvalidValue,
-                   text(c.dynamicSmemBytes, " bytes of dynamic shared memory, ",
-                        most, " are possible"));
-  for (size_t i = 0; i < call.addresses.size(); ++i)
-    requireReadable(call.addresses[i], call.kernel, i + 1);
-  counts.kernels++;
-  call.writes = std::exchange(announced, {});
-  auto run = [=, shared = c.dynamicSmemBytes] {
-    watch(call, [&] { runBlocks(call, blocks, threads, shared); });
-  };
-  queue(c.stream, run, call.kernel);
-  return cudaSuccess;
-}
-
-namespace {
 
 /// Queues a copy of rows and waits where CUDA does: for what goes to pageable
 /// memory. What comes from there is read late, too.
 cudaError_t copy(void *to, size_t toPitch, const void *from, size_t fromPitch,
                  size_t width, size_t height, cudaMemcpyKind kind,
-                 cudaStream_t stream) {
-  counts.copies++;
+                 cudaStream_t stream, const char *call = __builtin_FUNCTION()) {
+  Entry entry(call);
+  counts["copies"]++;
   if (width > toPitch || width > fromPitch)
     return refuse(cudaErrorInvalidValue,
                   text("rows of ", width, " bytes, ", toPitch, " and ",
@@ -186,27 +86,117 @@ cudaError_t copy(void *to, size_t toPitch, const void *from, size_t fromPitch,
 }
 
 } // namespace
-} // namespace cuda_double
 
-using namespace cuda_double;
+void cuda_double::end(const std::string &line) {
+  std::cerr << "error: CUDA double: " + line + "\n" << std::flush;
+  _exit(1);
+}
+
+uint64_t cuda_double::setting(const char *name, uint64_t otherwise) {
+  const char *value = std::getenv(name);
+  return value ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+uint64_t cuda_double::draw(uint64_t n) {
+  static std::mt19937_64 generator(setting("DT_CUDA_DOUBLE_SEED", 1));
+  return generator() % n;
+}
+
+std::vector<uint64_t> cuda_double::drawOrder(uint64_t n) {
+  uint64_t how = draw(4); // up and down are likely
+  uint64_t at = how < 2 ? how * (n - 1) : draw(n), stride;
+  do
+    stride = how == 0 ? 1 : how == 1 ? n - 1 : draw(n);
+  while (std::gcd(stride, n) != 1);
+  std::vector<uint64_t> order(n);
+  for (uint64_t &i : order) {
+    i = at;
+    at += stride < n - at ? stride : stride - n;
+  }
+  return order;
+}
+
+Entry::Entry(const char *call) {
+  [[maybe_unused]] static int registered = std::atexit(atEnd);
+  requireSeen(call);
+  requireCapturable(call);
+  currentCall = call;
+}
+
+cudaError_t cuda_double::refuse(cudaError_t error, const std::string &detail) {
+  refusal = {error, currentCall, text(describe(error), " (", detail, ")"),
+             false};
+  return error;
+}
+
+/// By the symbols that the linker left in the program's file; where that was
+/// loaded, the linker says, too.
+extern "C" const char __executable_start;
+std::string cuda_double::nameOf(const void *kernel) {
+  if (!kernel)
+    return "a copy or a library call";
+  char line[512];
+  auto address =
+      size_t(static_cast<const char *>(kernel) - &__executable_start);
+  std::snprintf(
+      line, sizeof line,
+      "nm /proc/$PPID/exe | grep -i '^%016zx [tw] ' | cut -c 20- | c++filt -p",
+      address);
+  std::unique_ptr<FILE, int (*)(FILE *)> symbols(popen(line, "r"), pclose);
+  bool found = symbols && std::fgets(line, sizeof line, symbols.get());
+  return found ? "kernel " + std::string(line, std::strcspn(line, "\n"))
+               : text("kernel at ", address);
+}
+
+void cuda_double::announce(const void *data, size_t bytes) {
+  static const bool watches = std::getenv("DT_CUDA_DOUBLE_WATCH");
+  if (watches && bytes)
+    announced.emplace_back(data, bytes);
+}
+
+cudaError_t cuda_double::launch(const cudaLaunchConfig_t &c, Call call) {
+  Entry entry("cudaLaunchKernelEx");
+  auto refused = [&](cudaError_t error, const auto &...detail) {
+    std::string of = " of " + nameOf(call.kernel);
+    currentCall += of;
+    return refuse(error, text(detail..., of));
+  };
+  unsigned threads = c.blockDim.x, blocks = c.gridDim.x;
+  if (threads == 0 || threads > kMostThreads)
+    return refused(cudaErrorInvalidConfiguration, threads,
+                   " threads a block, 1 to ", kMostThreads, " are possible");
+  if (blocks == 0 || blocks > 0x7fffffff)
+    return refused(cudaErrorInvalidConfiguration, blocks, " blocks");
+  size_t most = std::clamp(mostShared[call.kernel], kPlainShared, kMostShared);
+  if (c.dynamicSmemBytes > most)
+    return refused(cudaErrorInvalidValue, c.dynamicSmemBytes,
+                   " bytes of dynamic shared memory, ", most, " are possible");
+  for (size_t i = 0; i < call.addresses.size(); ++i)
+    requireReadable(call.addresses[i], call.kernel, i + 1);
+  counts["kernels"]++;
+  call.writes = std::exchange(announced, {});
+  queue(c.stream, [=] {
+    runningKernel = call.kernel;
+    watch(call, [&] { runBlocks(call, c); });
+  });
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
-  Entry entry;
   return copy(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
                               size_t fromPitch, size_t width, size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {
-  Entry entry;
   return copy(to, toPitch, from, fromPitch, width, height, kind, stream);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
                             cudaStream_t stream) {
   Entry entry;
-  counts.copies++;
+  counts["copies"]++;
   if (bytes == 0)
     return cudaSuccess;
   requireDevice(to, bytes, "the target");
@@ -215,16 +205,15 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
 }
 
 const char *cudaGetErrorString(cudaError_t error) {
-  std::lock_guard<std::mutex> lock(entryMutex());
+  std::lock_guard<std::mutex> lock(entryMutex);
   if (error != refusal.error || error == cudaSuccess)
     return describe(error);
   refusal.seen = true;
-  refusal.whole = text(describe(error), " (", refusal.detail, ")");
   return refusal.whole.c_str();
 }
 
 cudaError_t cudaGetLastError() {
-  std::lock_guard<std::mutex> lock(entryMutex());
+  std::lock_guard<std::mutex> lock(entryMutex);
   refusal.seen = true;
   return std::exchange(refusal.error, cudaSuccess);
 }
@@ -232,7 +221,7 @@ cudaError_t cudaGetLastError() {
 cudaError_t cudaGetDeviceCount(int *count) {
   Entry entry;
   *count = deviceCount();
-  if (setting("DT_CUDA_DOUBLE_OLD_DRIVER"))
+  if (std::getenv("DT_CUDA_DOUBLE_OLD_DRIVER"))
     return refuse(cudaErrorInsufficientDriver, "no device can be used");
   return *count ? cudaSuccess : refuse(cudaErrorNoDevice, "none");
 }

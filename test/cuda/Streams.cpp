@@ -2,50 +2,45 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Calls queue work and note what it comes after: the work before it in its
-// stream and an event's. Nothing runs before somebody waits; then only what
-// that must wait for runs, and where several pieces may be next, a draw
-// decides.
+// Calls queue work and note what it comes after. Nothing runs before somebody
+// waits; then only what that must wait for runs, in an order that is drawn.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Double.h"
 
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <thread>
-#include <unordered_map>
+#include <unordered_set>
 
-namespace cuda_double {
-
+using namespace cuda_double;
 using Clock = std::chrono::steady_clock;
 
-struct Work {
+struct cuda_double::Work {
   std::function<bool()> run = nullptr; ///< true once it has; null: no work
-  const void *kernel = nullptr;
   std::vector<WorkPtr> after = {};
   bool done = false;
   Clock::time_point ended = {}; ///< if done
 };
 
-} // namespace cuda_double
-
 struct CUstream_st {
-  cuda_double::WorkPtr last = nullptr;
+  WorkPtr last = nullptr;
 };
 
 struct CUevent_st {
   bool timed = true;
-  cuda_double::WorkPtr recorded;
+  WorkPtr recorded;
   unsigned asked = 0; ///< in vain, since it was recorded
 };
 
 /// What was captured, in the stream's order; an instance is a copy.
 struct CUgraph_st {
-  std::vector<cuda_double::Work> nodes;
+  std::vector<Work> nodes;
 };
 
-namespace cuda_double {
+const void *cuda_double::runningKernel = nullptr;
 
 namespace {
 
@@ -61,8 +56,7 @@ struct {
   std::thread::id thread = {}; ///< whose calls are captured
 } capture;
 auto &attempts = *new std::vector<WorkPtr>; ///< that may not have ended
-const void *running = nullptr;
-std::thread::id deviceThread; ///< while device work runs
+std::thread::id deviceThread;               ///< while device work runs
 
 template <typename T> T &find(std::set<T *> &all, T *one, const char *what) {
   if (!all.count(one))
@@ -71,88 +65,71 @@ template <typename T> T &find(std::set<T *> &all, T *one, const char *what) {
 }
 
 CUstream_st &streamOf(cudaStream_t stream) {
-  counts.defaultStreamUses += !stream;
+  counts["uses of the default stream"] += !stream;
   return stream ? find(streams, stream, "a stream") : defaultStream;
 }
 CUevent_st &eventOf(cudaEvent_t event) {
   return find(events, event, "an event");
 }
 
+bool isOpen(const WorkPtr &work) { return work && !work->done; }
+
+bool isCaptured() {
+  return capture.graph && capture.thread == std::this_thread::get_id();
+}
+
 /// Queues work behind `before`, which may be null, and what the stream has.
 WorkPtr append(cudaStream_t to, Work work, const WorkPtr &before = nullptr) {
   CUstream_st &stream = streamOf(to);
-  auto follow = [&](const WorkPtr &other) {
-    if (other && !other->done)
+  for (const WorkPtr &other : {before, stream.last})
+    if (isOpen(other))
       work.after.push_back(other);
-  };
-  follow(before);
-  follow(stream.last);
   return stream.last = std::make_shared<Work>(std::move(work));
 }
-
-bool isOpen(const WorkPtr &work) { return work && !work->done; }
 
 /// Runs what nobody has to wait for, until all that is needed has run. What
 /// waits for other processes is tried meanwhile, as they may wait for it, and
 /// need not end. Without anything needed: until all that is left waits.
 void runAll(const std::vector<WorkPtr> &needed) {
-  std::unordered_map<Work *, size_t> missing;
-  std::unordered_map<Work *, std::vector<WorkPtr>> behind;
-  std::vector<WorkPtr> open, ready;
+  std::erase_if(attempts, std::not_fn(isOpen));
+  std::vector<WorkPtr> open; // with all that it comes after
+  std::unordered_set<Work *> seen;
   auto visit = [&](const WorkPtr &work) {
-    if (isOpen(work) && missing.emplace(work.get(), 0).second)
+    if (isOpen(work) && seen.insert(work.get()).second)
       open.push_back(work);
   };
-  std::for_each(needed.begin(), needed.end(), visit);
-  std::for_each(attempts.begin(), attempts.end(), visit);
-  while (!open.empty()) {
-    WorkPtr work = open.back();
-    open.pop_back();
-    for (const WorkPtr &before : work->after) {
+  std::ranges::for_each(needed, visit);
+  std::ranges::for_each(attempts, visit);
+  for (size_t i = 0; i < open.size(); ++i)
+    for (const WorkPtr &before : open[i]->after)
       visit(before);
-      if (isOpen(before)) {
-        missing[work.get()]++;
-        behind[before.get()].push_back(work);
-      }
-    }
-    if (missing[work.get()] == 0)
-      ready.push_back(work);
-  }
   deviceThread = std::this_thread::get_id();
-  openMemory();
+  openMemory(true);
   size_t vain = 0; // attempts
-  while (!ready.empty() &&
-         (needed.empty() || std::ranges::any_of(needed, isOpen))) {
-    std::swap(ready[draw(ready.size())], ready.back());
-    WorkPtr work = ready.back();
-    running = work->kernel;
-    if (work->run && !work->run()) {
-      if (++vain <= 2 * ready.size())
-        continue;
+  while (needed.empty() ? !open.empty() : std::ranges::any_of(needed, isOpen)) {
+    std::vector<WorkPtr> ready;
+    std::ranges::copy_if(open, std::back_inserter(ready), [](const WorkPtr &w) {
+      return std::ranges::none_of(w->after, isOpen);
+    });
+    const WorkPtr &work = ready[draw(ready.size())];
+    runningKernel = nullptr;
+    if (!work->run || work->run()) {
+      vain = 0;
+      checkBeside();
+      *work = {.done = true, .ended = Clock::now()};
+      std::erase(open, work);
+    } else if (++vain > 2 * ready.size()) {
       if (needed.empty())
         break;
       usleep(200);
-      continue;
     }
-    vain = 0;
-    ready.pop_back();
-    checkBeside(running);
-    work->done = true;
-    work->ended = Clock::now();
-    work->run = nullptr;
-    work->after.clear();
-    for (const WorkPtr &next : behind[work.get()])
-      if (--missing[next.get()] == 0)
-        ready.push_back(next);
   }
-  running = nullptr;
-  closeMemory();
+  openMemory(false);
   deviceThread = {};
 }
 
 /// On a thread of its own: shared memory is thread-local storage.
 void force(const std::vector<WorkPtr> &needed) {
-  std::erase_if(attempts, std::not_fn(isOpen));
   if (std::ranges::any_of(needed, isOpen))
     std::thread(runAll, needed).join();
 }
@@ -161,78 +138,69 @@ void force(const std::vector<WorkPtr> &needed) {
 void goOn() {
   for (;;) {
     usleep(2000);
-    std::lock_guard<std::mutex> lock(entryMutex());
-    std::erase_if(attempts, std::not_fn(isOpen));
-    if (!attempts.empty())
+    std::lock_guard<std::mutex> lock(entryMutex);
+    if (std::ranges::any_of(attempts, isOpen))
       runAll({});
   }
 }
 
 } // namespace
 
-void queue(cudaStream_t stream, std::function<void()> run, const void *kernel) {
+void cuda_double::queue(cudaStream_t stream, std::function<void()> run) {
   auto once = [run = std::move(run)] {
     run();
     return true;
   };
   if (!isCaptured())
-    append(stream, {once, kernel});
+    append(stream, {once});
   else if (stream == capture.stream)
-    capture.graph->nodes.push_back({once, kernel});
+    capture.graph->nodes.push_back({once});
   else
     reject("another stream than the one that is captured");
 }
 
-bool isCaptured() {
-  return capture.graph && capture.thread == std::this_thread::get_id();
-}
-
 /// Of calls that the runtime makes.
-void requireCapturable(const std::string &call) {
-  auto begins = [&](const char *with) { return call.rfind(with, 0) == 0; };
+void cuda_double::requireCapturable(std::string_view call) {
+  auto begins = [&](const char *with) { return call.starts_with(with); };
   if (isCaptured() && !begins("cudaLaunchKernel") && !begins("cudaMem") &&
       !begins("cudaStreamEnd") && !begins("cublasLt") && !begins("cudnn"))
     die(call, ": not while a stream is captured");
 }
 
-WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
-                      const WorkPtr &before) {
+WorkPtr cuda_double::queueAttempts(cudaStream_t stream,
+                                   std::function<bool()> attempt,
+                                   const WorkPtr &before) {
   [[maybe_unused]] static auto *device = new std::thread(goOn);
   attempts.push_back(append(stream, {std::move(attempt)}, before));
   return attempts.back();
 }
 
-void finish(cudaStream_t stream) {
+void cuda_double::finish(cudaStream_t stream) {
   if (isCaptured())
     reject("it waits, while a stream is captured");
-  counts.hostWaits++;
+  counts["host waits"]++;
   force({streamOf(stream).last});
 }
 
-void finishAll() {
-  counts.hostWaits++;
+void cuda_double::finishAll() {
+  counts["host waits"]++;
   std::vector<WorkPtr> all{defaultStream.last};
   for (CUstream_st *stream : streams)
     all.push_back(stream->last);
   force(all);
 }
 
-const void *runningKernel() { return running; }
-bool onDeviceThread() { return std::this_thread::get_id() == deviceThread; }
+bool cuda_double::onDeviceThread() {
+  return std::this_thread::get_id() == deviceThread;
+}
 
-} // namespace cuda_double
-
-using namespace cuda_double;
-
-/// In no order with the default stream. Whose kernels go first cannot be seen
-/// here.
+/// Whose kernels go first cannot be seen here.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags,
                                          int) {
   Entry entry;
   if (flags != cudaStreamNonBlocking)
     reject("a stream that keeps the default stream's order");
-  *stream = new CUstream_st;
-  streams.insert(*stream);
+  *stream = *streams.insert(new CUstream_st).first;
   return cudaSuccess;
 }
 
@@ -253,8 +221,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
   Entry entry;
-  *event = new CUevent_st{!(flags & cudaEventDisableTiming), nullptr};
-  events.insert(*event);
+  bool timed = !(flags & cudaEventDisableTiming);
+  *event = *events.insert(new CUevent_st{timed, nullptr}).first;
   return cudaSuccess;
 }
 
@@ -268,8 +236,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 /// What the stream has by now; what is queued later is not the event's.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Entry entry;
-  eventOf(event).recorded = append(stream, {});
-  eventOf(event).asked = 0;
+  CUevent_st &e = eventOf(event);
+  e = {e.timed, append(stream, {})};
   return cudaSuccess;
 }
 
@@ -283,7 +251,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Entry entry;
-  counts.hostWaits++;
+  counts["host waits"]++;
   force({eventOf(event).recorded});
   return cudaSuccess;
 }
@@ -349,8 +317,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *,
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph,
                                  unsigned long long) {
   Entry entry;
-  static size_t most =
-      size_t(std::atol(setting("DT_CUDA_DOUBLE_GRAPHS", "-1")));
+  static const size_t most = setting("DT_CUDA_DOUBLE_GRAPHS", SIZE_MAX);
   if (instances.size() >= most)
     return refuse(cudaErrorMemoryAllocation, text(most, " graphs are there"));
   *instance = *instances.insert(new CUgraph_st(*graph)).first;
@@ -360,7 +327,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *instance, cudaGraph_t graph,
 /// Arguments are those of the capture.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
   Entry entry;
-  counts.graphs++;
+  counts["graphs"]++;
   for (const Work &node : find(instances, instance, "a graph").nodes)
     append(stream, node);
   return cudaSuccess;

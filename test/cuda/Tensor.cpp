@@ -58,7 +58,7 @@ void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
                std::function<void()> work) {
   if (bytes)
     requireDevice(workspace, bytes, "the workspace", 256);
-  counts.products++;
+  counts["products"]++;
   queue(stream, [=] {
     std::memset(workspace, kPoison, std::min(bytes, size_t(4096)));
     work();
@@ -88,81 +88,59 @@ void write(const Tensor &to, const Floats &values, float beta,
   }
 }
 
-namespace {
-
-/// What one element in the first two dims has.
-int64_t inner(const Sizes &sizes) {
-  return Tensor{.sizes = {sizes.begin() + 2, sizes.end()}}.count();
-}
-
-/// Where each element of a patch matrix [channels * taps, places] stands in the
-/// input's channels; -1: in the padding.
-Sizes patchPlaces(const Convolution &c) {
-  using enum Convolution::Wanted;
-  const Sizes &in = c.sizes(X), &kernel = c.sizes(W), &out = c.sizes(Y);
-  int64_t taps = inner(kernel), places = inner(out), inputs = inner(in);
-  Sizes all(size_t(kernel[1] * taps * places));
-  for (int64_t i = 0; i < int64_t(all.size()); ++i) {
-    int64_t tap = i / places % taps, place = i % places, at = 0, scale = 1;
-    for (size_t d = in.size(); d-- > 2;) {
-      int64_t reach = place % out[d] * c.stride[d - 2] +
-                      tap % kernel[d] * c.dilation[d - 2] - c.before[d - 2];
-      bool inside = reach >= 0 && reach < in[d] && at >= 0;
-      at = inside ? at + reach * scale : -1;
-      scale *= in[d], tap /= kernel[d], place /= out[d];
-    }
-    all[size_t(i)] = at < 0 ? -1 : at + i / places / taps * inputs;
-  }
-  return all;
-}
-
-} // namespace
-
-void multiply(const Product &p) {
-  Floats a = read(p.a), b = read(p.b), d(size_t(p.d.count()));
-  size_t m = size_t(p.d.sizes[1]), n = size_t(p.d.sizes[2]),
-         k = size_t(p.a.sizes[2]);
-  for (size_t row = 0; row < d.size() / n; ++row)
-    for (size_t i = 0; i < k; ++i) {
-      float *to = &d[row * n], *from = &b[(row / m * k + i) * n];
-      for (size_t j = 0; j < n; ++j)
-        to[j] += a[row * k + i] * from[j];
-    }
-  for (size_t i = 0; i < d.size(); ++i)
-    d[i] = p.alpha * d[i] + (p.bias.data ? p.bias.load(int64_t(i / n % m)) : 0);
-  write(p.d, d, p.beta, p.c);
-}
-
 void convolve(const Convolution &c) {
   using enum Convolution::Wanted;
-  Floats values[3];
-  for (auto which : {X, W, Y})
-    values[which] = read(c.tensors[which]);
-  std::ranges::fill(values[c.wanted], 0.f);
-  Sizes places = patchPlaces(c);
-  int64_t channels = c.sizes(Y)[1], each = channels / c.groups(),
-          outputs = inner(c.sizes(Y)), taps = c.sizes(W)[1] * inner(c.sizes(W)),
-          inputs = c.sizes(W)[1] * inner(c.sizes(X));
+  // x stands with its paddings around it. Which of its elements meets a tap of
+  // the window is the sum of what the tap and the window's place say.
+  Sizes steps = c.sizes(X), perTap = steps, perPlace = steps;
+  int64_t step = 1, first = 0;
+  for (size_t d = steps.size(); d-- > 0;) {
+    bool inWindow = d >= 2;
+    steps[d] = step;
+    perTap[d] = step * (inWindow ? c.dilation[d - 2] : 1);
+    perPlace[d] = step * (inWindow ? c.stride[d - 2] : 1);
+    first += inWindow ? step * c.before[d - 2] : 0;
+    step *= c.sizes(X)[d] + (inWindow ? c.before[d - 2] + c.after[d - 2] : 0);
+  }
+  auto numbers = [](const Sizes &sizes, const Sizes &strides, int from) {
+    Tensor t{{sizes.begin() + from, sizes.end()},
+             {strides.begin() + from, strides.end()}};
+    Sizes all(size_t(t.count()));
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = numberOf(t, int64_t(i));
+    return all;
+  };
+  Sizes taps = numbers(c.sizes(W), perTap, 1),
+        places = numbers(c.sizes(Y), perPlace, 2);
+  auto start = [&](Convolution::Wanted which) {
+    const Tensor &t = c.tensors[which];
+    return which == c.wanted ? Floats(size_t(t.count())) : read(t);
+  };
+  Floats w = start(W), y = start(Y), room(size_t(step), 0.f);
+  Tensor x{c.sizes(X), steps, false, &room[size_t(first)]};
+  write(x, start(X));
+  int64_t channels = c.sizes(Y)[1], each = channels / c.groups();
   for (int64_t row = 0; row < c.sizes(Y)[0] * channels; ++row) {
-    float *x = &values[X][row / each * inputs],
-          *w = &values[W][row % channels * taps],
-          *y = &values[Y][row * outputs];
-    const int64_t *at = places.data();
-    for (int64_t tap = 0; tap < taps; ++tap)
-      for (int64_t place = 0; place < outputs; ++place, ++at) {
-        if (*at < 0)
-          continue;
+    int64_t image = row / channels,
+            channel = row % channels / each * c.sizes(W)[1];
+    float *from = &room[size_t(image * steps[0] + channel * steps[1])],
+          *weights = &w[size_t(row % channels) * taps.size()],
+          *to = &y[size_t(row) * places.size()];
+    for (size_t tap = 0; tap < taps.size(); ++tap)
+      for (size_t place = 0; place < places.size(); ++place) {
+        float &met = from[taps[tap] + places[place]];
         if (c.wanted == Y)
-          y[place] += w[tap] * x[*at];
+          to[place] += weights[tap] * met;
         else if (c.wanted == X)
-          x[*at] += w[tap] * y[place];
+          met += weights[tap] * to[place];
         else
-          w[tap] += y[place] * x[*at];
+          weights[tap] += to[place] * met;
       }
   }
-  for (float &value : values[c.wanted])
+  Floats result = c.wanted == X ? read(x) : c.wanted == W ? w : y;
+  for (float &value : result)
     value *= c.alpha;
-  write(c.tensors[c.wanted], values[c.wanted], c.beta, c.tensors[c.wanted]);
+  write(c.tensors[c.wanted], result, c.beta, c.tensors[c.wanted]);
 }
 
 } // namespace cuda_double

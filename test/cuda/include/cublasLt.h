@@ -11,6 +11,8 @@
 
 #include "cuda_runtime.h"
 
+#include <array>
+
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0 };
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
@@ -35,18 +37,14 @@ enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
 };
 
-using cublasLtHandle_t = struct cublasLtContext *;
-/// Attributes by their numbers, as they are set.
 namespace cuda_double {
-struct Attributes {
-  int64_t at[32] = {};
-  int64_t operator[](int attribute) const { return at[attribute]; }
-  bool operator==(const Attributes &) const = default;
-};
+/// By their numbers, as they are set.
+using Attributes = std::array<int64_t, 32>;
 /// `wide`: the attribute that has 8 bytes; the others have 4.
 cublasStatus_t set(Attributes *to, int attribute, int wide, const void *value,
                    size_t bytes, const char *call = __builtin_FUNCTION());
 } // namespace cuda_double
+using cublasLtHandle_t = struct cublasLtContext *;
 using cublasLtMatrixLayout_t = cuda_double::Attributes *;
 using cublasLtMatmulDesc_t = cuda_double::Attributes *;
 using cublasLtMatmulPreference_t = cuda_double::Attributes *;
@@ -68,14 +66,31 @@ inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 }
 
 /// Of a batch of one.
-inline cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
-                                                 cudaDataType_t type,
-                                                 uint64_t rows,
-                                                 uint64_t columns, int64_t ld) {
-  *layout = new cuda_double::Attributes{
-      {type, 0, int64_t(rows), int64_t(columns), ld, 1}};
+inline cublasStatus_t
+cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *created, cudaDataType_t type,
+                           uint64_t rows, uint64_t columns, int64_t ld) {
+  *created = new cuda_double::Attributes{
+      type, 0, int64_t(rows), int64_t(columns), ld, 1};
   return CUBLAS_STATUS_SUCCESS;
 }
+inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
+                                               cublasComputeType_t,
+                                               cudaDataType_t) {
+  *desc = new cuda_double::Attributes{};
+  (**desc)[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
+  return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t
+cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+  *preference = new cuda_double::Attributes{0, 0, 0, 0, 0, 256, 256, 256, 256};
+  return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t
+cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 inline cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attribute,
@@ -84,30 +99,12 @@ cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                           CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, value,
                           bytes);
 }
-inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
-                                               cublasComputeType_t,
-                                               cudaDataType_t) {
-  *desc = new cuda_double::Attributes;
-  (*desc)->at[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
-  return CUBLAS_STATUS_SUCCESS;
-}
 inline cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attribute,
                                const void *value, size_t bytes) {
   return cuda_double::set(desc, attribute, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                           value, bytes);
-}
-inline cublasStatus_t
-cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-  *preference =
-      new cuda_double::Attributes{{0, 0, 0, 0, 0, 256, 256, 256, 256}};
-  return CUBLAS_STATUS_SUCCESS;
-}
-inline cublasStatus_t
-cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete preference;
-  return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
