@@ -86,6 +86,8 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   unit.span = readSize(json, "span");
   if (json.has("overlap"))
     unit.overlap = readSize(json, "overlap");
+  if (json.has("run_ahead"))
+    unit.runAhead = int(std::min(json.at("run_ahead").integer(0), kMost));
   int64_t zero = 0;
   json.read("zero", zero, 0);
   unit.zero = int(std::min<int64_t>(zero, 1));
