@@ -86,7 +86,7 @@ double Finder::simulate(Plan &plan) {
     return INFINITY;
   planner::StepOptions options;
   options.scheduleEffort = 60000;
-  auto step = planner::simulateStep(input.costs, plan, input.batch, options);
+  auto step = planner::simulateFitting(input.costs, plan, input.batch, options);
   fits = step || !step.errorIsA<planner::DoesNotFit>();
   if (!step)
     return note(step.takeError());
@@ -290,7 +290,7 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
     return best;
   best->policy = policy.str();
   // The program's own search places as many tasks as it likes.
-  auto step = planner::simulateStep(input.costs, *best, input.batch);
+  auto step = planner::simulateFitting(input.costs, *best, input.batch);
   if (!step)
     return step.takeError();
   best->predicted = step->predicted;

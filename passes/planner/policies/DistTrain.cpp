@@ -199,7 +199,7 @@ std::optional<Plan> findByReading(const PolicyInput &input,
     ++tried;
     if (lacking.has(plan))
       continue;
-    auto result = simulateStep(input.costs, plan, input.batch, folded);
+    auto result = simulateFitting(input.costs, plan, input.batch, folded);
     if (!result) {
       reason.note(handleErrors(result.takeError(),
                                [&](std::unique_ptr<DoesNotFit> fit) -> Error {
@@ -246,7 +246,7 @@ Expected<Candidates> planDistTrain(const PolicyInput &input) {
   auto plan = findDistTrain(input, 4, 4);
   if (!plan)
     return plan.takeError();
-  auto result = simulateStep(input.costs, *plan, input.batch);
+  auto result = simulateFitting(input.costs, *plan, input.batch);
   if (!result)
     return result.takeError();
   plan->predicted = result->predicted;

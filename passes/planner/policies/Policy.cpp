@@ -129,7 +129,7 @@ Expected<Plan> moveTo(const PolicyInput &input, Plan plan, int64_t first) {
       plan.micro = (input.samples() + parts - 1) / parts;
     }
     placeBlocks(input, plan);
-    auto step = simulateStep(input.costs, plan, input.batch);
+    auto step = simulateFitting(input.costs, plan, input.batch);
     if (step) {
       plan.predicted = step->predicted;
       return plan;

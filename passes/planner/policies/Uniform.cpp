@@ -149,7 +149,7 @@ Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
         Plan plan = makeUniform(input, layout);
         if (vpp > 1 && !canInterleave(input, layout, plan))
           continue;
-        auto result = simulateStep(input.costs, plan, input.batch);
+        auto result = simulateFitting(input.costs, plan, input.batch);
         if (!result) {
           reason.note(result.takeError());
           continue;

@@ -166,7 +166,7 @@ std::vector<double> PlanSearch::tryTogether(MutableArrayRef<Trial> plans) {
   parallelFor(0, plans.size(), [&](size_t i) {
     StepOptions own = options;
     own.parts.mean = plans[i].plan.assign == Assign::Items;
-    auto result = simulateStep(input.costs, plans[i].plan, input.batch, own);
+    auto result = simulateFitting(input.costs, plans[i].plan, input.batch, own);
     if (result)
       steps[i] = result->predicted.step;
     else
@@ -385,9 +385,11 @@ int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
   std::vector<std::optional<Expected<PlannedStep>>> results(entries.size());
   // As whoever reads the plan simulates it: else what fits here might not
   // there.
+  std::vector<Plan> plans;
+  for (const Entry *entry : entries)
+    plans.push_back(entry->plan);
   parallelFor(0, entries.size(), [&](size_t i) {
-    results[i].emplace(
-        simulateStep(input.costs, entries[i]->plan, input.batch));
+    results[i].emplace(simulateFitting(input.costs, plans[i], input.batch));
   });
   int fits = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -397,7 +399,7 @@ int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
       continue;
     }
     ++fits;
-    Plan plan = entries[i]->plan;
+    Plan plan = std::move(plans[i]);
     double objective = plan.predicted.objective;
     plan.predicted = result->predicted;
     plan.predicted.objective = objective;

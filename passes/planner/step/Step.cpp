@@ -150,7 +150,8 @@ Error checkMemory(const Costs &costs, const Plan &plan,
         result.memory[u].state.total(), result.memory[u].activations,
         result.memory[u].workspace, result.memory[u].buffers,
         result.memory[u].snapshot);
-    return make_error<DoesNotFit>(int(u), needs - has, std::move(text));
+    return make_error<DoesNotFit>(int(u), needs - has, result.memory[u].waiting,
+                                  std::move(text));
   }
   return Error::success();
 }
@@ -404,6 +405,10 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   if (!simulation)
     return simulation.takeError();
   result.simulation = std::move(*simulation);
+  builder.addWaiting(graph, result);
+  if (options.requireMemory)
+    if (Error error = checkMemory(costs, plan, result))
+      return std::move(error);
   if (options.timeOnly)
     result.predicted.step = double(result.simulation.step) * 1e-9;
   else
@@ -415,6 +420,46 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   folded.recordTimes(*nominal, result.predicted);
   recordOrder(result, result.predicted);
   return std::move(result);
+}
+
+Expected<PlannedStep> simulateFitting(const Costs &costs, Plan &plan,
+                                      const std::vector<Sample> &batch,
+                                      const StepOptions &options) {
+  auto setAhead = [&](std::optional<int> ahead) {
+    for (UnitPlan &unit : plan.units)
+      if (!unit.inside && !costs.model.modules[unit.module].hasBackward())
+        unit.runAhead = ahead;
+  };
+  setAhead(std::nullopt);
+  Expected<PlannedStep> best = simulateStep(costs, plan, batch, options);
+  bool waits = false;
+  if (best)
+    return best;
+  Error error = handleErrors(best.takeError(),
+                             [&](std::unique_ptr<DoesNotFit> fit) -> Error {
+                               waits = fit->missing <= fit->waiting;
+                               return Error(std::move(fit));
+                             });
+  std::optional<int> largest;
+  for (int below = 0, above = waits ? int(plan.microbatches) : 0;
+       below < above;) {
+    int ahead = largest ? (below + above) / 2 : 0;
+    setAhead(ahead);
+    auto step = simulateStep(costs, plan, batch, options);
+    if (!step) {
+      consumeError(step.takeError());
+      above = ahead;
+      continue;
+    }
+    best = std::move(step);
+    largest = ahead;
+    below = ahead + 1;
+  }
+  setAhead(largest);
+  if (!largest)
+    return std::move(error);
+  consumeError(std::move(error));
+  return best;
 }
 
 std::vector<std::pair<Time, int64_t>>

@@ -107,6 +107,7 @@ struct PlannedStep {
   struct Memory {
     StateBytes state;
     double activations = 0, workspace = 0, buffers = 0, snapshot = 0;
+    double waiting = 0; ///< of `buffers`: outputs that wait for who uses them
     double total() const {
       return state.total() + activations + workspace + buffers + snapshot;
     }
@@ -126,14 +127,15 @@ getMemoryOverTime(const PlannedStep &result, int rank);
 class DoesNotFit : public llvm::ErrorInfo<DoesNotFit> {
 public:
   static char ID;
-  DoesNotFit(int unit, double missing, std::string text)
-      : unit(unit), missing(missing), text(std::move(text)) {}
+  DoesNotFit(int unit, double missing, double waiting, std::string text)
+      : unit(unit), missing(missing), waiting(waiting), text(std::move(text)) {}
   void log(llvm::raw_ostream &os) const override;
   std::error_code convertToErrorCode() const override {
     return llvm::inconvertibleErrorCode();
   }
   int unit;       ///< the first that needs too much
   double missing; ///< bytes
+  double waiting; ///< bytes there of outputs that wait for who uses them
   std::string text;
 };
 
@@ -152,6 +154,13 @@ private:
 llvm::Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
                                          const std::vector<Sample> &batch,
                                          const StepOptions &options = {});
+
+/// The same for a plan whose units without gradients run as far ahead as memory
+/// lets them: without a bound or, if outputs that wait do not fit, no further
+/// than the largest UnitPlan::runAhead that does, which the plan then says.
+llvm::Expected<PlannedStep> simulateFitting(const Costs &costs, Plan &plan,
+                                            const std::vector<Sample> &batch,
+                                            const StepOptions &options = {});
 
 /// Chrome trace (Perfetto reads it): a row a rank, times in microseconds.
 std::string printTrace(const PlannedStep &result);

@@ -38,6 +38,11 @@ public:
                                  bool links) const;
   /// Ranks and memory, from the problem and the order of tasks.
   void describe(PlannedStep &result) const;
+  /// Adds outputs that wait for the forwards that use them, once it is known
+  /// when tasks run: at the receiver where nothing bounds them there, else,
+  /// where no gradient comes back, at the sender those that the receiver has no
+  /// buffer for yet.
+  void addWaiting(const scheduler::TaskGraph &graph, PlannedStep &result) const;
   /// Tells schedules that search how much activations may take; `less` by unit:
   /// bytes that replicas hold beyond what stands for them.
   void limitMemory(scheduler::Problem &problem,
@@ -82,6 +87,14 @@ private:
   /// By rank: what it holds all the time.
   void holdAlways(const scheduler::Problem &problem,
                   std::vector<PlannedStep::Memory> &held) const;
+  /// Of every unit its fullest rank, with all that the rank holds.
+  void findFullest(PlannedStep &result) const;
+  /// Of another unit's items what the fullest part of a unit has.
+  TokenSums fullestOf(int unit, int other) const;
+  /// Calls f(edge, stage, bytes, counted) for edges of the problem whose
+  /// messages may wait at a stage beyond the `counted` ones of holdAlways().
+  template <typename Function>
+  void forWaitingEdges(const scheduler::Problem &problem, Function f) const;
   /// What a stage holds for a moment, while one of its tasks runs.
   double workspaceOf(const StageInfo &stage) const;
   template <typename PartOf, typename Function>

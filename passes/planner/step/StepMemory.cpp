@@ -117,6 +117,13 @@ StepBuilder::Slot StepBuilder::slotOf(int stage, const KindPrice &sum,
   return slot;
 }
 
+TokenSums StepBuilder::fullestOf(int unit, int other) const {
+  int host = plan.getHost(other);
+  return largest[other] *
+         (double(plan.units[host].dp) / double(plan.units[unit].dp)) *
+         (mostOfShares(unit) / mostOfShares(host));
+}
+
 void StepBuilder::holdAlways(const scheduler::Problem &problem,
                              std::vector<PlannedStep::Memory> &held) const {
   held.assign(ranks, {});
@@ -142,13 +149,7 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
     stage.workspace = workspaceOf(info);
     // Messages are received ahead; without a backward nothing else holds them.
     forEdgesOf(
-        int(s),
-        [&](int other) {
-          int host = plan.getHost(other);
-          return largest[other] *
-                 (double(plan.units[host].dp) / double(unit.dp)) *
-                 (mostOfShares(info.unit) / mostOfShares(host));
-        },
+        int(s), [&](int other) { return fullestOf(info.unit, other); },
         [&](double bytes, bool sent, bool, bool turn) {
           bool back = problem.stages[s].hasBackward;
           stage.buffers += bytes * ((sent || turn ? 0 : kReceiveDepth) + !back);
@@ -164,10 +165,108 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
   }
 }
 
+template <typename Function>
+void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
+                                  Function f) const {
+  auto look = [&](int e, auto bytesAt) {
+    const scheduler::Edge &edge = problem.edges[e];
+    const scheduler::Stage &from = problem.stages[edge.from],
+                           &to = problem.stages[edge.to];
+    // Copies are made at once. Orders in phases take more messages than have
+    // buffers, so programs have buffers for all.
+    if (from.replicas == to.replicas || plan.getTraits().runsInPhases)
+      f(e, edge.to, bytesAt(stages[edge.to].unit), kReceiveDepth);
+    else if (!from.hasBackward)
+      f(e, edge.from, bytesAt(stages[edge.from].unit), 1);
+  };
+  // Pipeline edges come first, one behind each stage but a unit's last.
+  int e = 0;
+  for (size_t s = 0; s + 1 < stages.size(); ++s) {
+    if (stages[s].unit != stages[s + 1].unit)
+      continue;
+    if (!problem.stages[s].hasBackward)
+      look(e, [&](int unit) {
+        return outputOf(stages[s]).at(largest[unit]) / plan.units[unit].cp;
+      });
+    ++e;
+  }
+  for (size_t i = 0; i < brokers.size(); ++i) {
+    const ModelEdge &edge = costs.model.edges[i];
+    bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
+    if (brokers[i] >= 0)
+      look(brokers[i], [&](int unit) {
+        return edge.bytes.at(fullestOf(unit, toSamples ? edge.from : edge.to)) /
+               plan.units[unit].cp;
+      });
+  }
+}
+
+/// The most of these times, from first to before last, that there is at once.
+static int countTogether(const std::vector<std::pair<Time, Time>> &lives) {
+  std::vector<std::pair<Time, int>> changes;
+  for (auto [begin, end] : lives) {
+    changes.emplace_back(begin, 1);
+    changes.emplace_back(end, -1);
+  }
+  std::sort(changes.begin(), changes.end());
+  int count = 0, most = 0;
+  for (auto [time, change] : changes)
+    most = std::max(most, count += change);
+  return most;
+}
+
+void StepBuilder::addWaiting(const TaskGraph &graph,
+                             PlannedStep &result) const {
+  const scheduler::Problem &problem = result.problem;
+  const std::vector<Time> &start = result.simulation.start,
+                          &end = result.simulation.end;
+  forWaitingEdges(problem, [&](int e, int stage, double bytes, int counted) {
+    bool received = problem.edges[e].to == stage;
+    int depth =
+        problem.edges[e].receiveDepth * problem.getSpan(problem.edges[e].to);
+    for (int r = 0; r < int(problem.stages[stage].replicas.size()); ++r) {
+      int place = graph.getPlace(stage, r);
+      std::vector<std::pair<Time, Time>> lives;
+      for (int k = 0; k < problem.microbatches; ++k) {
+        TaskGraph::Node node = graph.getNode(place, TaskGraph::kForward, k);
+        if (!graph.exists(node))
+          continue;
+        // Received: from the first part of it on. Sent: until all is.
+        std::pair<Time, Time> life(start[node], start[node]);
+        for (const TaskGraph::Dependence &other :
+             received ? graph.getPredecessors(node) : graph.getSuccessors(node))
+          if (other.edge == e && received)
+            life.first = std::min(life.first, end[other.node]);
+          else if (other.edge == e) {
+            int before = graph.getMicrobatchOf(other.node) - depth;
+            Time free = before < 0 ? 0 : end[other.node - 3 * depth];
+            life.second = std::max({life.second, end[node], free});
+          }
+        if (life.first < life.second)
+          lives.push_back(life);
+      }
+      double waiting = bytes * std::max(0, countTogether(lives) - counted);
+      for (int rank : graph.getRanks(place)) {
+        result.held[rank].waiting += waiting;
+        result.held[rank].buffers += waiting;
+      }
+    }
+  });
+  findFullest(result);
+}
+
 void StepBuilder::limitMemory(scheduler::Problem &problem,
                               const std::vector<double> &less) const {
   std::vector<PlannedStep::Memory> held;
   holdAlways(problem, held);
+  forWaitingEdges(problem, [&](int e, int stage, double bytes, int counted) {
+    const scheduler::Stage &from = problem.stages[problem.edges[e].from];
+    int most =
+        from.hasBackward ? 0 : problem.units[from.unit].getRunAhead() + 1;
+    for (const std::vector<int> &replica : problem.stages[stage].replicas)
+      for (int rank : replica)
+        held[rank].buffers += bytes * std::max(0, most - counted);
+  });
   // While gradients of inputs are made there is what they read and what they
   // make.
   for (size_t s = 0; s < stages.size(); ++s)
@@ -195,7 +294,6 @@ void StepBuilder::describe(PlannedStep &result) const {
   result.planRank.assign(ranks, 0);
   result.devices.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
-  result.memory.assign(plan.units.size(), {});
   result.problemUnit.assign(plan.units.size(), -1);
   for (size_t s = 0; s < stages.size(); ++s)
     result.problemUnit[stages[s].unit] = problem.stages[s].unit;
@@ -223,7 +321,12 @@ void StepBuilder::describe(PlannedStep &result) const {
     result.held[rank].activations =
         double(std::accumulate(room.begin(), room.end(), int64_t(0)));
   }
-  // Of every unit its fullest rank, with all that the rank holds.
+  findFullest(result);
+}
+
+void StepBuilder::findFullest(PlannedStep &result) const {
+  const scheduler::Problem &problem = result.problem;
+  result.memory.assign(plan.units.size(), {});
   for (size_t s = 0; s < stages.size(); ++s) {
     PlannedStep::Memory &own = result.memory[stages[s].unit];
     for (const std::vector<int> &replica : problem.stages[s].replicas)
