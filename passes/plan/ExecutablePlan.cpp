@@ -248,6 +248,19 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
   return others;
 }
 
+std::vector<Plan> varyAhead(const Plan &plan, const planner::Model &model) {
+  std::vector<Plan> others;
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    int ahead = plan.units[u].runAhead.value_or(0);
+    if (plan.ranks > 1 && model.modules[u].hasBackward())
+      for (int other : {ahead + 1, ahead * 2, ahead / 2})
+        if (other != ahead && other < plan.microbatches)
+          others.emplace_back(plan).units[u].runAhead =
+              other ? std::optional(other) : std::nullopt;
+  }
+  return others;
+}
+
 std::vector<Plan> withMicrobatches(const Plan &plan,
                                    const PlannedProgram &program) {
   std::vector<Plan> result;

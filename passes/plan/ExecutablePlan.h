@@ -41,6 +41,11 @@ std::vector<planner::Plan> varyPlan(const planner::Plan &plan,
                                     const planner::PolicyInput &input,
                                     const PlannedProgram &program);
 
+/// Units whose forwards run further ahead, or less far. Of units without
+/// gradients that is memory's business (planner::simulateFitting).
+std::vector<planner::Plan> varyAhead(const planner::Plan &plan,
+                                     const planner::Model &model);
+
 /// The plans with less kept, and with less needed at once: parts in pieces.
 std::vector<planner::Plan> withLess(llvm::ArrayRef<planner::Plan> plans);
 

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -38,7 +39,7 @@ public:
   void tryOwn(std::vector<Plan> plans);
   /// The best by estimate, and what may be as good and is simpler.
   void tryBest(std::vector<Plan> plans);
-  /// From the fastest, one decision at a time.
+  /// From the fastest, one decision at a time; then how far units run ahead.
   void improve();
   /// From the simplest, as long as something simpler is as good.
   void simplify();
@@ -64,6 +65,9 @@ private:
   /// that fits: estimates of memory are rough.
   void simulateWhatFits(Plan plan);
   double memoryOf(const Plan &plan) const;
+  /// To what is better among `neighbours`, as long as anything is.
+  void climb(Plan start,
+             llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
 
   const planner::PolicyInput &input;
   const PlannedProgram &program;
@@ -200,17 +204,38 @@ std::map<int64_t, planner::Searched::Size> Finder::getSizes() const {
   return sizes;
 }
 
-void Finder::improve() {
-  Plan best = found.getFastest();
+void Finder::climb(
+    Plan start,
+    llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours) {
   for (bool better = true; better;) {
     better = false;
-    for (Plan &other : varyPlan(best, input, program))
+    for (Plan &other : neighbours(start))
       // Below a thousandth it is no reason.
-      if (simulate(other) < best.predicted.step * 0.999) {
-        best = other;
+      if (simulate(other) < start.predicted.step * 0.999) {
+        start = other;
         better = true;
       }
   }
+}
+
+void Finder::improve() {
+  auto vary = [&](const Plan &plan) { return varyPlan(plan, input, program); };
+  climb(found.getFastest(), vary);
+  // Only then how far units run ahead, which would hide what else could be
+  // better; of every schedule the best, since they gain unequally by it.
+  std::map<std::string, Plan> starts;
+  for (const Plan &plan : found.getPlans()) {
+    Plan &best = starts.try_emplace(plan.schedule, plan).first->second;
+    if (plan.predicted.step < best.predicted.step)
+      best = plan;
+  }
+  double before = found.getFastest().predicted.step;
+  for (auto &[schedule, plan] : starts)
+    if (plan.predicted.step < 1.3 * before)
+      climb(plan,
+            [&](const Plan &plan) { return varyAhead(plan, input.model()); });
+  if (found.getFastest().predicted.step < before)
+    climb(found.getFastest(), vary);
 }
 
 void Finder::simplify() {

@@ -121,6 +121,8 @@ case("mllm-span-llm", "mllm", 12, 2, "vision:pp=2,span=4 llm:tp=2,span=2 generat
 case("mllm-span-colocated", "mllm", 12, 2, "vision:dp=2,span=3,ranks=0-1 llm:dp=2,ranks=0-1 generator:dp=2,ranks=0-1 | schedule=phased reorder=both")
 case("mllm-span-frozen", "mllm", 12, 2, "vision:span=2,run_ahead=3,ranks=0 llm:pp=2,ranks=0-1 generator:ranks=1", patch=FROZEN, subset=True)
 case("mllm-ahead-frozen", "mllm", 12, 1, "vision:run_ahead=4,dp=3 llm: generator: | receive_depth=1", patch=FROZEN)
+case("mllm-ahead-disaggregated", "mllm", 12, 2, "vision:run_ahead=2 llm:pp=2,run_ahead=1 generator:")
+case("mllm-ahead-colocated", "mllm", 12, 2, "vision:pp=2,ranks=0-1 llm:pp=2,run_ahead=2,ranks=0-1 generator:pp=2,run_ahead=1,ranks=0-1 | schedule=phased")
 case("mllm-ahead-one-rank", "mllm", 12, 3, "vision:run_ahead=2,ranks=0 llm:ranks=0 generator:ranks=0", patch=FROZEN)
 
 # A contrastive loss is exact over the whole batch.

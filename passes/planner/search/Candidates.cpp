@@ -31,6 +31,7 @@ Complexity getComplexity(const Plan &plan) {
     figures[Complexity::Pieces] += unit.sub + unit.span - 1;
     figures[Complexity::Strips] =
         std::max<int64_t>(figures[Complexity::Strips], unit.overlap);
+    figures[Complexity::Ahead] += unit.runAhead.has_value();
   }
   figures[Complexity::Sequence] =
       plan.sequenceParallel &&
@@ -59,6 +60,8 @@ static std::string describe(const Plan &plan, Complexity::Figure figure) {
     return "parts in " + count("piece");
   case Complexity::Strips:
     return "products in " + count("strip");
+  case Complexity::Ahead:
+    return count("unit") + " with run_ahead";
   case Complexity::NumFigures:
     break;
   }

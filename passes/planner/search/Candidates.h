@@ -36,6 +36,7 @@ struct Complexity {
     Sequence, ///< 1: tokens between layers are divided too
     Pieces,   ///< of a part, over all units
     Strips,   ///< of products and collectives, the most of a unit
+    Ahead,    ///< units that run ahead of what the schedule asks for
     NumFigures
   };
   std::array<int64_t, NumFigures> figures = {};

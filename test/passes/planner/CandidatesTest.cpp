@@ -51,6 +51,17 @@ TEST(Candidates, ExactlyOnePercentIsNegligible) {
   EXPECT_EQ(stagesOf(both.getSimplest()), 18);
 }
 
+/// Running ahead holds more: within 1 % it is not chosen.
+TEST(Candidates, RunningAheadMustGain) {
+  Plan ahead = makePlanOf(1, 1);
+  ahead.units[0].runAhead = 1;
+  Plan plan = makeCandidates({ahead, makePlanOf(1.009, 1)}).choose();
+  EXPECT_FALSE(plan.units[0].runAhead);
+  EXPECT_EQ(plan.faster->has, "1 unit with run_ahead");
+  plan = makeCandidates({ahead, makePlanOf(1.011, 1)}).choose();
+  EXPECT_EQ(plan.units[0].runAhead, 1);
+}
+
 /// Each of a row is within 1 % of the one before, but not of the first.
 TEST(Candidates, WhatItCostsDoesNotAddUp) {
   auto row = makeCandidates({makePlanOf(1.018, 1), makePlanOf(1.009, 2),
