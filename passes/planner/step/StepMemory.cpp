@@ -239,7 +239,11 @@ void StepBuilder::addWaiting(const TaskGraph &graph,
             life.first = std::min(life.first, end[other.node]);
           else if (other.edge == e) {
             int before = graph.getMicrobatchOf(other.node) - depth;
-            Time free = before < 0 ? 0 : end[other.node - 3 * depth];
+            Time free =
+                before < 0
+                    ? 0
+                    : end[graph.getNode(graph.getPlaceOf(other.node),
+                                        graph.getSlotOf(other.node), before)];
             life.second = std::max({life.second, end[node], free});
           }
         if (life.first < life.second)
