@@ -229,6 +229,7 @@ bool isForTensorCores(const Descriptor &graph) {
 void copyProblem(Descriptor &to, const Descriptor &from) {
   to.convolution = from.convolution;
   to.steps = from.steps, to.places = from.places;
+  to.engines = from.engines;
 }
 
 void finishHeuristic(Descriptor &d) {
@@ -266,9 +267,7 @@ void finishPack(Descriptor &d) {
 }
 
 void finishPlan(Descriptor &d) {
-  const Descriptor &from = d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  d.engines = from.engines;
-  copyProblem(d, from);
+  copyProblem(d, d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
 }
 
 /// What a descriptor may be given, and must be before it is finished.
@@ -429,39 +428,28 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
                                        int64_t wanted, int64_t *count,
                                        void *values) {
   Entry entry;
-  auto &from = *static_cast<Descriptor *>(raw);
+  const Descriptor &from = descriptor(raw, true);
   *count = 1;
-  // Descriptors that the caller made are filled, and finished.
-  auto fill = [&](int64_t i, int engine) {
-    Descriptor &to = descriptor(static_cast<void **>(values)[i], false);
-    to.engines = {engine};
-    copyProblem(to, from);
-    to.finished = true;
-  };
-  switch (name) {
-  case CUDNN_ATTR_ENGINEHEUR_RESULTS:
-    descriptor(raw, true);
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS ||
+      name == CUDNN_ATTR_ENGINECFG_ENGINE) {
+    // Descriptors that the caller made are filled, and finished.
     *count = int64_t(from.engines.size());
-    for (int64_t i = 0; i < std::min(wanted, *count); ++i)
-      fill(i, from.engines[size_t(i)]);
-    return CUDNN_STATUS_SUCCESS;
-  case CUDNN_ATTR_ENGINECFG_ENGINE:
-    fill(0, from.engines.at(0));
-    return CUDNN_STATUS_SUCCESS;
-  case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+    for (int64_t i = 0; i < std::min(wanted, *count); ++i) {
+      Descriptor &to = descriptor(static_cast<void **>(values)[i], false);
+      copyProblem(to, from);
+      to.engines = {from.engines[size_t(i)]};
+      to.finished = true;
+    }
+  } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
     std::memcpy(values, &kEngines[from.engines.at(0)].note, 4);
-    return CUDNN_STATUS_SUCCESS;
-  case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+  } else if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) {
     *static_cast<int64_t *>(values) = from.engines.at(0);
-    return CUDNN_STATUS_SUCCESS;
-  case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-    descriptor(raw, true);
-    *static_cast<int64_t *>(values) =
-        int64_t(kEngines[from.engines.at(0)].workspace);
-    return CUDNN_STATUS_SUCCESS;
-  default:
+  } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+    std::memcpy(values, &kEngines[from.engines.at(0)].workspace, 8);
+  } else {
     reject("no attribute ", name);
   }
+  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
