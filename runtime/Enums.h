@@ -9,7 +9,8 @@
 // Numbers are given by the order; IR and emitted programs depend on it.
 //
 // A case is CASE(name in C++, text in IR, flags and files); a collective's has
-// its CollectiveForm behind them.
+// its CollectiveForm behind them. Every file of an emitted program includes
+// this one: it includes no more than it must. Texts are read by EnumTexts.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,9 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <optional>
-#include <string_view>
 
 namespace dt::rt {
 
@@ -33,18 +31,10 @@ template <typename E> struct EnumTable;
 
 /// The number of cases.
 template <typename E>
-inline constexpr size_t kCases = std::size(EnumTable<E>::cases);
+inline constexpr size_t kCases = sizeof(EnumTable<E>::cases) / sizeof(EnumCase);
 
 template <typename E> constexpr const char *textOf(E value) {
   return EnumTable<E>::cases[size_t(value)].text;
-}
-
-template <typename E>
-constexpr std::optional<E> fromText(std::string_view text) {
-  for (size_t i = 0; i < kCases<E>; ++i)
-    if (text == EnumTable<E>::cases[i].text)
-      return E(i);
-  return std::nullopt;
 }
 
 #define DT_CASE_NAME(name, text, ...) name,

@@ -15,7 +15,8 @@
 #ifndef DT_RUNTIME_PROGRAM_H
 #define DT_RUNTIME_PROGRAM_H
 
-#include "runtime/Optimizers.h"
+#include "runtime/Enums.h"
+#include "runtime/Span.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@
 
 namespace dt::rt {
 
+enum class OptimizerKind : uint8_t; // runtime/Optimizers.h
 struct TaskContext;
 using TaskFn = void (*)(const TaskContext &);
 
@@ -64,7 +66,7 @@ struct TaskContext {
 /// The slot of that kind in a TaskRow of a task, or in a TaskContext.
 template <typename T> constexpr int32_t getSlot(const T &of, SlotKind kind) {
   const int32_t slots[] = {of.slot, of.received, of.early, of.late};
-  static_assert(std::size(slots) == kCases<SlotKind>);
+  static_assert(sizeof(slots) == kCases<SlotKind> * sizeof(int32_t));
   return slots[size_t(kind)];
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/Enums.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/StringSet.h"
+#include <optional>
 #include <string>
 
 namespace dt::codegen {

@@ -14,11 +14,19 @@ using namespace mlir;
 
 namespace dt::codegen {
 
+/// By number: Program.h does not say what optimizers there are.
+static std::string optimizerKind(StringRef text) {
+  auto kind = rt::fromText<rt::OptimizerKind>(text);
+  return kind ? ("dt::rt::OptimizerKind{" + Twine(unsigned(*kind)) + "} /*" +
+                 text + "*/")
+                    .str()
+              : "";
+}
+
 /// The value of a field of rt.optimizer; empty: the field cannot have it.
 static std::string optimizerValue(StringRef name, Attribute value) {
   if (auto word = dyn_cast<StringAttr>(value))
-    return name == "kind"
-               ? enumText(rt::fromText<rt::OptimizerKind>(word.getValue()))
+    return name == "kind" ? optimizerKind(word.getValue())
            : name == "schedule"
                ? enumText(rt::fromText<rt::ScheduleKind>(word.getValue()))
                : "";

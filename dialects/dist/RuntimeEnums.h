@@ -10,6 +10,7 @@
 #ifndef DIALECTS_DIST_RUNTIMEENUMS_H
 #define DIALECTS_DIST_RUNTIMEENUMS_H
 
+#include "runtime/EnumTexts.h"
 #include "runtime/Optimizers.h"
 
 #include "mlir/IR/BuiltinAttributes.h"

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Options.h"
+#include "runtime/EnumTexts.h"
 #include "runtime/base/Cores.h"
 #include "runtime/base/Error.h"
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Safetensors.h"
+#include "runtime/EnumTexts.h"
 #include "runtime/base/FileActivity.h"
 
 #include <nlohmann/json.hpp>

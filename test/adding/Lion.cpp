@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/EnumTexts.h"
 #include "runtime/device/Device.h"
 
 #include <cstdio>

@@ -56,7 +56,7 @@
 // CHECK: .ranks = kRanks,
 // CHECK-NEXT: .pace = 0,
 // CHECK-NEXT: .schedule = "accumulate",
-// CHECK-NEXT: .optimizer = {.kind = dt::rt::OptimizerKind::AdamW, .settings = kOptimizerSettings, .lr = 0.0625
+// CHECK-NEXT: .optimizer = {.kind = dt::rt::OptimizerKind{0} /*adamw*/, .settings = kOptimizerSettings, .lr = 0.0625
 
 // CUDA-LABEL: //===--- net_kernels.cu
 // CUDA: __global__ void net_forward_bwd_relu_mse_grad(

@@ -24,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 from layouts import parse_plan
-from train_model import build, prebuilt
+from train_model import QUICK, build, prebuilt
 
 ROWS, WIDTH, LENGTH, SAMPLES = 120, 8, 6, 4
 FAILURES = []
@@ -77,7 +77,7 @@ def compile_program(options, recipe, out, plan=None):
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
     if done.returncode:
         sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
-    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt))
+    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt), QUICK)
     return out / "build/train"
 
 

@@ -33,7 +33,7 @@ import batches
 import golden
 import tolerance
 from layout_cases import CASES
-from train_model import build, build_for, prebuilt
+from train_model import QUICK, build, build_for, prebuilt
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 10
@@ -145,7 +145,7 @@ class Runner:
         return json.loads((folder / "predicted.json").read_text())
 
     def build(self, folder):
-        build(folder / "program", os.environ.get("CCACHE_DIR"), self.runtime)
+        build(folder / "program", os.environ.get("CCACHE_DIR"), self.runtime, QUICK)
 
     def train(self, case, folder, ranks, flags=()):
         save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")

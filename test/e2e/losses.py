@@ -23,7 +23,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
 
-from train_model import build, prebuilt
+from train_model import QUICK, build, prebuilt
 
 SAMPLES, FEATURES, CLASSES = 4, 3, 5
 LIMIT = 1e-4
@@ -180,7 +180,7 @@ def run(options, folder, micro):
     done = subprocess.run([options.dt_opt, write(names, folder, micro), "--emit=cpp", "-o", out], capture_output=True, text=True, timeout=300)
     if done.returncode:
         sys.exit(f"dt-opt: {done.stderr[-3000:]}")
-    build(out, None, prebuilt(options.dt_opt))
+    build(out, None, prebuilt(options.dt_opt), QUICK)
     good = True
     for label, batch in batches().items():
         save_file({k: np.array(v, order="C") for k, v in batch.items()}, folder / "batch.safetensors")

@@ -23,6 +23,8 @@ import tempfile
 
 GPUS = "80;90;100"  # compute capabilities, times ten
 SKIPPED = 77  # CTest's SKIP_RETURN_CODE
+# For tests of everything but kernels: to build these as programs do would be most of a test's time. This file's own programs are built so.
+QUICK = ["-DDT_OPTIMISE=-O1"]
 
 
 def call(command, cwd, environment=None, what=""):

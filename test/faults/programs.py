@@ -23,7 +23,7 @@ import zlib
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from train_model import build_for  # noqa: E402
+from train_model import QUICK, build_for  # noqa: E402
 
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/mllm"
 PLAN = {
@@ -83,7 +83,7 @@ def compile_programs(dt_opt, work, wanted=(3, 1), double=None):
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
         if done.returncode:
             sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
-        build_for(dt_opt, target, double, folder / "program", os.environ.get("CCACHE_DIR"))
+        build_for(dt_opt, target, double, folder / "program", os.environ.get("CCACHE_DIR"), QUICK)
         made[ranks] = folder / "program/build/train"
     return made
 

@@ -106,7 +106,7 @@ class Suite:
             link.unlink(missing_ok=True)
             link.symlink_to(out)
         if not self.configured:
-            configure = ["cmake", "-S", HERE / "program", "-B", here, "-G", "Ninja", f"-DDT_RUNTIME_LIBRARY={self.runtime}", f"-DPROGRAM={link}", f"-DOPTIMISE={self.optimise}"]
+            configure = ["cmake", "-S", HERE / "program", "-B", here, "-G", "Ninja", f"-DDT_RUNTIME_LIBRARY={self.runtime}", f"-DPROGRAM={link}", f"-DDT_OPTIMISE={self.optimise}"]
             configure += [f"-DCMAKE_CXX_COMPILER={self.compiler}"] if self.compiler else []
             done = subprocess.run([str(c) for c in configure], capture_output=True, text=True)
             if done.returncode:

@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from train_model import build, prebuilt  # noqa: E402
+from train_model import QUICK, build, prebuilt  # noqa: E402
 
 SAMPLES, TOKENS, IN, WIDTH, OUT, STEPS, RATE = 4, 6, 5, 16, 3, 3, 0.05
 PLANS = {None: 1, "m:tp=2": 2, "m:tp=2,dp=2": 4, "m:dp=2": 2}
@@ -110,7 +110,7 @@ def check_plan(options, folder, plan, ranks):
         local = f"x{TOKENS}x{WIDTH // 2}xf32"
         if not any("example.scan" in line and local in line for line in cut.splitlines()):
             sys.exit(f"{plan}: no rank has {local} of the operator")
-    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt))
+    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt), QUICK)
     metrics = out / "metrics.jsonl"
     done = run(out / "build/train", "--batch", folder / "batch.safetensors", "--steps", STEPS, "--threads", 1, "--metrics", metrics, *(["--ranks", ranks] if ranks > 1 else []), cwd=folder)
     if done.returncode:

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Optimizer.h"
+#include "runtime/EnumTexts.h"
 #include "runtime/device/Device.h"
 #include "test/runtime/TestSupport.h"
 
