@@ -156,8 +156,18 @@ static std::optional<DimExpr::Term> divide(const DimExpr::Term &a,
 }
 
 std::optional<DimExpr> DimExpr::exactDiv(const DimExpr &o) const {
-  if (o.sum.empty())
+  if (o.sum.empty() || isTooLarge(sum))
     return std::nullopt;
+  if (o.sum.size() == 1) {
+    DimExpr quotient;
+    for (const Term &t : sum) {
+      std::optional<Term> q = divide(t, o.sum.front());
+      if (!q)
+        return std::nullopt;
+      quotient.add(std::move(*q));
+    }
+    return quotient;
+  }
   // Polynomial long division by the leading term; each step cancels one.
   DimExpr quotient, rest = *this;
   while (!rest.sum.empty()) {

@@ -319,8 +319,13 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   int64_t most = 1;
   for (const planner::Module &module : result->model.modules)
     most = std::max<int64_t>(most, module.maxTP);
-  ScopedDiagnosticHandler silent(program.getContext(),
+  MLIRContext *context = program.getContext();
+  ScopedDiagnosticHandler silent(context,
                                  [](Diagnostic &) { return success(); });
+  // Nor are operations printed for remarks that nobody sees.
+  bool prints = context->shouldPrintOpOnDiagnostic();
+  context->printOpOnDiagnostic(false);
+  llvm::scope_exit restore([&] { context->printOpOnDiagnostic(prints); });
   for (int64_t tp = 1; tp <= std::min(most, mostTP); tp *= 2)
     for (bool sequenceParallel : {false, true})
       for (Save save : {Save::None, Save::Vjp, Save::All}) {
