@@ -143,7 +143,7 @@ def main():
             sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
         cache = os.environ.get("CCACHE_DIR")
         if arguments.standalone:
-            build(out, cache, None, ["-DDT_MPI=ON", "-DDT_OPTIMISE=-O1"])
+            build(out, cache, None, ["-DDT_MPI=ON", "-DDT_OPTIMISE=-O0", "-DCMAKE_CXX_FLAGS_RELEASE=-O0"])
         else:
             build_for(arguments.dt_opt, arguments.target, arguments.double, out, cache)
         if real and not find_gpu():
