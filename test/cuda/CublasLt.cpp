@@ -125,8 +125,9 @@ void multiply(const Product &p) {
       for (size_t j = 0; j < n; ++j)
         to[j] += a[row * k + i] * from[j];
     }
+  Floats bias = p.bias.data ? read(p.bias) : Floats(m);
   for (size_t i = 0; i < d.size(); ++i)
-    d[i] = p.alpha * d[i] + (p.bias.data ? p.bias.load(int64_t(i / n % m)) : 0);
+    d[i] = p.alpha * d[i] + bias[i / n % m];
   write(p.of[D], d, p.beta, p.of[C]);
 }
 

@@ -32,18 +32,14 @@ const Engine kEngines[] = {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, true, 4096},
                            {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, false, 0}};
 enum { kExact, kTensorCores, kAnyOrder, kImpossible };
 
-enum Place { kMemory, kInside, kValue };
-
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
   std::map<int, std::string> attributes = {}; ///< bytes
   // What follows from them, and from other descriptors, when it is finished:
   Tensor tensor = {};
-  Place place = kMemory;        ///< of the tensor
-  Convolution convolution = {}; ///< where there are no steps
+  Step step = {}; ///< an operation, or how one is done
   std::vector<Step> steps = {};
-  std::map<int64_t, Place> places = {}; ///< of tensors of the steps
   std::vector<int> engines = {}; ///< one: of an engine, a configuration, a plan
   std::map<int64_t, void *> addresses = {};
 
@@ -58,21 +54,6 @@ struct Descriptor {
     return *static_cast<Descriptor *>(values<void *>(name)[i]);
   }
 };
-
-/// The operations: their first attribute, behind which the others follow in one
-/// order, and what they compute.
-struct Operation {
-  int type, first;
-  Convolution::Wanted wanted;
-};
-constexpr Operation kOperations[] = {
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, Convolution::Y},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, Convolution::X},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, Convolution::W}};
-constexpr int kBeta = 1, kWindow = 2, kW = 3, kX = 4, kY = 5;
 
 size_t bytesOf(cudnnBackendAttributeType_t t) {
   bool wide = t == CUDNN_TYPE_HANDLE || t == CUDNN_TYPE_INT64 ||
@@ -90,6 +71,38 @@ Descriptor &descriptor(void *d, bool finished) {
   return *found;
 }
 
+/// What an attribute is given.
+enum class Role { Plain, Alpha, Beta, How, Operand, Result };
+struct Rule {
+  cudnnBackendAttributeType_t type;
+  int64_t most = 1; ///< values
+  Role role = Role::Plain;
+  bool must = true; ///< be there when its descriptor is finished
+};
+constexpr auto kOther = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+/// By the words of cudnn.h.
+constexpr Rule kNumber{CUDNN_TYPE_INT64}, kWindow{CUDNN_TYPE_INT64, 3},
+    kDims{CUDNN_TYPE_INT64, 8}, kIds{CUDNN_TYPE_INT64, 16},
+    kAxis{CUDNN_TYPE_INT64, 1, Role::Plain, false},
+    kFlag{CUDNN_TYPE_BOOLEAN, 1, Role::Plain, false},
+    kDataType{CUDNN_TYPE_DATA_TYPE}, kPointwiseMode{CUDNN_TYPE_POINTWISE_MODE},
+    kReductionMode{CUDNN_TYPE_REDUCTION_OPERATOR_TYPE},
+    kConvolutionMode{CUDNN_TYPE_CONVOLUTION_MODE},
+    kHeurMode{CUDNN_TYPE_HEUR_MODE}, kAlpha{CUDNN_TYPE_FLOAT, 1, Role::Alpha},
+    kBeta{CUDNN_TYPE_FLOAT, 1, Role::Beta}, kHandle{CUDNN_TYPE_HANDLE},
+    kAddress{CUDNN_TYPE_VOID_PTR}, kAddresses{CUDNN_TYPE_VOID_PTR, 16},
+    kMade{kOther}, kOperations{kOther, 64}, kHow{kOther, 1, Role::How},
+    kOperand{kOther, 1, Role::Operand},
+    kMayOperand{kOther, 1, Role::Operand, false},
+    kResult{kOther, 1, Role::Result},
+    kAsked{CUDNN_TYPE_INT64, 0, Role::Plain, false};
+struct Kind {
+  cudnnBackendDescriptorType_t type;
+  void (*finish)(Descriptor &);
+  std::map<int, Rule> rules = {};
+};
+const Kind &kindOf(const Descriptor &d);
+
 //===--- Finishing
 
 void finishTensor(Descriptor &d) {
@@ -100,9 +113,10 @@ void finishTensor(Descriptor &d) {
   t.alignment = d.value<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
   t.narrow = d.value<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) ==
              CUDNN_DATA_BFLOAT16;
-  d.place = d.attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL)    ? kInside
-            : d.attributes.count(CUDNN_ATTR_TENSOR_IS_BY_VALUE) ? kValue
-                                                                : kMemory;
+  if (d.attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL))
+    t.place = Tensor::Inside;
+  else if (d.attributes.count(CUDNN_ATTR_TENSOR_IS_BY_VALUE))
+    t.place = Tensor::Host;
   if (t.sizes.size() < 4 || t.sizes.size() != t.strides.size())
     reject("tensor ", t.id, " has ", t.sizes.size(), " sizes and ",
            t.strides.size(), " strides");
@@ -125,136 +139,116 @@ void finishTensor(Descriptor &d) {
 }
 
 void finishWindow(Descriptor &d) {
-  Convolution &c = d.convolution;
-  c.before = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
-  c.after = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
-  c.stride = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
-  c.dilation = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  auto &[before, after, stride, dilation] = d.step.window;
+  before = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  after = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  stride = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+  dilation = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
   auto dims = size_t(d.value<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
-  for (const Sizes *sizes : {&c.before, &c.after, &c.stride, &c.dilation})
+  for (Sizes *sizes : {&before, &after, &stride, &dilation}) {
     if (sizes->size() != dims)
       reject("a window in ", dims, " dims has ", sizes->size(),
              " strides, dilations or paddings");
+    // Of images and channels.
+    sizes->insert(sizes->begin(), 2, sizes == &stride || sizes == &dilation);
+  }
   if (d.value<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) !=
       CUDNN_DATA_FLOAT)
     reject("sums of a convolution are not in float");
 }
 
-void finishOperation(Descriptor &d) {
-  auto [type, first, wanted] =
-      *std::ranges::find(kOperations, d.type, &Operation::type);
-  Convolution &c = d.convolution;
-  c = d.other(first + kWindow).convolution;
-  c.wanted = wanted;
-  c.alpha = d.value<float>(first), c.beta = d.value<float>(first + kBeta);
-  using enum Convolution::Wanted;
-  for (auto [which, attribute] : {std::pair(X, kX), {W, kW}, {Y, kY}})
-    c.tensors[which] = d.other(first + attribute).tensor;
-  const Sizes &x = c.sizes(X), &w = c.sizes(W), &y = c.sizes(Y);
-  size_t dims = c.stride.size() + 2;
-  if (x.size() != dims || w.size() != dims || y.size() != dims)
-    reject("tensors of ", x.size(), ", ", w.size(), " and ", y.size(),
-           " dims, a window in ", dims - 2);
-  if (x[0] != y[0] || y[1] != w[0] || x[1] % w[1] || w[0] % (x[1] / w[1]))
-    reject("x [", x[0], ", ", x[1], ", ...], w [", w[0], ", ", w[1],
-           ", ...] and y [", y[0], ", ", y[1], ", ...] are no convolution");
-  for (size_t i = 2; i < dims; ++i) {
-    int64_t reach = c.dilation[i - 2] * (w[i] - 1) + 1,
-            room = x[i] + c.before[i - 2] + c.after[i - 2] - reach,
-            size = room / c.stride[i - 2] + 1;
-    if (y[i] != size)
-      reject("y has size ", y[i], " in dim ", i, ", the window gives ", size);
-  }
+void finishMode(Descriptor &d) {
+  d.step.mode = d.value<int>(d.attributes.begin()->first);
+  if (d.attributes.count(CUDNN_ATTR_POINTWISE_AXIS))
+    d.step.axis = d.value<int64_t>(CUDNN_ATTR_POINTWISE_AXIS);
 }
 
-/// An operation with a descriptor that says how (0: none), and a result; what
-/// else it refers to, by rising attributes, are operands. How begins with a
-/// mode.
-template <Step::Kind kind, int how, int result> void finishStep(Descriptor &d) {
-  Step s{kind};
-  if (how) {
-    s.mode = d.other(how).value<int>(d.other(how).attributes.begin()->first);
-    if (d.other(how).attributes.count(CUDNN_ATTR_POINTWISE_AXIS))
-      s.axis = d.other(how).value<int64_t>(CUDNN_ATTR_POINTWISE_AXIS);
-  }
-  for (const auto &[name, bytes] : d.attributes) {
-    const Tensor &t = d.other(name).tensor;
-    if (name == how)
+template <Step::Kind kind> void finishOperation(Descriptor &d) {
+  Step &s = d.step;
+  s.kind = kind;
+  for (const auto &[name, rule] : kindOf(d).rules) {
+    if (!d.attributes.count(name))
       continue;
-    if (t.sizes.size() != 4)
-      reject("tensor ", t.id, " has ", t.sizes.size(), " dims, not 4");
-    d.places[t.id] = d.other(name).place;
-    name == result ? s.result = t : s.operands.emplace_back(t);
+    if (rule.role == Role::Alpha)
+      s.alpha = d.value<float>(name);
+    else if (rule.role == Role::Beta)
+      s.beta = d.value<float>(name);
+    else if (rule.role == Role::How)
+      s.mode = d.other(name).step.mode, s.axis = d.other(name).step.axis,
+      s.window = d.other(name).step.window;
+    else if (rule.role == Role::Result)
+      s.result = d.other(name).tensor;
+    else
+      s.operands.push_back(d.other(name).tensor);
   }
   check(s);
-  d.steps = {s};
 }
+constexpr auto finishPointwise = finishOperation<Step::Pointwise>,
+               finishReduction = finishOperation<Step::Reduction>,
+               finishMatmul = finishOperation<Step::Matmul>,
+               finishReshape = finishOperation<Step::Reshape>,
+               finishConvW = finishOperation<Step::ConvW>,
+               finishConvX = finishOperation<Step::ConvX>,
+               finishConvY = finishOperation<Step::ConvY>;
 
 /// Operations in the order that they run.
 void finishGraph(Descriptor &d) {
   size_t count = d.values<void *>(CUDNN_ATTR_OPERATIONGRAPH_OPS).size();
   std::set<int64_t> written;
   for (size_t i = 0; i < count; ++i) {
-    const Descriptor &operation = d.other(CUDNN_ATTR_OPERATIONGRAPH_OPS, i);
-    d.convolution = operation.convolution;
-    d.places.insert(operation.places.begin(), operation.places.end());
-    for (const Step &s : operation.steps) {
-      d.steps.push_back(s);
-      for (const Tensor &t : s.operands)
-        if (d.places[t.id] == kInside && !written.count(t.id))
-          reject("operation ", i, " reads tensor ", t.id,
-                 ", which none before it writes");
-      written.insert(s.result.id);
-    }
+    const Step &s = d.other(CUDNN_ATTR_OPERATIONGRAPH_OPS, i).step;
+    for (const Tensor &t : s.operands)
+      if (t.place == Tensor::Inside && !written.count(t.id))
+        reject("operation ", i, " reads tensor ", t.id,
+               ", which none before it writes");
+    if (s.convolves() && count > 1)
+      reject("a convolution beside other operations");
+    written.insert(s.result.id);
+    d.steps.push_back(s);
   }
-  if (d.steps.size() != count && count != 1)
-    reject("a convolution beside other operations");
 }
 
 /// As attention's engines have it: in memory, bf16 in rows of whole packs.
-bool isForTensorCores(const Descriptor &graph) {
-  auto isPacked = [&](const Tensor &t) {
-    if (!t.narrow || graph.places.at(t.id) == kInside)
+bool isForTensorCores(const Step &s) {
+  auto isPacked = [](const Tensor &t) {
+    if (!t.narrow || t.place == Tensor::Inside)
       return true;
     for (size_t d = 0; d < t.sizes.size(); ++d)
       if ((t.strides[d] == 1 ? t.sizes[d] : t.strides[d]) % 8)
         return false;
     return t.alignment >= 16;
   };
-  return std::ranges::all_of(graph.steps, [&](const Step &s) {
-    return isPacked(s.result) && std::ranges::all_of(s.operands, isPacked);
-  });
-}
-
-void copyProblem(Descriptor &to, const Descriptor &from) {
-  to.convolution = from.convolution;
-  to.steps = from.steps, to.places = from.places;
-  to.engines = from.engines;
+  return isPacked(s.result) && std::ranges::all_of(s.operands, isPacked);
 }
 
 void finishHeuristic(Descriptor &d) {
   auto mode = d.value<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
-  const Descriptor &graph = d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  copyProblem(d, graph);
-  if (!d.steps.empty()) {
-    if (mode == CUDNN_HEUR_MODE_A && isForTensorCores(graph))
+  d.steps = d.other(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).steps;
+  const Step &s = d.steps[0];
+  if (!s.convolves()) {
+    if (mode == CUDNN_HEUR_MODE_A &&
+        std::ranges::all_of(d.steps, isForTensorCores))
       d.engines = {kImpossible, kAnyOrder, kTensorCores};
     return;
   }
-  const Convolution &c = d.convolution;
   auto allOnes = [](const Sizes &sizes) {
     return std::ranges::all_of(sizes, [](int64_t size) { return size == 1; });
   };
-  bool plain = c.groups() == 1 && allOnes(c.dilation);
+  bool plain = s.groups() == 1 && allOnes(s.window.dilation);
   if (mode == CUDNN_HEUR_MODE_A)
     d.engines = {kImpossible, kTensorCores, kAnyOrder};
-  const auto &[x, w, y] = c.tensors;
-  if (x.narrow != w.narrow || x.narrow != y.narrow)
+  if (s.operands[0].narrow != s.result.narrow ||
+      s.operands[1].narrow != s.result.narrow)
     d.engines = {kImpossible};
-  else if ((mode == CUDNN_HEUR_MODE_A && plain && allOnes(c.stride)) ||
+  else if ((mode == CUDNN_HEUR_MODE_A && plain && allOnes(s.window.stride)) ||
            (mode == CUDNN_HEUR_MODE_B && plain) ||
-           (mode == CUDNN_HEUR_MODE_FALLBACK && c.groups() <= 3))
+           (mode == CUDNN_HEUR_MODE_FALLBACK && s.groups() <= 3))
     d.engines.push_back(kExact);
+}
+
+void finishPlan(Descriptor &d) {
+  const Descriptor &from = d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  d.steps = from.steps, d.engines = from.engines;
 }
 
 void finishPack(Descriptor &d) {
@@ -266,111 +260,19 @@ void finishPack(Descriptor &d) {
     reject(data.size(), " addresses for ", ids.size(), " tensors");
 }
 
-void finishPlan(Descriptor &d) {
-  copyProblem(d, d.other(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
+void finishOffered(Descriptor &d) {
+  reject("a descriptor of type ", d.type, " comes from a heuristic");
 }
 
-/// What a descriptor may be given, and must be before it is finished.
-struct Rule {
-  int name;
-  cudnnBackendAttributeType_t type;
-  int64_t most = 1; ///< values
-  bool must = true;
-};
-struct Kind {
-  std::vector<Rule> rules;
-  void (*finish)(Descriptor &) = [](Descriptor &) {};
-};
-
-/// Engines and configurations are no kinds: they come from the heuristics.
-std::map<int, Kind> makeKinds() {
-  constexpr auto kInteger = CUDNN_TYPE_INT64;
-  constexpr auto kOther = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-  std::map<int, Kind> kinds{
-      {CUDNN_BACKEND_TENSOR_DESCRIPTOR,
-       {{{CUDNN_ATTR_TENSOR_UNIQUE_ID, kInteger},
-         {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
-         {CUDNN_ATTR_TENSOR_DIMENSIONS, kInteger, 8},
-         {CUDNN_ATTR_TENSOR_STRIDES, kInteger, 8},
-         {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kInteger},
-         {CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, false},
-         {CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, false}},
-        finishTensor}},
-      {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
-       {{{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
-         {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
-         {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, kInteger},
-         {CUDNN_ATTR_CONVOLUTION_DILATIONS, kInteger, 3},
-         {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, kInteger, 3},
-         {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, kInteger, 3},
-         {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, kInteger, 3}},
-        finishWindow}},
-      {CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
-       {{{CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE},
-         {CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE},
-         {CUDNN_ATTR_POINTWISE_AXIS, kInteger, 1, false}}}},
-      {CUDNN_BACKEND_REDUCTION_DESCRIPTOR,
-       {{{CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE},
-         {CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE}}}},
-      {CUDNN_BACKEND_MATMUL_DESCRIPTOR,
-       {{{CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE}}}},
-      {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
-       {{{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kOther},
-         {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kOther},
-         {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, kOther, 1, false},
-         {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, kOther},
-         {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, kOther, 1, false}},
-        finishStep<Step::Pointwise,
-                   CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
-                   CUDNN_ATTR_OPERATION_POINTWISE_YDESC>}},
-      {CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
-       {{{CUDNN_ATTR_OPERATION_REDUCTION_XDESC, kOther},
-         {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, kOther},
-         {CUDNN_ATTR_OPERATION_REDUCTION_DESC, kOther}},
-        finishStep<Step::Reduction, CUDNN_ATTR_OPERATION_REDUCTION_DESC,
-                   CUDNN_ATTR_OPERATION_REDUCTION_YDESC>}},
-      {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
-       {{{CUDNN_ATTR_OPERATION_MATMUL_ADESC, kOther},
-         {CUDNN_ATTR_OPERATION_MATMUL_BDESC, kOther},
-         {CUDNN_ATTR_OPERATION_MATMUL_CDESC, kOther},
-         {CUDNN_ATTR_OPERATION_MATMUL_DESC, kOther}},
-        finishStep<Step::Matmul, CUDNN_ATTR_OPERATION_MATMUL_DESC,
-                   CUDNN_ATTR_OPERATION_MATMUL_CDESC>}},
-      {CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
-       {{{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, kOther},
-         {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, kOther}},
-        finishStep<Step::Reshape, 0, CUDNN_ATTR_OPERATION_RESHAPE_YDESC>}},
-      {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
-       {{{CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
-         {CUDNN_ATTR_OPERATIONGRAPH_OPS, kOther, 64}},
-        finishGraph}},
-      {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
-       {{{CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
-         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kOther}},
-        finishHeuristic}},
-      {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
-       {{{CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE},
-         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kOther}},
-        finishPlan}},
-      {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
-       {{{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kInteger, 16},
-         {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 16},
-         {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR}},
-        finishPack}}};
-  for (auto [type, first, wanted] : kOperations) {
-    Kind &kind = kinds[type];
-    kind.finish = finishOperation;
-    kind.rules = {{first, CUDNN_TYPE_FLOAT},
-                  {first + kBeta, CUDNN_TYPE_FLOAT},
-                  {first + kWindow, kOther}};
-    for (int tensor : {kW, kX, kY})
-      kind.rules.push_back({first + tensor, kOther});
-  }
-  return kinds;
-}
 const Kind &kindOf(const Descriptor &d) {
-  static auto &kinds = *new std::map<int, Kind>(makeKinds());
-  return kinds[d.type];
+  static const auto &kinds = *new std::vector<Kind>([] {
+    std::vector<Kind> all;
+#define DT_CUDNN_KIND(type, number, what) all.push_back({type, finish##what});
+#define DT_CUDNN_RULE(name, number, what) all.back().rules[name] = k##what;
+    DT_CUDNN_ATTRIBUTES(DT_CUDNN_KIND, DT_CUDNN_RULE)
+    return all;
+  }());
+  return *std::ranges::find(kinds, d.type, &Kind::type);
 }
 
 } // namespace
@@ -393,13 +295,13 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,
                                        int64_t count, const void *values) {
   Entry entry;
   Descriptor &to = descriptor(d, false);
-  const std::vector<Rule> &rules = kindOf(to).rules;
-  auto rule = std::ranges::find(rules, name, &Rule::name);
-  if (rule == rules.end())
+  const auto &rules = kindOf(to).rules;
+  if (!rules.count(name) || rules.at(name).most == 0)
     reject("a descriptor of type ", to.type, " has no attribute ", name);
-  if (type != rule->type || count < 1 || count > rule->most)
-    reject("attribute ", name, " has values of type ", rule->type, ", at most ",
-           rule->most, "; not ", count, " of type ", type);
+  const Rule &rule = rules.at(name);
+  if (type != rule.type || count < 1 || count > rule.most)
+    reject("attribute ", name, " has values of type ", rule.type, ", at most ",
+           rule.most, "; not ", count, " of type ", type);
   to.attributes[name].assign(static_cast<const char *>(values),
                              size_t(count) * bytesOf(type));
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
@@ -411,9 +313,9 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
   Entry entry;
   Descriptor &d = descriptor(raw, false);
-  for (const Rule &rule : kindOf(d).rules)
-    if (rule.must && !d.attributes.count(rule.name))
-      reject("a descriptor of type ", d.type, " lacks attribute ", rule.name);
+  for (const auto &[name, rule] : kindOf(d).rules)
+    if (rule.must && !d.attributes.count(name))
+      reject("a descriptor of type ", d.type, " lacks attribute ", name);
   kindOf(d).finish(d);
   if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
       !kEngines[d.engines[0]].possible)
@@ -436,8 +338,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
     *count = int64_t(from.engines.size());
     for (int64_t i = 0; i < std::min(wanted, *count); ++i) {
       Descriptor &to = descriptor(static_cast<void **>(values)[i], false);
-      copyProblem(to, from);
-      to.engines = {from.engines[size_t(i)]};
+      to.steps = from.steps, to.engines = {from.engines[size_t(i)]};
       to.finished = true;
     }
   } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
@@ -461,50 +362,43 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
   if (plan.type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
       pack.type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
     reject("descriptors of types ", plan.type, " and ", pack.type);
-  Convolution c = plan.convolution;
   std::vector<Step> steps = plan.steps;
   std::map<int64_t, Floats> values; // of the host
-  std::map<int64_t, Tensor> tensors, results;
-  auto place = [&](Tensor &t, const std::string &what, bool isResult) {
-    auto where = plan.places.find(t.id);
-    if (where != plan.places.end() && where->second == kInside)
+  std::map<int64_t, Tensor> operands, results;
+  auto place = [&](Tensor &t, std::map<int64_t, Tensor> &all) {
+    if (t.place == Tensor::Inside)
       return;
-    auto found = pack.addresses.find(t.id);
-    if (found == pack.addresses.end())
-      reject(what, ", tensor ", t.id, ", has no address");
-    t.data = found->second;
-    if (where != plan.places.end() && where->second == kValue) {
+    std::string name = text("tensor ", t.id);
+    if (!pack.addresses.count(t.id))
+      reject(name, " has no address");
+    t.data = pack.addresses.at(t.id);
+    if (t.place == Tensor::Host) {
       values[t.id] = read(t);
-      return;
+    } else {
+      t.require(name);
+      all[t.id] = t;
     }
-    t.require(what);
-    (isResult ? results : tensors)[t.id] = t;
   };
-  for (int i = 0; i < 3 && steps.empty(); ++i)
-    place(c.tensors[i], text("xwy"[i]), i == c.wanted);
   for (Step &s : steps) {
     for (Tensor &t : s.operands)
-      place(t, "an operand", false);
-    place(s.result, "a result", true);
+      place(t, operands);
+    place(s.result, results);
   }
   for (const auto &[id, result] : results)
-    for (const auto &[other, t] : tensors)
+    for (const auto &[other, t] : operands)
       if (id != other && overlap(t, result))
         reject("the result overlaps tensor ", t.id);
   int engine = plan.engines[0];
   bool exact =
       engine == kExact || (engine == kTensorCores &&
-                           (!steps.empty() || results.begin()->second.narrow));
+                           (!steps[0].convolves() || steps[0].result.narrow));
   queueCall(handle->stream,
             pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
             kEngines[engine].workspace, [=] {
-              if (!exact)
-                for (const auto &[id, result] : results)
-                  std::memset(result.data, kPoison, result.span());
-              else if (steps.empty())
-                convolve(c);
-              else
-                run(steps, values);
+              if (exact)
+                return run(steps, values);
+              for (const auto &[id, result] : results)
+                std::memset(result.data, kPoison, result.span());
             });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -88,8 +88,8 @@ void requireHost(const void *address, const std::string &what);
 /// An argument of a kernel: device memory, or host memory that it may read.
 void requireReadable(const void *address, const void *kernel, size_t argument);
 bool isPinned(const void *address);
-/// Runs a kernel; ends the program where it changes other bytes than those it
-/// announced, if it did, of the allocations that it is given.
+/// Runs a kernel; ends the program where it writes other bytes than those it
+/// announced, if it did, to the allocations that it is given.
 void watch(const Call &call, const std::function<void()> &run);
 
 /// Device memory can be touched, or no more.
@@ -140,6 +140,9 @@ struct Tensor {
   void *data = nullptr;
   int64_t alignment = 1; ///< of data, promised
   int64_t id = 0;
+  /// Of an operation's: it has data from where a graph begins to run, or has
+  /// never any, or it is a number of the host's.
+  enum { Memory, Inside, Host } place = Memory;
 
   int64_t count() const;
   /// Bytes from its first to its last element.
@@ -148,8 +151,6 @@ struct Tensor {
   void require(const std::string &what) const {
     requireDevice(data, span(), what, alignment);
   }
-  float load(int64_t number) const;
-  void store(int64_t number, float value) const;
 };
 
 float widen(uint16_t bf16);
@@ -168,30 +169,27 @@ void write(const Tensor &to, const Floats &values, float beta = 0,
 void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
                std::function<void()> work);
 
-/// One of three tensors is computed from the other two: x [n, c, in...],
-/// w [o, c / groups, kernel...], y [n, o, out...].
-struct Convolution {
-  enum Wanted { X, W, Y } wanted = Y;
-  Tensor tensors[3]; ///< x, w, y
-  Sizes before, after, stride, dilation;
-  float alpha = 1, beta = 0;
-
-  const Sizes &sizes(Wanted which) const { return tensors[which].sizes; }
-  int64_t groups() const { return sizes(X)[1] / sizes(W)[1]; }
-};
-
-void convolve(const Convolution &convolution);
-
-//===--- Steps.cpp
-
-/// One of cuDNN's operations on tensors of four dims. Without data, a tensor is
-/// inside of the graph.
+/// An operation of cuDNN. Without data, a tensor is inside of the graph.
 struct Step {
-  enum Kind { Pointwise, Reduction, Matmul, Reshape } kind;
+  /// Of a convolution one tensor is computed from the two others: w [o, c /
+  /// groups, kernel...], x [n, c, in...] or y [n, o, out...].
+  enum Kind { Pointwise, Reduction, Matmul, Reshape, ConvW, ConvX, ConvY } kind;
   int mode = 0;     ///< cuDNN's, of what is pointwise or a reduction
   int64_t axis = 0; ///< of an index
+  struct {
+    Sizes before, after, stride, dilation; ///< in each dim of x
+  } window = {};
+  float alpha = 1, beta = 0;
   std::vector<Tensor> operands = {};
   Tensor result = {};
+
+  bool convolves() const { return kind >= ConvW; }
+  /// w, x or y.
+  const Tensor &of(Kind which) const {
+    size_t i = size_t(which - ConvW);
+    return which == kind ? result : operands[which > kind ? i - 1 : i];
+  }
+  int64_t groups() const { return of(ConvX).sizes[1] / of(ConvW).sizes[1]; }
 };
 /// Ends the program where operands and sizes do not go together. Where one size
 /// divides the other, neighbours share an element.

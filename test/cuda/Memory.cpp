@@ -11,6 +11,7 @@
 #include "Double.h"
 
 #include <csignal>
+#include <set>
 #include <string_view>
 #include <sys/mman.h>
 
@@ -90,8 +91,11 @@ void onFault(int, siginfo_t *info, void *context) {
     return;
   }
   std::string who = nameOf(runningKernel);
-  if (device.has(at))
-    die(who, verb, "outside of an allocation: ", describe(at));
+  if (device.has(at)) // what is live is closed by watch()
+    die(who, verb,
+        device.isLive(at, 1) ? "beside its results, at "
+                             : "outside of an allocation: ",
+        describe(at));
   if (isBehindShared(at))
     die(who, verb, "behind its dynamic shared memory");
   die(who, verb, "address ", at, ", which is no device memory");
@@ -209,21 +213,37 @@ void cuda_double::checkBeside() {
 }
 
 void cuda_double::watch(const Call &call, const std::function<void()> &run) {
-  std::map<const Allocation *, std::string> wanted; // contents
+  std::set<const Allocation *> closed;
+  std::map<char *, std::string> edges; // pages where results begin and end
   for (const void *address : call.addresses)
-    if (!call.writes.empty() && device.has(address))
-      if (auto *a = device.at(address))
-        wanted.try_emplace(a, a->data, a->bytes);
-  run();
-  for (auto &[a, bytes] : wanted) {
-    for (auto [data, n] : call.writes)
-      if (device.at(data) == a)
-        std::memcpy(bytes.data() + (static_cast<const char *>(data) - a->data),
-                    data, n);
-    if (std::memcmp(bytes.data(), a->data, a->bytes) != 0)
-      die(nameOf(call.kernel), " wrote beside its results, at ",
-          describe(std::mismatch(bytes.begin(), bytes.end(), a->data).second));
+    if (Allocation *a = device.has(address) ? device.at(address) : nullptr;
+        a && !call.writes.empty() && closed.insert(a).second)
+      a->protect(PROT_READ);
+  for (auto [data, n] : call.writes) {
+    auto address = reinterpret_cast<uintptr_t>(data), within = address % kPage;
+    auto *first = reinterpret_cast<char *>(address - within);
+    size_t size = roundUp(within + n, kPage);
+    mprotect(first, size, PROT_READ | PROT_WRITE);
+    for (char *page : {first, first + size - kPage})
+      edges.try_emplace(page, page, kPage);
   }
+  run();
+  for (auto &[page, bytes] : edges) {
+    for (auto [data, n] : call.writes) {
+      auto *begin = static_cast<const char *>(data);
+      auto *from = std::max<const char *>(begin, page),
+           *to = std::min<const char *>(begin + n, page + kPage);
+      if (from < to)
+        std::memcpy(&bytes[size_t(from - page)], from, size_t(to - from));
+    }
+    if (std::memcmp(bytes.data(), page, kPage) == 0)
+      continue;
+    checkBeside();
+    die(nameOf(call.kernel), " wrote beside its results, at ",
+        describe(std::mismatch(bytes.begin(), bytes.end(), page).second));
+  }
+  for (const Allocation *a : closed)
+    a->protect(PROT_READ | PROT_WRITE);
 }
 
 cudaError_t cudaMalloc(void **result, size_t bytes) {

@@ -10,10 +10,9 @@
 #include "Double.h"
 
 #include <chrono>
-#include <iterator>
 #include <set>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
 
 using namespace cuda_double;
 using Clock = std::chrono::steady_clock;
@@ -21,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 struct cuda_double::Work {
   std::function<bool()> run = nullptr; ///< true once it has; null: no work
   std::vector<WorkPtr> after = {};
+  size_t waits = 0; ///< for so many of them, in runAll()
   bool done = false;
   Clock::time_point ended = {}; ///< if done
 };
@@ -92,32 +92,39 @@ WorkPtr append(cudaStream_t to, Work work, const WorkPtr &before = nullptr) {
 /// need not end. Without anything needed: until all that is left waits.
 void runAll(const std::vector<WorkPtr> &needed) {
   std::erase_if(attempts, std::not_fn(isOpen));
-  std::vector<WorkPtr> open; // with all that it comes after
-  std::unordered_set<Work *> seen;
+  std::vector<WorkPtr> open, ready; // with all that it comes after
+  std::unordered_map<const Work *, std::vector<WorkPtr>> next; // behind it
   auto visit = [&](const WorkPtr &work) {
-    if (isOpen(work) && seen.insert(work.get()).second)
+    if (isOpen(work) && next.try_emplace(work.get()).second)
       open.push_back(work);
   };
   std::ranges::for_each(needed, visit);
   std::ranges::for_each(attempts, visit);
-  for (size_t i = 0; i < open.size(); ++i)
-    for (const WorkPtr &before : open[i]->after)
-      visit(before);
+  for (size_t i = 0; i < open.size(); ++i) {
+    WorkPtr work = open[i];
+    std::erase_if(work->after, std::not_fn(isOpen));
+    std::ranges::for_each(work->after, visit);
+    for (const WorkPtr &before : work->after)
+      next[before.get()].push_back(work);
+    if ((work->waits = work->after.size()) == 0)
+      ready.push_back(work);
+  }
   deviceThread = std::this_thread::get_id();
   openMemory(true);
   size_t vain = 0; // attempts
-  while (needed.empty() ? !open.empty() : std::ranges::any_of(needed, isOpen)) {
-    std::vector<WorkPtr> ready;
-    std::ranges::copy_if(open, std::back_inserter(ready), [](const WorkPtr &w) {
-      return std::ranges::none_of(w->after, isOpen);
-    });
-    const WorkPtr &work = ready[draw(ready.size())];
+  while (needed.empty() ? !ready.empty()
+                        : std::ranges::any_of(needed, isOpen)) {
+    auto drawn = ready.begin() + int64_t(draw(ready.size()));
+    WorkPtr work = *drawn;
     runningKernel = nullptr;
     if (!work->run || work->run()) {
       vain = 0;
       checkBeside();
       *work = {.done = true, .ended = Clock::now()};
-      std::erase(open, work);
+      ready.erase(drawn);
+      for (const WorkPtr &other : next[work.get()])
+        if (--other->waits == 0)
+          ready.push_back(other);
     } else if (++vain > 2 * ready.size()) {
       if (needed.empty())
         break;

@@ -1,14 +1,18 @@
-//===- Tensor.cpp - products and convolutions on the host -------*- C++ -*-===//
+//===- Tensor.cpp - what libraries compute, on the host ---------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Operands are copied to dense floats; sums are taken in the order of memory.
+// Operands are copied to dense floats. What an operation leaves inside of a
+// graph is kept so, rounded to the tensor's type.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Double.h"
 
+#include <cudnn.h>
+
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 namespace cuda_double {
@@ -36,18 +40,6 @@ size_t Tensor::span() const {
   return size_t(last + 1) * (narrow ? 2 : 4);
 }
 
-float Tensor::load(int64_t number) const {
-  return narrow ? widen(static_cast<const uint16_t *>(data)[number])
-                : static_cast<const float *>(data)[number];
-}
-
-void Tensor::store(int64_t number, float value) const {
-  if (narrow)
-    static_cast<uint16_t *>(data)[number] = cuda_double::narrow(value);
-  else
-    static_cast<float *>(data)[number] = value;
-}
-
 bool overlap(const Tensor &a, const Tensor &b) {
   auto *from = static_cast<const char *>(a.data),
        *other = static_cast<const char *>(b.data);
@@ -65,82 +57,286 @@ void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
   });
 }
 
-/// Element i of a tensor, counted as in a dense one.
-static int64_t numberOf(const Tensor &t, int64_t i) {
-  int64_t at = 0;
-  for (size_t d = t.sizes.size(); d-- > 0; i /= t.sizes[d])
-    at += i % t.sizes[d] * t.strides[d];
-  return at;
+//===--- Elements
+
+/// Where the elements of a dense tensor are elsewhere: at the sum of what `of`
+/// says for each dim and the index in it.
+static Sizes numbers(const Sizes &sizes,
+                     const std::function<int64_t(size_t, int64_t)> &of) {
+  Sizes all{0};
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    Sizes outer = std::exchange(all, {}), steps;
+    for (int64_t i = 0; i < sizes[d]; ++i)
+      steps.push_back(of(d, i));
+    all.reserve(outer.size() * steps.size());
+    for (int64_t at : outer)
+      for (int64_t step : steps)
+        all.push_back(at + step);
+  }
+  return all;
+}
+
+/// ... in memory.
+static Sizes numbers(const Tensor &t) {
+  return numbers(t.sizes,
+                 [&](size_t d, int64_t i) { return i * t.strides[d]; });
+}
+
+/// ... in a dense tensor that may have fewer: neighbours share one.
+static Sizes numbers(const Sizes &sizes, const Sizes &fewer) {
+  return numbers(sizes, [&](size_t d, int64_t i) {
+    return std::accumulate(fewer.begin() + int64_t(d) + 1, fewer.end(),
+                           i * fewer[d] / sizes[d], std::multiplies<>());
+  });
 }
 
 Floats read(const Tensor &t) {
-  Floats values(size_t(t.count()));
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = t.load(numberOf(t, int64_t(i)));
+  Floats values;
+  values.reserve(size_t(t.count()));
+  for (int64_t at : numbers(t))
+    values.push_back(t.narrow ? widen(static_cast<uint16_t *>(t.data)[at])
+                              : static_cast<float *>(t.data)[at]);
   return values;
 }
 
 void write(const Tensor &to, const Floats &values, float beta,
            const Tensor &c) {
+  Floats more = beta != 0 ? read(c) : Floats(values.size());
+  Sizes places = numbers(to);
   for (size_t i = 0; i < values.size(); ++i) {
-    float more = beta != 0 ? beta * c.load(numberOf(c, int64_t(i))) : 0;
-    to.store(numberOf(to, int64_t(i)), values[i] + more);
+    float value = values[i] + beta * more[i];
+    if (to.narrow)
+      static_cast<uint16_t *>(to.data)[places[i]] = narrow(value);
+    else
+      static_cast<float *>(to.data)[places[i]] = value;
   }
 }
 
-void convolve(const Convolution &c) {
-  using enum Convolution::Wanted;
-  // x stands with its paddings around it. Which of its elements meets a tap of
-  // the window is the sum of what the tap and the window's place say.
-  Sizes steps = c.sizes(X), perTap = steps, perPlace = steps;
-  int64_t step = 1, first = 0;
-  for (size_t d = steps.size(); d-- > 0;) {
-    bool inWindow = d >= 2;
-    steps[d] = step;
-    perTap[d] = step * (inWindow ? c.dilation[d - 2] : 1);
-    perPlace[d] = step * (inWindow ? c.stride[d - 2] : 1);
-    first += inWindow ? step * c.before[d - 2] : 0;
-    step *= c.sizes(X)[d] + (inWindow ? c.before[d - 2] + c.after[d - 2] : 0);
+//===--- Steps
+
+namespace {
+
+struct Mode {
+  size_t operands;
+  float (*apply)(const float *x); ///< null: an index
+};
+const std::map<int, Mode> kModes{
+    {CUDNN_POINTWISE_ADD, {2, [](const float *x) { return x[0] + x[1]; }}},
+    {CUDNN_POINTWISE_SUB, {2, [](const float *x) { return x[0] - x[1]; }}},
+    {CUDNN_POINTWISE_MUL, {2, [](const float *x) { return x[0] * x[1]; }}},
+    {CUDNN_POINTWISE_DIV, {2, [](const float *x) { return x[0] / x[1]; }}},
+    {CUDNN_POINTWISE_EXP, {1, [](const float *x) { return std::exp(x[0]); }}},
+    {CUDNN_POINTWISE_LOG, {1, [](const float *x) { return std::log(x[0]); }}},
+    {CUDNN_POINTWISE_CMP_GE,
+     {2, [](const float *x) { return float(x[0] >= x[1]); }}},
+    {CUDNN_POINTWISE_BINARY_SELECT,
+     {3, [](const float *x) { return x[2] != 0 ? x[0] : x[1]; }}},
+    {CUDNN_POINTWISE_GEN_INDEX, {1, nullptr}}};
+
+using Operands = std::vector<const Floats *>;
+
+/// Each of w, x and y has a room. In that of x paddings are around it, and what
+/// is a stride apart stands side by side: so neighbours in a row of y meet
+/// neighbours in x, and so do rows, if y's room has as long ones.
+void convolve(const Step &s, Operands operands, Floats &to) {
+  const Tensor &w = s.of(Step::ConvW), &x = s.of(Step::ConvX),
+               &y = s.of(Step::ConvY);
+  const auto &[before, after, stride, dilation] = s.window;
+  size_t dims = x.sizes.size();
+  Sizes side(dims), apart(dims); // what is a stride and what is one apart in x
+  int64_t size = 1, row = 1;
+  for (size_t d = dims; d-- > 0;) {
+    int64_t padded = before[d] + x.sizes[d] + after[d];
+    side[d] = size;
+    size *= (padded + stride[d] - 1) / stride[d];
+    row += d < 2 ? 0 : (y.sizes[d] - 1) * side[d];
   }
-  auto numbers = [](const Sizes &sizes, const Sizes &strides, int from) {
-    Tensor t{{sizes.begin() + from, sizes.end()},
-             {strides.begin() + from, strides.end()}};
-    Sizes all(size_t(t.count()));
-    for (size_t i = 0; i < all.size(); ++i)
-      all[i] = numberOf(t, int64_t(i));
-    return all;
+  for (size_t d = 0; d < dims; ++d)
+    apart[d] = std::exchange(size, size * stride[d]);
+  auto inX = [&](size_t d, int64_t i) {
+    return i / stride[d] * side[d] + i % stride[d] * apart[d];
   };
-  Sizes taps = numbers(c.sizes(W), perTap, 1),
-        places = numbers(c.sizes(Y), perPlace, 2);
-  auto start = [&](Convolution::Wanted which) {
-    const Tensor &t = c.tensors[which];
-    return which == c.wanted ? Floats(size_t(t.count())) : read(t);
-  };
-  Floats w = start(W), y = start(Y), room(size_t(step), 0.f);
-  Tensor x{c.sizes(X), steps, false, &room[size_t(first)]};
-  write(x, start(X));
-  int64_t channels = c.sizes(Y)[1], each = channels / c.groups();
-  for (int64_t row = 0; row < c.sizes(Y)[0] * channels; ++row) {
-    int64_t image = row / channels,
-            channel = row % channels / each * c.sizes(W)[1];
-    float *from = &room[size_t(image * steps[0] + channel * steps[1])],
-          *weights = &w[size_t(row % channels) * taps.size()],
-          *to = &y[size_t(row) * places.size()];
-    for (size_t tap = 0; tap < taps.size(); ++tap)
-      for (size_t place = 0; place < places.size(); ++place) {
-        float &met = from[taps[tap] + places[place]];
-        if (c.wanted == Y)
-          to[place] += weights[tap] * met;
-        else if (c.wanted == X)
-          met += weights[tap] * to[place];
-        else
-          weights[tap] += to[place] * met;
+  const Sizes taps = numbers(w.sizes,
+                             [&](size_t d, int64_t i) {
+                               return d == 0 ? 0 : inX(d, i * dilation[d]);
+                             }),
+              places[] = {numbers(w.sizes, w.sizes),
+                          numbers(x.sizes,
+                                  [&](size_t d, int64_t i) {
+                                    return inX(d, i + before[d]);
+                                  }),
+                          numbers(y.sizes, [&](size_t d, int64_t i) {
+                            return d == 0 ? i * y.sizes[1] * row
+                                          : i * (d == 1 ? row : side[d]);
+                          })};
+  int64_t rows = y.sizes[0] * y.sizes[1];
+  Floats rooms[] = {Floats(taps.size()), Floats(size_t(size)),
+                    Floats(size_t(rows * row))};
+  int wanted = s.kind - Step::ConvW;
+  operands.insert(operands.begin() + wanted, &to);
+  for (int t : {0, 1, 2})
+    for (size_t i = 0; t != wanted && i < places[t].size(); ++i)
+      rooms[t][size_t(places[t][i])] = (*operands[size_t(t)])[i];
+  size_t each = taps.size() / size_t(w.sizes[0]);
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t channel = r % y.sizes[1],
+            group = channel / (w.sizes[0] / s.groups());
+    float *from = &rooms[1][size_t(r / y.sizes[1] * side[0] +
+                                   group * w.sizes[1] * side[1])],
+          *sums = &rooms[2][size_t(r * row)];
+    for (size_t tap = size_t(channel) * each, i = 0; i < each; ++i, ++tap) {
+      float weight = rooms[0][tap], *met = from + taps[tap];
+      if (s.kind == Step::ConvY)
+        for (int64_t j = 0; j < row; ++j)
+          sums[j] += weight * met[j];
+      else if (s.kind == Step::ConvX)
+        for (int64_t j = 0; j < row; ++j)
+          met[j] += weight * sums[j];
+      else
+        rooms[0][tap] = std::transform_reduce(sums, sums + row, met, weight);
+    }
+  }
+  for (size_t i = 0; i < to.size(); ++i)
+    to[i] = s.alpha * rooms[wanted][size_t(places[wanted][i])];
+}
+
+void compute(const Step &s, const Operands &operands, Floats &to) {
+  const Sizes &sizes = s.result.sizes, &from = s.operands[0].sizes;
+  const Floats &x = *operands[0], &y = *operands.back();
+  switch (s.kind) {
+  case Step::Pointwise: {
+    Sizes places[3], index = numbers(sizes, [&](size_t d, int64_t i) {
+                       return d == size_t(s.axis) ? i : 0;
+                     });
+    for (size_t o = 0; o < operands.size(); ++o)
+      places[o] = numbers(sizes, s.operands[o].sizes);
+    auto apply = kModes.at(s.mode).apply;
+    for (size_t i = 0; i < to.size(); ++i) {
+      float values[3];
+      for (size_t o = 0; o < operands.size(); ++o)
+        values[o] = (*operands[o])[size_t(places[o][i])];
+      to[i] = apply ? apply(values) : float(index[i]);
+    }
+    return;
+  }
+  case Step::Reduction: {
+    bool adds = s.mode == CUDNN_REDUCE_TENSOR_ADD;
+    Sizes places = numbers(from, sizes);
+    std::ranges::fill(to, adds ? 0.f : -HUGE_VALF);
+    for (size_t i = 0; i < x.size(); ++i) {
+      float &sum = to[size_t(places[i])];
+      sum = adds ? sum + x[i] : std::fmax(sum, x[i]);
+    }
+    return;
+  }
+  case Step::Matmul: {
+    const Sizes &factor = s.operands[1].sizes;
+    size_t rows = size_t(sizes[2]), columns = size_t(sizes[3]),
+           inner = size_t(from[3]);
+    Sizes matrices{sizes[0], sizes[1]},
+        a = numbers(matrices, {from[0], from[1]}),
+        b = numbers(matrices, {factor[0], factor[1]});
+    for (size_t row = 0; row < to.size() / columns; ++row)
+      for (size_t k = 0, m = row / rows; k < inner; ++k) {
+        float left = x[(size_t(a[m]) * rows + row % rows) * inner + k];
+        const float *line = &y[(size_t(b[m]) * inner + k) * columns];
+        for (size_t j = 0; j < columns; ++j)
+          to[row * columns + j] += left * line[j];
       }
+    return;
   }
-  Floats result = c.wanted == X ? read(x) : c.wanted == W ? w : y;
-  for (float &value : result)
-    value *= c.alpha;
-  write(c.tensors[c.wanted], result, c.beta, c.tensors[c.wanted]);
+  case Step::Reshape: {
+    Tensor memory = s.operands[0]; // as if the operand lay there
+    Floats image(memory.span() / (memory.narrow ? 2 : 4));
+    memory.data = image.data(), memory.narrow = false;
+    write(memory, x);
+    memory.sizes = sizes, memory.strides = s.result.strides;
+    to = read(memory);
+    return;
+  }
+  default:
+    convolve(s, operands, to);
+  }
+}
+
+void checkConvolution(const Step &s) {
+  const Sizes &x = s.of(Step::ConvX).sizes, &w = s.of(Step::ConvW).sizes,
+              &y = s.of(Step::ConvY).sizes;
+  const auto &[before, after, stride, dilation] = s.window;
+  if (x[0] != y[0] || y[1] != w[0] || x[1] % w[1] || w[0] % s.groups())
+    reject("x [", x[0], ", ", x[1], ", ...], w [", w[0], ", ", w[1],
+           ", ...] and y [", y[0], ", ", y[1], ", ...] are no convolution");
+  for (size_t d = 2; d < y.size(); ++d) {
+    int64_t reach = dilation[d] * (w[d] - 1) + 1,
+            room = x[d] + before[d] + after[d] - reach,
+            size = room < 0 ? 0 : room / stride[d] + 1;
+    if (y[d] != size)
+      reject("y has size ", y[d], " in dim ", d, ", the window gives ", size);
+  }
+}
+
+} // namespace
+
+void check(const Step &s) {
+  size_t dims = s.convolves() ? s.window.stride.size() : 4;
+  std::vector<Tensor> all = s.operands;
+  all.push_back(s.result);
+  for (const Tensor &t : all)
+    if (t.sizes.size() != dims)
+      reject("tensor ", t.id, " has ", t.sizes.size(), " dims, not ", dims);
+  const Sizes &y = s.result.sizes, &x = s.operands.at(0).sizes,
+              &b = s.operands.back().sizes;
+  auto require = [&](const Sizes &sizes, const Sizes &larger) {
+    for (size_t d = 0; d < sizes.size(); ++d)
+      if (larger[d] % sizes[d])
+        reject("a size of ", sizes[d], " in dim ", d, " meets one of ",
+               larger[d]);
+  };
+  switch (s.kind) {
+  case Step::Pointwise:
+    if (!kModes.count(s.mode))
+      reject("no pointwise mode ", s.mode);
+    if (s.operands.size() != kModes.at(s.mode).operands)
+      reject("an operation of mode ", s.mode, " has ", s.operands.size(),
+             " operands");
+    for (const Tensor &operand : s.operands)
+      require(operand.sizes, y);
+    return;
+  case Step::Reduction:
+    return require(y, x);
+  case Step::Matmul:
+    if (x[3] != b[2] || x[2] != y[2] || b[3] != y[3])
+      reject("a product [", x[2], ", ", x[3], "] by [", b[2], ", ", b[3],
+             "] into [", y[2], ", ", y[3], "]");
+    require({x[0], x[1]}, y);
+    return require({b[0], b[1]}, y);
+  case Step::Reshape:
+    if (s.operands[0].count() != s.result.count())
+      reject("a reshape of ", s.operands[0].count(), " elements to ",
+             s.result.count());
+    return;
+  default:
+    checkConvolution(s);
+  }
+}
+
+void run(const std::vector<Step> &steps, std::map<int64_t, Floats> values) {
+  for (const Step &s : steps) {
+    Operands operands;
+    for (const Tensor &t : s.operands) {
+      if (!values.count(t.id))
+        values[t.id] = read(t);
+      operands.push_back(&values[t.id]);
+    }
+    Floats result(size_t(s.result.count()));
+    compute(s, operands, result);
+    if (s.result.data)
+      write(s.result, result, s.beta, s.result);
+    if (s.result.narrow)
+      for (float &value : result)
+        value = widen(narrow(value));
+    values[s.result.id] = std::move(result);
+  }
 }
 
 } // namespace cuda_double

@@ -22,6 +22,8 @@ OWN = {
     "cudnnContext": "opaque there",
     "CUDNN_NUMERICAL_NOTE_TYPE_COUNT": "grows with versions",
 }
+# Enumerations that are said in a table, by what their names begin with.
+TABLES = {"cuda": "cudaError_t", "CUDNN_BACKEND_": "cudnnBackendDescriptorType_t", "CUDNN_ATTR_": "cudnnBackendAttributeName_t"}
 MACROS = {  # those of the double, and what is expected of the real ones
     "CUDNN_STATUS_CATEGORY": "static_assert(CUDNN_STATUS_CATEGORY(3002) == 3000);",
     "NCCL_CONFIG_INITIALIZER": "inline ncclConfig_t config = NCCL_CONFIG_INITIALIZER;",
@@ -37,8 +39,9 @@ def expectations(text):
             if name in OWN:
                 continue
             yield name, f'static_assert(std::is_same_v<decltype({name}), {enum}> && {name} == {value}, "{name} = {value}");'
-    for name, value in re.findall(rf"ERROR\(({NAME}), (\d+),", text):
-        yield name, f'static_assert({name} == {value}, "{name} = {value}");'
+    for name, value in re.findall(rf"(?:ERROR|KIND|OF)\(({NAME}),[\s\\]+(\d+),", text):
+        enum = next(enum for prefix, enum in TABLES.items() if name.startswith(prefix))
+        yield name, f'static_assert(std::is_same_v<decltype({name}), {enum}> && {name} == {value}, "{name} = {value}");'
     for values in re.findall(r"constexpr unsigned (.*?);", text, re.S):
         for name, value in re.findall(rf"({NAME}) = (\d+)", values):
             yield name, f'static_assert({name} == {value}, "{name} = {value}");'
