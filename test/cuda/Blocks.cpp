@@ -203,13 +203,13 @@ bool cuda_double::isBehindShared(const void *address) {
   return address >= dynamicEnd && address < dynamicEnd + kPage;
 }
 
-void cuda_double::exchange(unsigned lanes, void *value, size_t bytes,
-                           unsigned lane, int line) {
+uint64_t cuda_double::exchange(unsigned lanes, uint64_t value, unsigned lane,
+                               int line) {
   unsigned own = threadIdx.x % kLanes;
   uint64_t *values = ownWarp().values[ownWarp().opened % 2];
-  std::memcpy(&values[own], value, bytes);
+  values[own] = value;
   waitForWarp(lanes, line);
-  std::memcpy(value, &values[lane < kLanes ? lane : own], bytes);
+  return values[lane < kLanes ? lane : own];
 }
 
 void cuda_double::runBlocks(const Call &call,

@@ -92,7 +92,8 @@ bool isPinned(const void *address);
 /// announced, if it did, to the allocations that it is given.
 void watch(const Call &call, const std::function<void()> &run);
 
-/// Device memory can be touched, or no more.
+/// Device memory can be touched, or no more: by work that runs, once it needs
+/// it, as what waits for other processes is tried often.
 void openMemory(bool opens);
 /// What runs has written nothing beside an allocation.
 void checkBeside();

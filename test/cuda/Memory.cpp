@@ -195,12 +195,16 @@ bool cuda_double::isPinned(const void *address) {
 }
 
 void cuda_double::openMemory(bool opens) {
+  static bool open = false;
+  if (std::exchange(open, opens) == opens)
+    return;
   for (auto &[begin, a] : device.all)
     if (a.live)
       a.protect(opens ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 void cuda_double::checkBeside() {
+  openMemory(true);
   for (auto &[begin, a] : device.all) {
     if (!a.live)
       continue;
@@ -217,9 +221,11 @@ void cuda_double::watch(const Call &call, const std::function<void()> &run) {
   std::map<char *, std::string> edges; // pages where results begin and end
   for (const void *address : call.addresses)
     if (Allocation *a = device.has(address) ? device.at(address) : nullptr;
-        a && !call.writes.empty() && closed.insert(a).second)
+        a && a->live && !call.writes.empty() && closed.insert(a).second)
       a->protect(PROT_READ);
   for (auto [data, n] : call.writes) {
+    if (!device.isLive(data, n))
+      continue;
     auto address = reinterpret_cast<uintptr_t>(data), within = address % kPage;
     auto *first = reinterpret_cast<char *>(address - within);
     size_t size = roundUp(within + n, kPage);

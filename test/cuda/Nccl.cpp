@@ -115,6 +115,7 @@ struct Action {
   bool advance() {
     if (since == Clock::time_point()) {
       since = Clock::now();
+      openMemory(true);
       if (!gives.empty())
         writeFile(gives, line, data);
     }
@@ -126,6 +127,7 @@ struct Action {
         die("rank ", comm->rank, " has waited for ", most, " s in ", whole);
       return false;
     }
+    openMemory(true);
     Blocks blocks;
     for (const auto &[file, from] : wants) {
       std::string its;

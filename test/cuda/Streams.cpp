@@ -110,7 +110,6 @@ void runAll(const std::vector<WorkPtr> &needed) {
       ready.push_back(work);
   }
   deviceThread = std::this_thread::get_id();
-  openMemory(true);
   size_t vain = 0; // attempts
   while (needed.empty() ? !ready.empty()
                         : std::ranges::any_of(needed, isOpen)) {
@@ -119,7 +118,8 @@ void runAll(const std::vector<WorkPtr> &needed) {
     runningKernel = nullptr;
     if (!work->run || work->run()) {
       vain = 0;
-      checkBeside();
+      if (work->run)
+        checkBeside();
       *work = {.done = true, .ended = Clock::now()};
       ready.erase(drawn);
       for (const WorkPtr &other : next[work.get()])
@@ -128,7 +128,7 @@ void runAll(const std::vector<WorkPtr> &needed) {
     } else if (++vain > 2 * ready.size()) {
       if (needed.empty())
         break;
-      usleep(200);
+      usleep(useconds_t(std::min(20 * vain, size_t(2000))));
     }
   }
   openMemory(false);
@@ -155,6 +155,7 @@ void goOn() {
 
 void cuda_double::queue(cudaStream_t stream, std::function<void()> run) {
   auto once = [run = std::move(run)] {
+    openMemory(true);
     run();
     return true;
   };

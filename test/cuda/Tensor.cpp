@@ -144,47 +144,40 @@ void convolve(const Step &s, Operands operands, Floats &to) {
   const auto &[before, after, stride, dilation] = s.window;
   size_t dims = x.sizes.size();
   Sizes side(dims), apart(dims); // what is a stride and what is one apart in x
-  int64_t size = 1, row = 1;
+  int64_t size = 1, row = 1, channels = y.sizes[1];
   for (size_t d = dims; d-- > 0;) {
     int64_t padded = before[d] + x.sizes[d] + after[d];
-    side[d] = size;
-    size *= (padded + stride[d] - 1) / stride[d];
+    side[d] =
+        std::exchange(size, size * ((padded + stride[d] - 1) / stride[d]));
     row += d < 2 ? 0 : (y.sizes[d] - 1) * side[d];
   }
   for (size_t d = 0; d < dims; ++d)
     apart[d] = std::exchange(size, size * stride[d]);
-  auto inX = [&](size_t d, int64_t i) {
+  auto at = [&](size_t d, int64_t i) {
     return i / stride[d] * side[d] + i % stride[d] * apart[d];
   };
-  const Sizes taps = numbers(w.sizes,
-                             [&](size_t d, int64_t i) {
-                               return d == 0 ? 0 : inX(d, i * dilation[d]);
-                             }),
-              places[] = {numbers(w.sizes, w.sizes),
-                          numbers(x.sizes,
-                                  [&](size_t d, int64_t i) {
-                                    return inX(d, i + before[d]);
-                                  }),
-                          numbers(y.sizes, [&](size_t d, int64_t i) {
-                            return d == 0 ? i * y.sizes[1] * row
-                                          : i * (d == 1 ? row : side[d]);
-                          })};
-  int64_t rows = y.sizes[0] * y.sizes[1];
-  Floats rooms[] = {Floats(taps.size()), Floats(size_t(size)),
-                    Floats(size_t(rows * row))};
+  auto ofTap = [&](size_t d, int64_t i) {
+    return d ? at(d, i * dilation[d]) : 0;
+  };
+  auto inX = [&](size_t d, int64_t i) { return at(d, i + before[d]); };
+  Tensor inY{y.sizes, side};
+  inY.strides[0] = channels * row, inY.strides[1] = row;
+  const Sizes taps = numbers(w.sizes, ofTap),
+              places[] = {numbers(w.sizes, w.sizes), numbers(x.sizes, inX),
+                          numbers(inY)};
+  int64_t rows = y.sizes[0] * channels, each = taps.size() / channels;
+  Floats rooms[] = {Floats(taps.size()), Floats(size), Floats(rows * row)};
   int wanted = s.kind - Step::ConvW;
   operands.insert(operands.begin() + wanted, &to);
   for (int t : {0, 1, 2})
     for (size_t i = 0; t != wanted && i < places[t].size(); ++i)
-      rooms[t][size_t(places[t][i])] = (*operands[size_t(t)])[i];
-  size_t each = taps.size() / size_t(w.sizes[0]);
+      rooms[t][places[t][i]] = (*operands[t])[i];
   for (int64_t r = 0; r < rows; ++r) {
-    int64_t channel = r % y.sizes[1],
-            group = channel / (w.sizes[0] / s.groups());
-    float *from = &rooms[1][size_t(r / y.sizes[1] * side[0] +
-                                   group * w.sizes[1] * side[1])],
-          *sums = &rooms[2][size_t(r * row)];
-    for (size_t tap = size_t(channel) * each, i = 0; i < each; ++i, ++tap) {
+    int64_t channel = r % channels, group = channel / (channels / s.groups());
+    float *from =
+              &rooms[1][r / channels * side[0] + group * w.sizes[1] * side[1]],
+          *sums = &rooms[2][r * row];
+    for (int64_t tap = channel * each; tap < (channel + 1) * each; ++tap) {
       float weight = rooms[0][tap], *met = from + taps[tap];
       if (s.kind == Step::ConvY)
         for (int64_t j = 0; j < row; ++j)
@@ -197,7 +190,7 @@ void convolve(const Step &s, Operands operands, Floats &to) {
     }
   }
   for (size_t i = 0; i < to.size(); ++i)
-    to[i] = s.alpha * rooms[wanted][size_t(places[wanted][i])];
+    to[i] = s.alpha * rooms[wanted][places[wanted][i]];
 }
 
 void compute(const Step &s, const Operands &operands, Floats &to) {
@@ -214,7 +207,7 @@ void compute(const Step &s, const Operands &operands, Floats &to) {
     for (size_t i = 0; i < to.size(); ++i) {
       float values[3];
       for (size_t o = 0; o < operands.size(); ++o)
-        values[o] = (*operands[o])[size_t(places[o][i])];
+        values[o] = (*operands[o])[places[o][i]];
       to[i] = apply ? apply(values) : float(index[i]);
     }
     return;
@@ -224,23 +217,22 @@ void compute(const Step &s, const Operands &operands, Floats &to) {
     Sizes places = numbers(from, sizes);
     std::ranges::fill(to, adds ? 0.f : -HUGE_VALF);
     for (size_t i = 0; i < x.size(); ++i) {
-      float &sum = to[size_t(places[i])];
+      float &sum = to[places[i]];
       sum = adds ? sum + x[i] : std::fmax(sum, x[i]);
     }
     return;
   }
   case Step::Matmul: {
     const Sizes &factor = s.operands[1].sizes;
-    size_t rows = size_t(sizes[2]), columns = size_t(sizes[3]),
-           inner = size_t(from[3]);
+    int64_t rows = sizes[2], columns = sizes[3], inner = from[3];
     Sizes matrices{sizes[0], sizes[1]},
         a = numbers(matrices, {from[0], from[1]}),
         b = numbers(matrices, {factor[0], factor[1]});
-    for (size_t row = 0; row < to.size() / columns; ++row)
-      for (size_t k = 0, m = row / rows; k < inner; ++k) {
-        float left = x[(size_t(a[m]) * rows + row % rows) * inner + k];
-        const float *line = &y[(size_t(b[m]) * inner + k) * columns];
-        for (size_t j = 0; j < columns; ++j)
+    for (int64_t row = 0; row < s.result.count() / columns; ++row)
+      for (int64_t k = 0, m = row / rows; k < inner; ++k) {
+        float left = x[(a[m] * rows + row % rows) * inner + k];
+        const float *line = &y[(b[m] * inner + k) * columns];
+        for (int64_t j = 0; j < columns; ++j)
           to[row * columns + j] += left * line[j];
       }
     return;

@@ -43,23 +43,26 @@ void __syncthreads(int line = __builtin_LINE());
 /// Barriers of a warp; all of its 32 lanes must be named and come.
 void __syncwarp(unsigned lanes = 0xFFFFFFFF, int line = __builtin_LINE());
 namespace cuda_double {
-/// `value` becomes that of `lane`; it stays, if that is beyond the warp.
-void exchange(unsigned lanes, void *value, size_t bytes, unsigned lane,
-              int line);
+/// The value of `lane`; if that is beyond the warp, `value`.
+uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line);
+template <typename T>
+T shuffle(unsigned lanes, T value, unsigned lane, int line) {
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4);
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  bits = exchange(lanes, bits, lane, line);
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
 } // namespace cuda_double
 template <typename T>
 T __shfl_sync(unsigned lanes, T value, int lane, int line = __builtin_LINE()) {
-  static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4);
-  cuda_double::exchange(lanes, &value, sizeof value, unsigned(lane) % 32, line);
-  return value;
+  return cuda_double::shuffle(lanes, value, unsigned(lane) % 32, line);
 }
 template <typename T>
 T __shfl_down_sync(unsigned lanes, T value, unsigned by,
                    int line = __builtin_LINE()) {
-  static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4);
-  unsigned lane = threadIdx.x % 32 + by;
-  cuda_double::exchange(lanes, &value, sizeof value, lane, line);
-  return value;
+  return cuda_double::shuffle(lanes, value, threadIdx.x % 32 + by, line);
 }
 
 inline int atomicCAS_system(int *at, int expected, int value) {
