@@ -42,12 +42,16 @@ private:
 
 struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
   using DistPlanBase::DistPlanBase;
+  DistPlanPass(DistPlanOptions options, MeasureMemory measure)
+      : DistPlanBase(std::move(options)), measureMemory(std::move(measure)) {}
 
   void runOnOperation() override {
     llvm::Error error = run();
     if (!error)
       return;
-    emitError(UnknownLoc::get(&getContext())) << toString(std::move(error));
+    std::string text = toString(std::move(error));
+    if (!isTold)
+      emitError(UnknownLoc::get(&getContext())) << text;
     signalPassFailure();
   }
 
@@ -71,11 +75,18 @@ private:
   llvm::Expected<planner::Plan>
   choose(StringRef policy, const planner::PolicyInput &input,
          const PlannedProgram &program,
-         const planner::Robustness *robustness = nullptr);
+         const planner::Robustness *robustness = nullptr,
+         MeasurePlan measure = nullptr);
+  /// What ranks allocate under a plan: a copy is compiled.
+  llvm::Expected<std::vector<planner::RankBytes>>
+  measure(const planner::Plan &plan, const PlannedProgram &program);
   /// The same for comparisons: what cannot be executed is priced all the same.
   llvm::Expected<planner::Plan> compare(StringRef policy,
                                         const planner::PolicyInput &input,
                                         const PlannedProgram &program);
+
+  MeasureMemory measureMemory; ///< may be null
+  bool isTold = false;         ///< the error was emitted
 };
 
 llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
@@ -186,7 +197,8 @@ llvm::Error DistPlanPass::write(const planner::Plan &plan,
 llvm::Expected<planner::Plan>
 DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
                      const PlannedProgram &program,
-                     const planner::Robustness *robustness) {
+                     const planner::Robustness *robustness,
+                     MeasurePlan measure) {
   auto batch = dist::getOnly<dist::BatchOp>(getOperation());
   int64_t global = batch ? batch.getGlobal() : 1;
   // What the compiler itself would say to the plan.
@@ -199,7 +211,31 @@ DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
       return file.takeError();
     return completePlan(*file, getOperation());
   };
-  return findExecutablePlan(policy, input, program, accepts, robustness);
+  return findExecutablePlan(policy, input, program, accepts, robustness,
+                            measure);
+}
+
+llvm::Expected<std::vector<planner::RankBytes>>
+DistPlanPass::measure(const planner::Plan &plan,
+                      const PlannedProgram &program) {
+  auto file = parsePlan(printPlanFile(plan, program), "--plan=auto");
+  if (!file)
+    return file.takeError();
+  mlir::ModuleOp copy = copyProgram(getOperation(), getOperation());
+  llvm::scope_exit erase([&] { copy.erase(); });
+  // What is remarked will be again when the program itself gets there.
+  ScopedDiagnosticHandler errorsOnly(&getContext(), [](Diagnostic &d) {
+    return success(d.getSeverity() != DiagnosticSeverity::Error);
+  });
+  if (llvm::Error error = applyPlan(std::move(*file), copy))
+    return error;
+  auto ranks = measureMemory(copy, [&](OpPassManager &pm, mlir::ModuleOp copy) {
+    return runPipeline(pm, copy);
+  });
+  if (succeeded(ranks))
+    return std::move(*ranks);
+  isTold = true;
+  return llvm::createStringError("the program does not compile");
 }
 
 llvm::Expected<planner::Plan>
@@ -306,7 +342,12 @@ llvm::Error DistPlanPass::run() {
   if (auto seed = dist::getOnly<dist::SeedOp>(getOperation()))
     robustness.seed = uint64_t(seed.getValue());
   robustness.batch = [&](int draw) { return drawSamples(*program, draw); };
-  auto best = choose(policy, input, *program, robust ? &robustness : nullptr);
+  auto measureOwn = [&](const planner::Plan &plan) {
+    return measure(plan, *program);
+  };
+  auto best =
+      choose(policy, input, *program, robust ? &robustness : nullptr,
+             measureMemory ? MeasurePlan(measureOwn) : MeasurePlan(nullptr));
   if (!best)
     return llvm::createStringError("--policy=" + policy + ": " +
                                    toString(best.takeError()));
@@ -314,5 +355,10 @@ llvm::Error DistPlanPass::run() {
 }
 
 } // namespace
+
+std::unique_ptr<Pass> createDistPlan(DistPlanOptions options,
+                                     MeasureMemory measure) {
+  return std::make_unique<DistPlanPass>(std::move(options), std::move(measure));
+}
 
 } // namespace dt::plan

@@ -49,15 +49,21 @@ std::vector<planner::Plan> varyAhead(const planner::Plan &plan,
 /// The plans with less kept, and with less needed at once: parts in pieces.
 std::vector<planner::Plan> withLess(llvm::ArrayRef<planner::Plan> plans);
 
+/// What every rank allocates under a plan.
+using MeasurePlan =
+    llvm::function_ref<llvm::Expected<std::vector<planner::RankBytes>>(
+        const planner::Plan &)>;
+
 /// The best plan of a policy that `accepts` (the compiler's own checks) takes,
 /// with its predictions; `robustness`: the best by that, of what is near to the
-/// fastest. Error: nothing fits, or nothing can be executed, with the first
-/// reason.
+/// fastest; `measure`, if there is one: and that fits by it. Error: nothing
+/// fits, or nothing can be executed, with the first reason.
 llvm::Expected<planner::Plan> findExecutablePlan(
     llvm::StringRef policy, const planner::PolicyInput &input,
     const PlannedProgram &program,
     llvm::function_ref<llvm::Error(const planner::Plan &)> accepts,
-    const planner::Robustness *robustness = nullptr);
+    const planner::Robustness *robustness = nullptr,
+    MeasurePlan measure = nullptr);
 
 /// Every kind of layer in stages of its own, all on the same ranks: what is run
 /// to measure them (policy "layers"). Of many equal layers the first two are

@@ -8,6 +8,7 @@
 #include "passes/planner/search/Ledger.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,6 +29,8 @@ namespace {
 
 /// The most promising plans, which are simulated.
 constexpr size_t kSimulated = 48;
+/// So many are compiled at most until one fits.
+constexpr int64_t kCompiled = 16;
 
 class Finder {
 public:
@@ -44,11 +47,23 @@ public:
   /// From the simplest, as long as something simpler is as good.
   void simplify();
 
+  /// The best of `plans` and what is near to it; where nothing fits, all of
+  /// `all` with less kept.
+  void search(const std::vector<Plan> &plans, const std::vector<Plan> &all);
+  /// The best of `found` as it is measured, with its predictions. DoesNotFit:
+  /// it does not, and is no longer among `found`.
+  Expected<Plan> choose(const planner::Robustness *robustness,
+                        MeasurePlan measure);
+  /// Why nothing is found.
+  Error explainNone() const;
+
   /// Searched::sizes, of all numbers that there may be.
   std::map<int64_t, planner::Searched::Size> getSizes() const;
 
   planner::Candidates found; ///< executable, with predictions
   planner::Reason reason;    ///< why others are not
+  planner::Reason refused;   ///< why those are not that were measured
+  int64_t numRefused = 0;
   planner::Ledger ledger;
 
 private:
@@ -69,6 +84,16 @@ private:
   void climb(Plan start,
              llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
 
+  /// Of `found` those that are not of a layout which will not fit either.
+  planner::Candidates getThoseThatFit() const;
+  /// DoesNotFit, of the rank that lacks most, and its layout's `excess`.
+  Error checkAllocated(const Plan &plan, const planner::PlannedStep &step);
+  /// With the memory that is allocated, which must be there.
+  Error predict(Plan &plan, MeasurePlan measure);
+
+  /// By layout, how many times the bytes that were predicted refused plans
+  /// allocate: messages and what does not fill arenas are much the same.
+  std::map<std::vector<int64_t>, double> excess;
   const planner::PolicyInput &input;
   const PlannedProgram &program;
   llvm::function_ref<Error(const Plan &)> accepts;
@@ -270,13 +295,138 @@ void Finder::simplify() {
   }
 }
 
+void Finder::search(const std::vector<Plan> &plans,
+                    const std::vector<Plan> &all) {
+  tryBest(plans);
+  if (found.empty())
+    tryBest(withLess(all));
+  if (found.empty())
+    return;
+  improve();
+  simplify();
+  found.searched = ledger.get();
+  found.searched->refused = numRefused;
+  if (program.microbatches.size() > 1)
+    found.searched->sizes = getSizes();
+}
+
+static std::vector<int64_t> getLayout(const Plan &plan) {
+  std::vector<int64_t> layout;
+  for (const UnitPlan &unit : plan.units)
+    layout.insert(layout.end(), {unit.firstRank, unit.tp, unit.dp, unit.pp});
+  return layout;
+}
+
+planner::Candidates Finder::getThoseThatFit() const {
+  planner::Candidates some;
+  some.searched = found.searched;
+  for (const Plan &plan : found.getPlans()) {
+    auto known = excess.find(getLayout(plan));
+    double more = known == excess.end() ? 1 : known->second;
+    if (llvm::all_of(plan.units, [&](const UnitPlan &unit) {
+          return plan.predicted.memory[unit.module] * more <=
+                 input.costs.cluster.getLeastMemory(unit.firstRank,
+                                                    unit.getRanks());
+        }))
+      some.add(plan);
+  }
+  return some;
+}
+
+Error Finder::checkAllocated(const Plan &plan,
+                             const planner::PlannedStep &step) {
+  double most = 0;
+  std::string text;
+  for (auto [rank, bytes] : llvm::enumerate(plan.predicted.allocated)) {
+    double snapshot = 0, estimate = 0;
+    for (const UnitPlan &unit : plan.units)
+      if (int64_t(rank) >= unit.firstRank &&
+          int64_t(rank) < unit.firstRank + unit.getRanks()) {
+        snapshot = std::max(snapshot, step.memory[unit.module].snapshot);
+        estimate = std::max(estimate, step.memory[unit.module].total());
+      }
+    double needs = double(bytes.total()) + snapshot,
+           has = input.costs.cluster.getLeastMemory(int64_t(rank), 1);
+    if (needs <= has)
+      continue;
+    if (double &known = excess[getLayout(plan)]; estimate > 0)
+      known = std::max({known, 1.0, needs / estimate});
+    if (needs - has <= most)
+      continue;
+    most = needs - has;
+    text = llvm::formatv("rank {0} does not fit: {1:f0} bytes, {2:f0} more "
+                         "than its device has (",
+                         rank, needs, most)
+               .str();
+    for (auto [key, member] : planner::kRankBytes)
+      text += llvm::formatv("{0} {1}, ", key, bytes.*member);
+    text += llvm::formatv("checkpoint {0:f0})", snapshot);
+  }
+  if (text.empty())
+    return Error::success();
+  return llvm::make_error<planner::DoesNotFit>(0, most, 0, std::move(text));
+}
+
+/// What was decided, without what is predicted of it.
+static std::string printDecisions(Plan plan, const planner::Model &model) {
+  plan.policy.clear();
+  plan.predicted = {};
+  plan.faster.reset();
+  plan.searched.reset();
+  return planner::printPlan(plan, model);
+}
+
+Expected<Plan> Finder::choose(const planner::Robustness *robustness,
+                              MeasurePlan measure) {
+  planner::Candidates some = getThoseThatFit();
+  if (some.empty())
+    some = found;
+  auto best = robustness ? planner::chooseRobust(input, some, *robustness)
+                         : some.choose();
+  if (!best)
+    return best;
+  std::string decided = printDecisions(*best, input.model());
+  if (Error error = predict(*best, measure)) {
+    ++numRefused;
+    planner::Candidates others;
+    for (Plan &plan : found.getPlans())
+      if (printDecisions(plan, input.model()) != decided)
+        others.add(std::move(plan));
+    found = std::move(others);
+    return error;
+  }
+  return best;
+}
+
+Error Finder::predict(Plan &plan, MeasurePlan measure) {
+  // The program's own search places as many tasks as it likes.
+  auto step = planner::simulateFitting(input.costs, plan, input.batch);
+  if (!step)
+    return step.takeError();
+  plan.predicted = step->predicted;
+  if (!measure)
+    return Error::success();
+  auto allocated = measure(plan);
+  if (!allocated)
+    return allocated.takeError();
+  plan.predicted.allocated = std::move(*allocated);
+  return checkAllocated(plan, *step);
+}
+
+Error Finder::explainNone() const {
+  std::string why = refused.get().empty() ? reason.get() : refused.get();
+  return llvm::createStringError(
+      "no plan can be executed: " +
+      (why.empty() ? "there is no configuration" : why));
+}
+
 } // namespace
 
 Expected<Plan>
 findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
                    const PlannedProgram &program,
                    llvm::function_ref<Error(const Plan &)> accepts,
-                   const planner::Robustness *robustness) {
+                   const planner::Robustness *robustness, MeasurePlan measure) {
   Finder finder(input, program, accepts);
   bool joint = policy == "joint";
   std::vector<Plan> plans;
@@ -288,38 +438,24 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   else
     llvm::consumeError(own.takeError());
   finder.tryOwn(plans);
-  if (joint) {
-    std::vector<Plan> others = listPlans(input, program);
-    finder.tryBest(others);
-    // Its error is the nearest miss of all that was tried.
-    llvm::append_range(plans, others);
-    if (finder.found.empty())
-      finder.tryBest(withLess(plans));
-  }
-  if (finder.found.empty())
-    return llvm::createStringError("no plan can be executed: " +
-                                   (finder.reason.get().empty()
-                                        ? "there is no configuration"
-                                        : finder.reason.get()));
-  if (joint) {
-    finder.improve();
-    finder.simplify();
-    finder.found.searched = finder.ledger.get();
-    if (program.microbatches.size() > 1)
-      finder.found.searched->sizes = finder.getSizes();
-  }
-  Expected<Plan> best =
-      robustness ? planner::chooseRobust(input, finder.found, *robustness)
-                 : finder.found.choose();
-  if (!best)
+  std::vector<Plan> others;
+  if (joint)
+    others = listPlans(input, program);
+  llvm::append_range(plans, others);
+  while (true) {
+    if (joint)
+      finder.search(others, plans);
+    if (finder.found.empty() || finder.numRefused == kCompiled)
+      return finder.explainNone();
+    auto best = finder.choose(robustness, measure);
+    if (!best && best.errorIsA<planner::DoesNotFit>()) {
+      finder.refused.note(best.takeError());
+      continue;
+    }
+    if (best)
+      best->policy = policy.str();
     return best;
-  best->policy = policy.str();
-  // The program's own search places as many tasks as it likes.
-  auto step = planner::simulateFitting(input.costs, *best, input.batch);
-  if (!step)
-    return step.takeError();
-  best->predicted = step->predicted;
-  return best;
+  }
 }
 
 } // namespace dt::plan

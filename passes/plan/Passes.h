@@ -10,15 +10,30 @@
 #include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
+#include "dialects/rt/RTOps.h"
+#include "dialects/sched/SchedOps.h"
+#include "passes/plan/LayerWork.h"
 
 #include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Pass/Pass.h"
+
+#include <functional>
 
 namespace dt::plan {
 
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "passes/plan/Passes.h.inc"
+
+/// What every rank of a program with a plan allocates, whose phases are still
+/// to come: `run` does them. Errors are emitted.
+using MeasureMemory =
+    std::function<mlir::FailureOr<std::vector<planner::RankBytes>>(
+        mlir::ModuleOp program, Runner run)>;
+/// Plans that need more memory than a device has, by this, are not chosen. The
+/// pass as it is registered rests on the planner's model of memory.
+std::unique_ptr<mlir::Pass> createDistPlan(DistPlanOptions options,
+                                           MeasureMemory measure);
 
 } // namespace dt::plan
 

@@ -39,7 +39,8 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
     Option<"robust", "robust", "int64_t", "0", "percentile (1 to 100) of the step over draws of data and of slow ranks that is planned for; 0: the step of one batch">,
     Option<"explain", "explain", "bool", "false", "compare with other policies too">
   ];
-  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect", "::mlir::DLTIDialect"];
+  // Those of the phases, which work on copies.
+  let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::dt::rt::RTDialect", "::dt::sched::SchedDialect", "::mlir::func::FuncDialect", "::mlir::DLTIDialect"];
 }
 
 def DescribeLayers : Pass<"dist-describe-layers", "::mlir::ModuleOp"> {

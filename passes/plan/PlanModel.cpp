@@ -84,6 +84,10 @@ public:
   /// 0: it has no heads.
   int64_t getHeads() const { return heads; }
   int64_t getWidths() const { return widths; }
+  /// Their numbers of elements, by reference.
+  const llvm::MapVector<Attribute, double> &getParameters() const {
+    return parameters;
+  }
 
 private:
   /// A function may be called again: its values are others then.
@@ -111,11 +115,13 @@ private:
   }
   void addParameter(Value value) {
     auto read = value.getDefiningOp<nn::ReadOp>();
-    if (!read || !parameters.insert(read->getAttr("parameter")).second)
+    auto type =
+        read ? cast<RankedTensorType>(read.getType()) : RankedTensorType();
+    if (!type || !type.hasStaticShape())
       return;
-    auto type = cast<RankedTensorType>(read.getType());
-    if (type.hasStaticShape())
-      kind.parameters += double(type.getNumElements());
+    double count = double(type.getNumElements());
+    if (parameters.insert({read->getAttr("parameter"), count}).second)
+      kind.parameters += count;
   }
   void addProduct(Operation *op, const nn::Work &work, double flops,
                   double bytes);
@@ -130,7 +136,7 @@ private:
   int64_t heads = 0, widths = 0;
   llvm::MapVector<Value, unsigned> kept;
   llvm::DenseSet<Value> cut; ///< divided by tensor parallelism
-  llvm::DenseSet<Attribute> parameters;
+  llvm::MapVector<Attribute, double> parameters;
 };
 
 /// A product after a cut one sums over ranks; others are cut in their columns.
@@ -299,6 +305,9 @@ public:
     while (result.maxTP < kMostTP && divisor > 0 &&
            divisor % (2 * result.maxTP) == 0)
       result.maxTP *= 2;
+    for (auto &[parameter, tie] : readers)
+      if (tie.layers.size() > 1)
+        result.ties.push_back(tie);
     addState(module, result);
     return std::move(result);
   }
@@ -309,6 +318,7 @@ private:
   dist::ModuleOp module;
   stages::StageCuts cuts;
   planner::Module result;
+  llvm::MapVector<Attribute, planner::Tie> readers; ///< of parameters
   int64_t heads = 0, mostHeads = 0, widths = 0;
 };
 
@@ -318,6 +328,11 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
   for (size_t i = pieces.front().begin; i < pieces.back().end; ++i)
     builder.add(cuts.getPlaced()[i]);
   LayerKind kind = builder.finish(pieces.front().bytes, output);
+  for (auto [parameter, count] : builder.getParameters()) {
+    planner::Tie &tie = readers[parameter];
+    tie.layers.push_back(int(result.layers.size()));
+    tie.parameters = count;
+  }
   heads = std::gcd(heads, builder.getHeads());
   mostHeads = std::max(mostHeads, builder.getHeads());
   widths = std::gcd(widths, builder.getWidths());

@@ -153,8 +153,31 @@ static double getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
   return bytes;
 }
 
-double getHandedOutBytes(dist::ModuleOp module, const Sizes &sizes) {
-  return getOutputBytes(module, sizes, /*taken=*/false);
+/// Inputs that come over no edge and that only the forward reads.
+static double getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+  llvm::StringSet<> others;
+  for (auto edge :
+       module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
+    if (edge.getTarget() == module.getSymName())
+      others.insert(edge.getInput());
+  for (StringRef name : kBackwards)
+    if (auto function = module.lookupSymbol<func::FuncOp>(name))
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        if (auto name = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
+          others.insert(name.getValue());
+  double bytes = 0;
+  func::FuncOp forward = getForward(module);
+  for (unsigned i = 0; forward && i < forward.getNumArguments(); ++i) {
+    auto name = forward.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
+    if (name && !others.contains(name))
+      bytes += sizes.bytesOfItem(forward.getArgumentTypes()[i]);
+  }
+  return bytes;
+}
+
+double getPassingBytes(dist::ModuleOp module, const Sizes &sizes) {
+  return getOutputBytes(module, sizes, /*taken=*/false) +
+         getPassingInputBytes(module, sizes);
 }
 
 namespace {

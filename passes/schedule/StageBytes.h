@@ -52,8 +52,9 @@ double getInputBytes(dist::ModuleOp module, const Sizes &sizes);
 double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes);
 /// Gradients of outputs that the weights' half reads again.
 double getGradientBytes(dist::ModuleOp module, const Sizes &sizes);
-/// Outputs that no module takes.
-double getHandedOutBytes(dist::ModuleOp module, const Sizes &sizes);
+/// Outputs that no module takes and raw inputs that no backward reads: there is
+/// one of each, however many microbatches are in flight.
+double getPassingBytes(dist::ModuleOp module, const Sizes &sizes);
 /// The most that lives at once inside one of the module's tasks. Places are not
 /// given: what the allocator cannot fill comes on top. `whole`: as if the
 /// halves of its backward were one, what one keeps for the other is inside.

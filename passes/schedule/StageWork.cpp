@@ -154,7 +154,7 @@ RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
   layer.keptForWeights =
       perItem(getResidualBytes(stage, sizes, "forward.bwd.input") +
               getGradientBytes(stage, sizes));
-  layer.handedOut = perItem(getHandedOutBytes(stage, sizes));
+  layer.handedOut = perItem(getPassingBytes(stage, sizes));
   layer.scratch = perItem(getScratchBytes(stage, sizes, /*whole=*/true));
   layer.scratchOfHalves =
       perItem(getScratchBytes(stage, sizes, /*whole=*/false));

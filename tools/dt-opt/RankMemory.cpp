@@ -58,6 +58,17 @@ RankReport::Messages RankReport::getMostMessages(bool onHost) const {
   return most;
 }
 
+planner::RankBytes RankReport::getBytes(bool onHost) const {
+  Module all = sum("");
+  return {all.arena,
+          scratch,
+          all.parameters,
+          all.gradients,
+          all.moments,
+          all.sums,
+          getMostMessages(onHost).device};
+}
+
 static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
                              int64_t moments) {
   rt::Placement placement(tables, rank, int(tables.ranks.size));

@@ -125,6 +125,8 @@ struct RankReport {
   /// Of what may carry those of a target (where memory is the host's, all of it
   /// is the device's) the most.
   Messages getMostMessages(bool onHost) const;
+  /// With these.
+  planner::RankBytes getBytes(bool onHost) const;
   /// Of all modules; the name is all names with `separator` between them.
   Module sum(llvm::StringRef separator) const;
 };

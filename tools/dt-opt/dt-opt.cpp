@@ -18,6 +18,7 @@
 #include "tools/dt-opt/Report.h"
 
 #include "codegen/Emit.h"
+#include "dialects/rt/RTOps.h"
 #include "models/frontend/json/JsonReader.h"
 #include "passes/modules/Passes.h"
 #include "passes/plan/Passes.h"
@@ -151,6 +152,24 @@ LogicalResult checkPlanner() {
   return success();
 }
 
+/// What --emit=memory says of the program.
+FailureOr<std::vector<dt::planner::RankBytes>>
+measureRanks(ModuleOp program, dt::plan::Runner run) {
+  OpPassManager pm(ModuleOp::getOperationName());
+  dt::modules::buildModulesUnderPlan(pm);
+  dt::buildPhases(pm, "precision");
+  if (failed(run(pm, program)))
+    return failure();
+  dt::ProgramReport report;
+  for (auto op : program.getOps<dt::rt::ProgramOp>())
+    if (failed(dt::addRanks(op, report)))
+      return failure();
+  std::vector<dt::planner::RankBytes> bytes;
+  for (const dt::RankReport &rank : report.ranks)
+    bytes.push_back(rank.getBytes(targetOption == "cpu"));
+  return bytes;
+}
+
 std::unique_ptr<Pass> createPlanner() {
   dt::plan::DistPlanOptions options;
   options.cluster = clusterOption;
@@ -161,7 +180,7 @@ std::unique_ptr<Pass> createPlanner() {
   options.robust = robustOption;
   // Other policies are asked only if that is to be shown.
   options.explain = emitOption == Emit::Plan;
-  return dt::plan::createDistPlan(options);
+  return dt::plan::createDistPlan(options, measureRanks);
 }
 
 /// "llm:tp=2; vision:" is a plan, "plans/llm.json" a file.

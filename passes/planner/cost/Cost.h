@@ -137,8 +137,10 @@ public:
     return stateBytes(begin, end, tp, dp, ep).total();
   }
   double parameters(int begin, int end) const;
-  /// Of these, what one rank of a TP group has.
+  /// Of these, what one rank of a TP group has; what layers share once.
   double rankParameters(int begin, int end, int tp) const;
+  /// Of these, what layers outside read too.
+  double tiedParameters(int begin, int end, int tp) const;
   /// Of these, what expert parallelism gives to other ranks.
   double expertsElsewhere(int begin, int end, int tp, int ep) const;
   /// The product rate that a part reaches, for "bound by": share of the peak.
@@ -182,6 +184,8 @@ private:
   double keptForWeights(const RankLayer *layer, int kind,
                         const CostOptions &options,
                         const TokenSums &part) const;
+  /// Of a tie's parameters, those of one rank.
+  double rankShare(const Tie &tie, int tp) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
   /// Seconds of one of `strips` strips of a collective.

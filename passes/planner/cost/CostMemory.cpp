@@ -130,6 +130,33 @@ double ModuleCost::rankParameters(int begin, int end, int tp) const {
     const RankLayer *layer = partitioned(kind, options);
     sum += layer ? layer->parameters : description.kinds[kind].parameters / tp;
   }
+  for (const Tie &tie : description.ties)
+    if (int count = tie.count(begin, end))
+      sum -= (count - 1) * rankShare(tie, tp);
+  return sum;
+}
+
+double ModuleCost::rankShare(const Tie &tie, int tp) const {
+  CostOptions whole, cut;
+  cut.tp = tp;
+  // What else a layer has may be cut less.
+  double share = 1;
+  for (int i : tie.layers) {
+    const RankLayer *all = partitioned(description.layers[i], whole),
+                    *own = partitioned(description.layers[i], cut);
+    bool known = all && own && all->parameters > 0;
+    share =
+        std::min(share, known ? own->parameters / all->parameters : 1.0 / tp);
+  }
+  return tie.parameters * share;
+}
+
+double ModuleCost::tiedParameters(int begin, int end, int tp) const {
+  double sum = 0;
+  for (const Tie &tie : description.ties)
+    if (int count = tie.count(begin, end);
+        count > 0 && count < int(tie.layers.size()))
+      sum += rankShare(tie, tp);
   return sum;
 }
 
@@ -149,8 +176,13 @@ StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t dp,
   if (!description.trainable)
     return bytes;
   bytes.gradients = own * description.gradientBytes;
-  // The optimizer's state is sharded over all replicas, experts or not.
-  bytes.shareOut(all * description.optimizerBytes, dp);
+  // The optimizer's state is sharded over all replicas, experts or not; copies
+  // of other stages' parameters are updated as a whole.
+  double tied = tiedParameters(begin, end, tp);
+  bytes.shareOut((all - tied) * description.optimizerBytes, dp);
+  bytes.moments += tied * description.optimizerBytes;
+  if (dp > 1)
+    bytes.sums -= tied * description.gradientBytes / double(dp);
   return bytes;
 }
 

@@ -15,10 +15,17 @@ using namespace llvm;
 
 namespace dt::planner {
 
+int Tie::count(int begin, int end) const {
+  return int(std::lower_bound(layers.begin(), layers.end(), end) -
+             std::lower_bound(layers.begin(), layers.end(), begin));
+}
+
 double Module::getParameters() const {
   double sum = 0;
   for (int kind : layers)
     sum += kinds[kind].parameters;
+  for (const Tie &tie : ties)
+    sum -= double(tie.layers.size() - 1) * tie.parameters;
   return sum;
 }
 
@@ -97,6 +104,18 @@ Error checkModule(const Module &module) {
     if (!fine)
       return wrong("module '" + module.name + "', layer '" + kind.name +
                    "': expected finite figures of at least 0");
+  }
+  for (const Tie &tie : module.ties) {
+    bool fine = tie.layers.size() > 1 && tie.layers.front() >= 0 &&
+                tie.layers.back() < int(module.layers.size()) &&
+                llvm::is_sorted(tie.layers, std::less_equal<int>());
+    for (int layer : tie.layers)
+      fine = fine && good(tie.parameters) &&
+             tie.parameters <= module.kinds[module.layers[layer]].parameters;
+    if (!fine)
+      return wrong("module '" + module.name +
+                   "', ties: expected two or more of its layers, ascending, "
+                   "and parameters that each of them has");
   }
   for (auto &[layout, layers] : module.partitioned) {
     if (layout.tp < 1 || layers.size() != module.kinds.size())

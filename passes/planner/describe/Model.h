@@ -116,8 +116,9 @@ struct RankLayer {
   /// Bytes from forward to backward, of these what gradients of weights read,
   /// and what else is kept from input to weight gradients.
   Linear kept, keptToWeights, keptForWeights;
-  /// Bytes of outputs that no layer takes (logits), and of what lives inside a
-  /// task, backwards in one piece or in halves.
+  /// Bytes of outputs that no layer takes (logits) and of raw inputs that no
+  /// backward reads, and of what lives inside a task, backwards in one piece or
+  /// in halves.
   Linear handedOut, scratch, scratchOfHalves;
   double parameters = 0; ///< number, of this rank
 };
@@ -140,6 +141,15 @@ struct LayerVariant {
   }
 };
 
+/// A parameter that several layers read. Each of their kinds counts it; a stage
+/// has it once, and each stage that has it updates a copy of its own.
+struct Tie {
+  std::vector<int> layers; ///< ascending
+  double parameters = 0;
+  /// Layers from `begin` to before `end` that read it.
+  int count(int begin, int end) const;
+};
+
 struct Module {
   std::string name;
   ItemKind item = ItemKind::Sample;
@@ -149,6 +159,7 @@ struct Module {
   /// By layout, then by kind. Where there is one it is priced in place of the
   /// kind in `kinds`, whose work is divided by rule.
   std::map<LayerVariant, std::vector<RankLayer>> partitioned;
+  std::vector<Tie> ties;
   bool trainable = true;
   /// Whether a gradient must come out of its inputs: something trainable feeds
   /// it.

@@ -212,7 +212,7 @@ ItemKind readItem(const JsonReader &json, const Model &model) {
 Module readModule(const JsonReader &json, const Model &model) {
   json.keys({"name", "item", "precision", "trainable", "input_gradient",
              "max_tp", "weight_bytes", "gradient_bytes", "optimizer_bytes",
-             "kinds", "layers", "partitioned"});
+             "kinds", "layers", "ties", "partitioned"});
   Module module;
   module.name = json.at("name").string();
   if (json.has("item"))
@@ -229,6 +229,14 @@ Module readModule(const JsonReader &json, const Model &model) {
   for (const JsonReader &kind : json.at("kinds").list())
     module.kinds.push_back(readKind(kind));
   readLayers(json.at("layers"), module);
+  for (const JsonReader &entry :
+       json.has("ties") ? json.at("ties").list() : std::vector<JsonReader>()) {
+    entry.keys({"layers", "parameters"});
+    Tie &tie = module.ties.emplace_back();
+    for (const JsonReader &layer : entry.at("layers").list())
+      tie.layers.push_back(small(layer, 0));
+    tie.parameters = figure(entry, "parameters");
+  }
   if (json.has("partitioned"))
     readPartitioned(json.at("partitioned"), module);
   return module;

@@ -212,6 +212,9 @@ OrderedJson print(const Module &module, const Model &model) {
           OrderedJson::array({module.layers[i], int64_t(run - i)}));
     i = run;
   }
+  for (const Tie &tie : module.ties)
+    json["ties"].push_back(
+        {{"layers", tie.layers}, {"parameters", tie.parameters}});
   if (!module.partitioned.empty())
     json["partitioned"] = printPartitioned(module);
   return json;

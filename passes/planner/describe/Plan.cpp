@@ -291,7 +291,35 @@ std::string describeSearch(const Plan &plan) {
     text += formatv(", no other is faster than {0:f4} s", searched.bound);
   else if (searched.plans > searched.simulated)
     text += ", no other is faster";
+  if (searched.refused)
+    text += formatv("; {0} that seemed better did not fit when compiled",
+                    searched.refused);
   return text;
+}
+
+int64_t RankBytes::total() const {
+  int64_t sum = 0;
+  for (auto [key, member] : kRankBytes)
+    sum += this->*member;
+  return sum;
+}
+
+/// Ranks that allocate the same are one entry.
+static nlohmann::ordered_json
+printAllocated(llvm::ArrayRef<RankBytes> allocated) {
+  using Json = nlohmann::ordered_json;
+  Json entries = Json::array();
+  std::map<std::string, size_t> places;
+  for (size_t rank = 0; rank < allocated.size(); ++rank) {
+    Json entry;
+    for (auto [key, member] : kRankBytes)
+      entry[key] = allocated[rank].*member;
+    auto [place, isNew] = places.try_emplace(entry.dump(), entries.size());
+    if (isNew)
+      entries.push_back(std::move(entry));
+    entries[place->second]["ranks"].push_back(rank);
+  }
+  return entries;
 }
 
 double Spread::at(int percentile) const {
@@ -397,6 +425,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
     json["predicted"]["not_executable"] = plan.notExecutable;
   for (auto &[rank, tasks] : p.order)
     json["predicted"]["order"][std::to_string(rank)] = tasks;
+  if (!p.allocated.empty())
+    json["predicted"]["memory"] = printAllocated(p.allocated);
   if (p.spread) {
     Json &spread = json["predicted"]["spread"];
     spread = {{"percentile", p.spread->percentile},
@@ -412,6 +442,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
     json["predicted"]["searched"] = {{"plans", plan.searched->plans},
                                      {"simulated", plan.searched->simulated},
                                      {"gap", plan.searched->getGap(p.step)}};
+  if (plan.searched && plan.searched->refused)
+    json["predicted"]["searched"]["refused"] = plan.searched->refused;
   if (plan.searched)
     for (auto [number, size] : plan.searched->sizes)
       if (std::isfinite(size.step))

@@ -112,6 +112,23 @@ struct Spread {
   double at(int percentile) const;
 };
 
+/// What a rank of a compiled program allocates, bytes: --emit=memory says the
+/// same (docs/parallel.md, "Memory of a rank").
+struct RankBytes {
+  int64_t arena = 0, scratch = 0, parameters = 0, gradients = 0, moments = 0,
+          sums = 0, messages = 0;
+  int64_t total() const;
+};
+/// Their keys in files.
+inline constexpr std::pair<const char *, int64_t RankBytes::*> kRankBytes[] = {
+    {"arena", &RankBytes::arena},
+    {"scratch", &RankBytes::scratch},
+    {"parameters", &RankBytes::parameters},
+    {"gradients", &RankBytes::gradients},
+    {"moments", &RankBytes::moments},
+    {"sums", &RankBytes::sums},
+    {"messages", &RankBytes::messages}};
+
 /// What the planner expects; measured values stand beside these in reports.
 struct Prediction {
   double objective = 0; ///< the policy's own figure, not comparable
@@ -122,7 +139,9 @@ struct Prediction {
   double getCeiling() const { return bound > 0 ? step / bound : 0; }
   Losses losses;
   std::vector<double> memory; ///< largest of a unit's ranks, bytes
-  std::vector<double> busy;   ///< share of the step, mean of a unit's ranks
+  /// By rank, of a plan that was compiled.
+  std::vector<RankBytes> allocated;
+  std::vector<double> busy; ///< share of the step, mean of a unit's ranks
   /// What times rest on: "model", "profile", or "profile and model".
   std::string costs = "model";
   /// Of a program's plan: by unit and stage, ns of a message by the model's
@@ -154,6 +173,7 @@ struct Searched {
     bool isBound = false;
   };
   std::map<int64_t, Size> sizes = {}; ///< where it was searched too
+  int64_t refused = 0;                ///< that were compiled and did not fit
   /// What there may be to gain: the step over the bound, less 1, or 0.
   double getGap(double step) const {
     return bound > 0 && bound < step ? step / bound - 1 : 0;

@@ -112,6 +112,25 @@ StringRef nameOf(const Plan &plan) {
   return StringRef(plan.policy).split(" (").first;
 }
 
+/// What the fullest of a unit's ranks allocates, beside what a checkpoint takes
+/// for a moment.
+PlannedStep::Memory findAllocated(ArrayRef<RankBytes> allocated,
+                                  const UnitPlan &unit, double snapshot) {
+  allocated = allocated.slice(unit.firstRank, unit.getRanks());
+  const RankBytes &most =
+      *llvm::max_element(allocated, [](const RankBytes &a, const RankBytes &b) {
+        return a.total() < b.total();
+      });
+  PlannedStep::Memory memory;
+  memory.state = {double(most.parameters), double(most.gradients),
+                  double(most.moments), double(most.sums)};
+  memory.activations = double(most.arena);
+  memory.workspace = double(most.scratch);
+  memory.buffers = double(most.messages);
+  memory.snapshot = snapshot;
+  return memory;
+}
+
 std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
                                              const Plan &plan,
                                              const PlannedStep &result,
@@ -133,6 +152,11 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     double count = double(std::max<size_t>(1, parts.modules[u].moments.size()));
     unit.items = sum.items / count;
     unit.memory = result.memory[u];
+    if (!plan.predicted.allocated.empty()) {
+      unit.estimate = unit.memory;
+      unit.memory =
+          findAllocated(plan.predicted.allocated, layout, unit.memory.snapshot);
+    }
     unit.capacity =
         input.costs.cluster.getLeastMemory(layout.firstRank, layout.getRanks());
     unit.seconds = plan.predicted.busy[u] * plan.predicted.step /

@@ -28,7 +28,11 @@ struct Explanation {
     /// Items of a part: mean and most; tokens of the fullest part.
     double items = 0, mostItems = 0, mostTokens = 0;
     double seconds = 0; ///< of a microbatch in the slowest stage, on average
+    /// Of the fullest rank. Of a compiled plan as it is allocated: activations
+    /// are the arena, buffers those of messages.
     PlannedStep::Memory memory;
+    /// Of a compiled plan: the same as the search had it.
+    std::optional<PlannedStep::Memory> estimate;
     double capacity = 0;        ///< bytes a plan may use
     std::string boundBy, costs; ///< costs: model or profile
   };

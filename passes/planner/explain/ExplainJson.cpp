@@ -22,23 +22,22 @@ Json print(const Losses &l) {
           {"tail", l.tail},           {"idle", l.idle}};
 }
 
+Json print(const PlannedStep::Memory &m) {
+  return {{"total", m.total()},           {"state", m.state.total()},
+          {"activations", m.activations}, {"workspace", m.workspace},
+          {"buffers", m.buffers},         {"checkpoint", m.snapshot}};
+}
+
 Json print(const Explanation::Unit &unit) {
-  const PlannedStep::Memory &m = unit.memory;
-  return {{"costs", unit.costs},
-          {"device", unit.device},
-          {"items_mean", unit.items},
-          {"items_max", unit.mostItems},
-          {"tokens_max", unit.mostTokens},
-          {"microbatch_seconds", unit.seconds},
-          {"bound_by", unit.boundBy},
-          {"memory",
-           {{"total", m.total()},
-            {"state", m.state.total()},
-            {"activations", m.activations},
-            {"workspace", m.workspace},
-            {"buffers", m.buffers},
-            {"checkpoint", m.snapshot},
-            {"capacity", unit.capacity}}}};
+  Json json = {
+      {"costs", unit.costs},           {"device", unit.device},
+      {"items_mean", unit.items},      {"items_max", unit.mostItems},
+      {"tokens_max", unit.mostTokens}, {"microbatch_seconds", unit.seconds},
+      {"bound_by", unit.boundBy},      {"memory", print(unit.memory)}};
+  json["memory"]["capacity"] = unit.capacity;
+  if (unit.estimate)
+    json["memory"]["estimate"] = print(*unit.estimate);
+  return json;
 }
 
 } // namespace

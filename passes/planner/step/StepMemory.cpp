@@ -27,20 +27,26 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
     CostOptions options = plan.getOptions(u, u == info.unit ? info.index : 0);
     CostOptions vjp = options;
     vjp.save = Save::Vjp;
-    std::vector<uint8_t> seen(module.kinds.size(), 0);
+    std::vector<double> known(module.kinds.size(), -1);
     bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
+    auto gradientBehind = [&](int layer) {
+      return module.kinds[module.layers[layer]].output.at(piece);
+    };
     double layer = 0, beside = 0;
     for (int i = begin; i < end; ++i) {
       int kind = module.layers[i];
       // All of a stage that keeps nothing is there while it runs again.
       if (options.save == Save::None)
         beside += cost.keptByKind(kind, vjp, piece);
-      if (!seen[kind]++)
-        layer = std::max(layer, cost.workspace(kind, options, piece, halves));
+      double &own = known[kind];
+      if (own < 0)
+        own = cost.workspace(kind, options, piece, halves);
+      // Inside a stage a backward in one piece has the gradients of both ends.
+      double ends = !halves && i > begin ? gradientBehind(i - 1) : 0;
+      if (!halves && i + 1 < end)
+        ends += gradientBehind(i);
+      layer = std::max(layer, own + ends);
     }
-    // Between layers a backward in one piece has the gradient of each end.
-    if (!halves && end - begin > 1)
-      beside += 2 * module.kinds[module.layers[begin]].output.at(piece);
     most = std::max(most, layer + beside);
   };
   look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);

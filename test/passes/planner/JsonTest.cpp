@@ -88,6 +88,27 @@ std::string modelError(const std::string &from, const std::string &to) {
   return errorOf(parseModel(text, "m.json"));
 }
 
+/// A stage has a tied parameter once; copies in other stages are updated whole.
+TEST(ModelJson, Ties) {
+  Model model = llvm::cantFail(parseModel(
+      R"({"version": 1, "modules": [{"name": "m", "kinds": [{"name": "a", "parameters": 100}, {"name": "b", "parameters": 10}],
+ "layers": [0, [1, 2], 0], "ties": [{"layers": [0, 3], "parameters": 80}]}]})",
+      "m.json"));
+  EXPECT_EQ(printModel(llvm::cantFail(parseModel(printModel(model), "m.json"))),
+            printModel(model));
+  EXPECT_EQ(model.modules[0].getParameters(), 140);
+  Cluster cluster = llvm::cantFail(openCluster("h100-80g"));
+  ModuleCost cost(cluster, 0, model.modules[0]);
+  EXPECT_EQ(cost.rankParameters(0, 4, 2), 70);
+  EXPECT_EQ(cost.rankParameters(0, 2, 1), 110);
+  StateBytes one = cost.stateBytes(0, 4, 1, 4),
+             first = cost.stateBytes(0, 2, 1, 4);
+  EXPECT_EQ(one.moments, 12 * 140 / 4);
+  EXPECT_EQ(one.sums, 4 * 140 / 4);
+  EXPECT_EQ(first.moments, 12 * (30.0 / 4 + 80));
+  EXPECT_EQ(first.sums, 4 * 30.0 / 4);
+}
+
 TEST(ModelJson, Errors) {
   EXPECT_EQ(llvm::cantFail(parseModel(kModel, "m.json")).modules[0].layers,
             std::vector<int>(4, 0));
@@ -103,6 +124,13 @@ TEST(ModelJson, Errors) {
   EXPECT_NE(modelError("\"n\": 8", "\"n\": 1e400"), "");
   EXPECT_EQ(modelError("[0, 3]", "[1, 3]"),
             "m.json: modules[0].layers[0]: there are only 1 kinds of layers");
+  for (const char *tie : {R"("layers": [1, 0], "parameters": 3)",
+                          R"("layers": [0, 4], "parameters": 3)",
+                          R"("layers": [0, 1], "parameters": 10)"})
+    EXPECT_EQ(modelError("[[0, 3], 0]",
+                         std::string("[[0, 3], 0], \"ties\": [{") + tie + "}]"),
+              "m.json: module 'm', ties: expected two or more of its layers, "
+              "ascending, and parameters that each of them has");
   auto layouts = [&](const std::string &list) {
     return modelError(
         "[[0, 3], 0]}",
