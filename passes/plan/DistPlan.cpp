@@ -123,8 +123,7 @@ bool DistPlanPass::cutBatch(mlir::ModuleOp copy, bool isOpen) {
   OpPassManager pm(mlir::ModuleOp::getOperationName());
   modules::buildModulesUnderPlan(pm);
   // What is said here would be said of a plan with replicas.
-  ScopedDiagnosticHandler silent(&getContext(),
-                                 [](Diagnostic &) { return success(); });
+  QuietCopies quiet(&getContext());
   return any && succeeded(runPipeline(pm, copy));
 }
 
@@ -223,10 +222,7 @@ DistPlanPass::measure(const planner::Plan &plan,
     return file.takeError();
   mlir::ModuleOp copy = copyProgram(getOperation(), getOperation());
   llvm::scope_exit erase([&] { copy.erase(); });
-  // What is remarked will be again when the program itself gets there.
-  ScopedDiagnosticHandler errorsOnly(&getContext(), [](Diagnostic &d) {
-    return success(d.getSeverity() != DiagnosticSeverity::Error);
-  });
+  QuietCopies quiet(&getContext(), /*told=*/true);
   if (llvm::Error error = applyPlan(std::move(*file), copy))
     return error;
   auto ranks = measureMemory(copy, [&](OpPassManager &pm, mlir::ModuleOp copy) {

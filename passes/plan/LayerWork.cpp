@@ -27,7 +27,7 @@ using namespace mlir;
 namespace dt::plan {
 
 using planner::Exchange;
-using planner::Linear;
+using planner::perItem;
 using planner::RankLayer;
 using planner::Save;
 using schedule::FunctionReader;
@@ -74,8 +74,6 @@ std::vector<std::vector<int>> groupLayers(const planner::Module &module,
                                           const Variant &layout) {
   return groupLayers(module, layout.sequenceParallel ? kChain : 1);
 }
-
-Linear perItem(double value) { return {value, 0, 0}; }
 
 /// An item is one of the module's own kind; samples have as many others as they
 /// may.
@@ -319,13 +317,7 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   int64_t most = 1;
   for (const planner::Module &module : result->model.modules)
     most = std::max<int64_t>(most, module.maxTP);
-  MLIRContext *context = program.getContext();
-  ScopedDiagnosticHandler silent(context,
-                                 [](Diagnostic &) { return success(); });
-  // Nor are operations printed for remarks that nobody sees.
-  bool prints = context->shouldPrintOpOnDiagnostic();
-  context->printOpOnDiagnostic(false);
-  llvm::scope_exit restore([&] { context->printOpOnDiagnostic(prints); });
+  QuietCopies quiet(program.getContext());
   for (int64_t tp = 1; tp <= std::min(most, mostTP); tp *= 2)
     for (bool sequenceParallel : {false, true})
       for (Save save : {Save::None, Save::Vjp, Save::All}) {

@@ -13,6 +13,8 @@
 
 #include "passes/plan/PlanModel.h"
 
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace mlir {
@@ -27,6 +29,28 @@ using Runner = llvm::function_ref<mlir::LogicalResult(mlir::OpPassManager &,
 
 /// A copy of a program inside of `inside`, for pipelines to work on.
 mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside);
+
+/// While it lives remarks and warnings of copies go nowhere: they come when the
+/// program itself gets there. Nor do errors, unless they are `told`.
+class QuietCopies {
+public:
+  explicit QuietCopies(mlir::MLIRContext *context, bool told = false)
+      : context(context), prints(context->shouldPrintOpOnDiagnostic()),
+        handler(context, [told](mlir::Diagnostic &d) {
+          return mlir::success(!told || d.getSeverity() !=
+                                            mlir::DiagnosticSeverity::Error);
+        }) {
+    // To print the operation of every remark takes longer than some phases.
+    context->printOpOnDiagnostic(told && prints);
+  }
+  ~QuietCopies() { context->printOpOnDiagnostic(prints); }
+  QuietCopies(const QuietCopies &) = delete;
+
+private:
+  mlir::MLIRContext *context;
+  bool prints;
+  mlir::ScopedDiagnosticHandler handler;
+};
 
 /// What describeProgram() says of a program as the phase modules leaves it,
 /// with every layer as the phases from stages to optimize make it for TP

@@ -18,13 +18,11 @@ using namespace mlir;
 namespace dt::schedule {
 
 using planner::Exchange;
-using planner::Linear;
 using planner::Op;
+using planner::perItem;
 using planner::RankLayer;
 
 namespace {
-
-Linear perItem(double value) { return {value, 0, 0}; }
 
 static Op::Kind kindOf(nn::Work::Kind kind) {
   switch (kind) {

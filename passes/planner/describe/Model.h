@@ -52,6 +52,7 @@ struct Linear {
     return item * m.items + token * m.tokens + square * m.squares;
   }
 };
+inline Linear perItem(double value) { return {value, 0, 0}; }
 
 struct Op {
   enum Kind { Gemm, Attention, Convolution, Stream };

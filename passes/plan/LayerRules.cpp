@@ -1,0 +1,215 @@
+//===- LayerRules.cpp - Layers priced by rule -------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/plan/LayerRules.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace dt::plan {
+
+using planner::LayerKind;
+using planner::Op;
+using planner::perItem;
+using planner::Save;
+
+/// Gradients read what came in and what the forward made, and write as much.
+static constexpr double kStreamBackward = 1.5, kAttentionBackward = 2.5,
+                        kProductBackward = 2;
+
+void LayerBuilder::add(Operation *op) {
+  if (auto call = dyn_cast<func::CallOp>(op)) {
+    if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
+      for (Operation &inner : callee.getBody().front().without_terminator())
+        add(&inner);
+    flush();
+    for (Value operand : call.getOperands())
+      addParameter(operand);
+    return;
+  }
+  for (Value operand : op->getOperands())
+    addParameter(operand);
+  auto model = dyn_cast<nn::CostOpInterface>(op);
+  if (!model)
+    return follow(op);
+  double flops = costs.atBounds(model.getFlops()),
+         bytes = costs.atBounds(model.getBytes());
+  nn::Work work = model.getWork();
+  switch (work.kind) {
+  case nn::Work::None:
+  case nn::Work::View:
+    return follow(op);
+  case nn::Work::Product:
+  case nn::Work::Convolution:
+    return addProduct(op, work, flops, bytes);
+  case nn::Work::Batched:
+  case nn::Work::Attention:
+    return addAttention(op, work, flops, bytes);
+  case nn::Work::Norm:
+  case nn::Work::Stream:
+    return addStream(op, work, bytes);
+  }
+}
+
+LayerKind LayerBuilder::finish(double input, double output) {
+  kind.output = perItem(output);
+  kind.keptSequence[int(Save::None)] = perItem(input);
+  flush();
+  return kind;
+}
+
+/// A function may be called again: its values are others then.
+void LayerBuilder::flush() {
+  for (auto [value, saves] : kept)
+    for (Save save : {Save::Vjp, Save::All})
+      if (saves >> int(save) & 1)
+        (cut.contains(value) ? kind.keptSplit : kind.keptSequence)[int(save)]
+            .item += costs.bytesOf(value.getType());
+  kept.clear();
+  cut.clear();
+}
+
+void LayerBuilder::keep(Value value, bool vjp) {
+  if (isa<RankedTensorType>(value.getType()))
+    kept[value] |= 1u << int(Save::All) | (vjp ? 1u << int(Save::Vjp) : 0);
+}
+
+bool LayerBuilder::isCut(Operation *op) {
+  return llvm::any_of(op->getOperands(),
+                      [&](Value value) { return cut.contains(value); });
+}
+
+/// Views and elementwise ops go on as what they take.
+void LayerBuilder::follow(Operation *op) {
+  if (isCut(op))
+    cut.insert(op->result_begin(), op->result_end());
+}
+
+void LayerBuilder::addParameter(Value value) {
+  auto read = value.getDefiningOp<nn::ReadOp>();
+  auto type =
+      read ? cast<RankedTensorType>(read.getType()) : RankedTensorType();
+  if (!type || !type.hasStaticShape())
+    return;
+  double count = double(type.getNumElements());
+  if (parameters.insert({read->getAttr("parameter"), count}).second)
+    kind.parameters += count;
+}
+
+/// A product after a cut one sums over ranks; others are cut in their columns.
+void LayerBuilder::addProduct(Operation *op, const nn::Work &work, double flops,
+                              double bytes) {
+  Op product;
+  product.name = op->getName().stripDialect().str();
+  double weight = costs.bytesOf(op->getOperand(1).getType());
+  product.bytes = perItem(std::max(0.0, bytes - weight));
+  product.fixedBytes = weight;
+  Value result = op->getResult(0);
+  keep(op->getOperand(0), true);
+  keep(result, false);
+  bool sums = isCut(op);
+  product.split = sums ? Op::Depth : Op::Columns;
+  if (work.kind == nn::Work::Convolution) { // in channels
+    product.kind = Op::Convolution;
+    product.flops = perItem(flops);
+    for (std::vector<Op> *ops : {&kind.forward, &kind.input, &kind.weight})
+      ops->push_back(product);
+    return handOn(result, sums);
+  }
+  product.kind = Op::Gemm;
+  product.n = costs.atBounds(work.n);
+  product.k = costs.atBounds(work.k);
+  product.rows = perItem(flops / std::max(1.0, 2 * product.n * product.k));
+  widths = std::gcd(widths, int64_t(sums ? product.k : product.n));
+  kind.forward.push_back(product);
+  Op input = product;
+  std::swap(input.n, input.k);
+  input.split = sums ? Op::Columns : Op::Depth;
+  kind.input.push_back(input);
+  kind.weight.push_back(product);
+  handOn(result, sums);
+}
+
+/// What was cut is divided; where a cut input was summed over, ranks meet.
+void LayerBuilder::handOn(Value result, bool sums) {
+  if (!sums) {
+    cut.insert(result);
+    return;
+  }
+  ++kind.forwardReduces;
+  ++kind.backwardReduces;
+  kind.reduced.item =
+      std::max(kind.reduced.item, costs.bytesOf(result.getType()));
+}
+
+/// Products of activations; of attention the scores stay in the kernel.
+void LayerBuilder::addAttention(Operation *op, const nn::Work &work,
+                                double flops, double bytes) {
+  Op attention;
+  attention.name = op->getName().stripDialect().str();
+  attention.kind = Op::Attention;
+  bool fused = work.kind == nn::Work::Attention;
+  attention.split = fused || isCut(op) ? Op::Heads : Op::Whole;
+  attention.flops = perItem(flops);
+  attention.bytes = perItem(bytes);
+  kind.forward.push_back(attention);
+  double factor = fused ? kAttentionBackward : kProductBackward;
+  attention.flops.item *= factor;
+  attention.bytes.item *= kProductBackward;
+  kind.input.push_back(attention);
+  // Keys and values of all tokens: where these are divided over ranks.
+  for (unsigned i = 1; i < (fused ? 3u : 2u); ++i)
+    kind.exchanged.item += costs.bytesOf(op->getOperand(i).getType());
+  for (Value value : op->getOperands())
+    keep(value, true);
+  for (Value value : op->getResults())
+    keep(value, fused);
+  follow(op);
+  if (!fused)
+    return;
+  cut.insert(op->result_begin(), op->result_end());
+  // [items, tokens, heads, width]
+  for (unsigned i : {0u, 1u}) {
+    auto type = cast<RankedTensorType>(op->getOperand(i).getType());
+    if (type.getRank() == 4 && !type.isDynamicDim(2))
+      heads = std::gcd(heads, type.getDimSize(2));
+  }
+}
+
+/// Groups of channels are divided as the channels are.
+static bool worksOnGroups(Operation *op) {
+  auto sharding = dyn_cast<nn::ShardingOpInterface>(op);
+  return sharding &&
+         llvm::any_of(sharding.getShardingRule().factors, [](auto &factor) {
+           return factor.kind == nn::FactorKind::group;
+         });
+}
+
+void LayerBuilder::addStream(Operation *op, const nn::Work &work,
+                             double bytes) {
+  if (bytes <= 0)
+    return;
+  bool norm = work.kind == nn::Work::Norm;
+  Op stream;
+  stream.name = op->getName().stripDialect().str();
+  bool divided = (!norm || worksOnGroups(op)) && isCut(op);
+  stream.split = divided ? Op::Heads : Op::Sequence;
+  stream.bytes = perItem(bytes);
+  stream.cheap = !norm;
+  kind.forward.push_back(stream);
+  stream.cheap = false;
+  stream.bytes.item *= kStreamBackward;
+  kind.input.push_back(stream);
+  if (norm)
+    keep(op->getOperand(0), true);
+  for (Value value : op->getResults())
+    keep(value, false);
+  if (divided)
+    cut.insert(op->result_begin(), op->result_end());
+}
+
+} // namespace dt::plan

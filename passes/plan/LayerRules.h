@@ -1,0 +1,63 @@
+//===- LayerRules.h - Layers priced by rule ---------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// What a layer costs by its ops as they stand in the program: gradients by
+// factors, work divided over ranks by the kinds of ops. LayerWork.h reads it
+// off what will run, where the phases take the layer.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PASSES_PLAN_LAYERRULES_H
+#define PASSES_PLAN_LAYERRULES_H
+
+#include "passes/planner/describe/Model.h"
+#include "passes/stages/StageCuts.h"
+
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace dt::plan {
+
+/// Takes the ops of one layer of the planner, in order, with what they call.
+class LayerBuilder {
+public:
+  LayerBuilder(dist::ModuleOp module, stages::NominalCosts &costs)
+      : module(module), costs(costs) {}
+
+  void add(mlir::Operation *op);
+  /// Bytes of what comes in and of what goes on.
+  planner::LayerKind finish(double input, double output);
+  /// 0: it has no heads.
+  int64_t getHeads() const { return heads; }
+  int64_t getWidths() const { return widths; }
+  /// That the layer reads, with their numbers of elements.
+  const llvm::MapVector<mlir::Attribute, double> &getParameters() const {
+    return parameters;
+  }
+
+private:
+  void flush();
+  void keep(mlir::Value value, bool vjp);
+  bool isCut(mlir::Operation *op);
+  void follow(mlir::Operation *op);
+  void addParameter(mlir::Value value);
+  void addProduct(mlir::Operation *op, const nn::Work &work, double flops,
+                  double bytes);
+  void handOn(mlir::Value result, bool sums);
+  void addAttention(mlir::Operation *op, const nn::Work &work, double flops,
+                    double bytes);
+  void addStream(mlir::Operation *op, const nn::Work &work, double bytes);
+
+  dist::ModuleOp module;
+  stages::NominalCosts &costs;
+  planner::LayerKind kind;
+  int64_t heads = 0, widths = 0;
+  llvm::MapVector<mlir::Value, unsigned> kept;
+  llvm::DenseSet<mlir::Value> cut; ///< divided by tensor parallelism
+  llvm::MapVector<mlir::Attribute, double> parameters;
+};
+
+} // namespace dt::plan
+
+#endif // PASSES_PLAN_LAYERRULES_H
