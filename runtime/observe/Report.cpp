@@ -295,7 +295,10 @@ RunReport::exchangeOf(const std::vector<double> &took) const {
 
 std::string RunReport::finish(Comm &comm, const std::string &file) {
   if (counted - warmup < least)
-    return {};
+    return rank > 0 || file.empty()
+               ? std::string()
+               : "no " + file + ": a report takes " +
+                     std::to_string(warmup + least) + " steps\n";
   std::vector<std::string> packed = comm.allGatherText(pack());
   if (rank != 0)
     return {};

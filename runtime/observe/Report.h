@@ -46,8 +46,9 @@ public:
   /// The first steps do not count: primitives are made, memory is touched.
   void step(int64_t step, const StepTimes &times, const Batch &batch);
 
-  /// On all ranks together. Rank 0 gets the text (empty if there were too few
-  /// steps) and writes `json` unless it is empty. Throws Error.
+  /// On all ranks together. Rank 0 gets the text (of too few steps: that there
+  /// is no `json`, if one was asked for) and writes `json` unless it is empty.
+  /// Throws Error.
   std::string finish(Comm &comm, const std::string &json);
 
 private:
