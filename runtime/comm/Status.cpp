@@ -296,6 +296,14 @@ bool StatusBoard::failedHere() const {
   return false;
 }
 
+bool StatusBoard::allGone() const {
+  for (int rank = 0; rank < count; ++rank)
+    if (int pid = cells()[rank].pid.load();
+        !pid || stateOf(pid) != ProcessState::Gone)
+      return false;
+  return true;
+}
+
 bool StatusBoard::anyTrains() const {
   for (int rank = 0; rank < count; ++rank)
     if (cells()[rank].task.load())

@@ -121,6 +121,8 @@ public:
   Report takeReport() const;
   /// Whether a rank of this node has ended that did not leave.
   bool failedHere() const;
+  /// Whether all ranks, none of another node, have begun and ended.
+  bool allGone() const;
   /// Whether any rank has come to a step; begun at all.
   bool anyTrains() const;
   bool anyBegan() const;

@@ -222,7 +222,7 @@ def check(run):
     if case.faults and case.happens and not run.happened():
         raise Failure("the fault has not happened")
     since = time.time() - run.log.stat().st_mtime if run.log.exists() else 0  # the last call that was acted on: of a hang, its begin
-    if 75 in codes and run.happened() and since > run.stall() + (25 if case.hosts else 10):  # another machine has longer, and mpirun before it is given up
+    if 75 in codes and run.happened() and since > run.stall() + (25 if case.hosts else 15):  # mpirun has ten seconds before it is given up, another machine longer
         raise Failure(f"ended {since:.1f} s after the fault")
     if case.after:
         case.after(run)

@@ -90,6 +90,22 @@ def stopping(name, who, what, times=1):
     return Case(name, SLOW_STEPS, during=after_steps(who, what, times), code=0, out=STOPPED, after=saved_all, resumes=lambda step: 0 < step < 12)
 
 
+def killed_under_a_stopped_mpirun(run):
+    run.wait_for("checkpoint", run.steps_saved)
+    ranks = processes(run.program)
+    (mpirun,) = {parent for pid, parent in family(run.process.pid).items() if ranks.get(pid) is not None}
+    os.kill(mpirun, signal.SIGSTOP)
+    send(run, one_rank, signal.SIGKILL)
+    run.killed = time.monotonic()
+
+
+def soon(run):
+    """Before mpirun would be given up with ranks left."""
+    seconds = time.monotonic() - run.killed
+    if seconds > 9:
+        raise Failure(f"ended {seconds:.1f} s after the rank")
+
+
 def begun(run):
     """mpirun is there, or the process has come to its handlers."""
     return len(family(run.process.pid)) > 1 if run.ranks > 1 else run.happened()
@@ -121,6 +137,8 @@ CASES = [
     Case("SIGTERM-while-reading", "pread:*.tar:after=10:delay=100ms", during=when_it_happens(everyone, signal.SIGTERM), code=0, out=STOPPED, after=saved_all, resumes=lambda step: step < 12),
     Case("SIGTERM-in-last-write", "write:*/step-12.tmp/rank-*.safetensors:delay=10ms", during=when_it_happens(everyone, signal.SIGTERM, times=4), code=0, resumes=12),
     Case("SIGTERM-in-a-write", "write:*/step-4.tmp/rank-*.safetensors:delay=10ms;" + SLOW_STEPS, during=when_it_happens(everyone, signal.SIGTERM, times=2), code=0, resumes=lambda step: step >= 4),
+    # Open MPI's mpirun may hang when its ranks have ended.
+    Case("mpirun-stands-still", SLOW_STEPS, ranks=(3,), during=killed_under_a_stopped_mpirun, code=75, line="^error: rank {rank} .*died$", after=soon, resumes=lambda step: step % 4 == 0),
     Case("second-Ctrl-C", SLOW_STEPS, ranks=(3,), during=after_steps(launcher, signal.SIGINT, 2), code=130),
     Case("second-Ctrl-C-alone", SLOW_STEPS, ranks=(1,), during=after_steps(launcher, signal.SIGINT, 2), code=(-2, 130)),
     # The first is in vain while a rank hangs; the second is not.

@@ -53,7 +53,9 @@ void setEnvironment() {
       // Where /sys is not there (some containers) every process would say so.
       {"HWLOC_HIDE_ERRORS", "2"},
       // What Open MPI finds when a peer is gone goes to its session's files.
-      {"OPAL_OUTPUT_REDIRECT", "file"}};
+      {"OPAL_OUTPUT_REDIRECT", "file"},
+      // Of who crashes, mpirun included, the line says enough.
+      {"OMPI_MCA_opal_signal", ""}};
   for (auto &setting : settings)
     ::setenv(setting[0], setting[1], 0);
 }
