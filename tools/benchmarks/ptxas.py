@@ -1,4 +1,4 @@
-# ===- kernels.py - what ptxas makes of a program's kernels ------------------===
+# ===- ptxas.py - what ptxas makes of a program's kernels --------------------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
@@ -6,7 +6,7 @@
 # runs, so no GPU is needed, but nvcc is. Beside it stands what the compiler
 # itself says of them.
 # ===-----------------------------------------------------------------------===
-"""kernels.py RECIPE [--arch sm_90]...: registers, spills and bytes of each generated kernel."""
+"""ptxas.py RECIPE [--arch sm_90]...: registers, spills and bytes of each generated kernel."""
 
 import argparse
 import json
