@@ -48,12 +48,15 @@ nn::DimExpr tripsOf(Block &block) {
   return most;
 }
 
-/// " if (n > 16384)", nothing when it is always so; null when it never is.
+/// " if (parallel : n > 16384)", nothing when it is always so; null when it
+/// never is. Without the word `if` would decide about vectors, too (OpenMP 5.0,
+/// section 2.15).
 std::optional<std::string> parallelClause(rt::KernelOp kernel) {
   nn::DimExpr work = kernel.getNumPoints() * tripsOf(kernel.getBody().front());
   if (std::optional<int64_t> n = work.asConstant())
     return *n > kParallelWork ? std::optional<std::string>("") : std::nullopt;
-  return " if (" + dimText(work) + " > " + std::to_string(kParallelWork) + ")";
+  return " if (parallel : " + dimText(work) + " > " +
+         std::to_string(kParallelWork) + ")";
 }
 
 class CpuTarget final : public Target {

@@ -15,7 +15,7 @@
 // CHECK-LABEL: //===--- net_kernels.cpp
 // CHECK: void net_layer_fwd_relu(
 // CHECK: const float *__restrict const z = v1;
-// CHECK: #pragma omp parallel for simd schedule(static) if (8 * batch > 16384)
+// CHECK: #pragma omp parallel for simd schedule(static) if (parallel : 8 * batch > 16384)
 // CHECK: dt::rt::maximum(z[i], 0.0f)
 // CHECK: void net_forward_fwd_squared_error(
 // CHECK: float [[SUM:v[0-9]+]] = 0.0f;

@@ -270,7 +270,7 @@ int64_t weightCount(const ConvShape &s) {
 }
 
 template <typename T> void addTo(T *to, const float *from, int64_t count) {
-#pragma omp parallel for simd schedule(static) if (count >= 65536)
+#pragma omp parallel for simd schedule(static) if (parallel : count >= 65536)
   for (int64_t i = 0; i < count; ++i)
     to[i] = to[i] + from[i];
 }

@@ -31,7 +31,7 @@ constexpr size_t kHugePage = 2u << 20;
 /// thread count.
 constexpr size_t kNormChunk = 16384;
 /// Elements that are updated and then rounded while they are in the cache.
-constexpr size_t kRoundChunk = 16384;
+constexpr size_t kUpdateChunk = 16384;
 
 double chunkSumOfSquares(const float *values, size_t n) {
   double sum = 0;
@@ -41,37 +41,28 @@ double chunkSumOfSquares(const float *values, size_t n) {
   return sum;
 }
 
-/// Scalars and addresses are each thread's own: stores of elements cannot
-/// change them, so they stay in registers.
+/// A thread's part. Scalars and addresses are its own: stores of elements
+/// cannot change them, so they stay in registers.
 template <size_t kept, typename Rule>
-void updateRange(Rule rule, float scale, float *p, const float *g,
-                 Moments<float *> moments, size_t n) {
-#pragma omp parallel for simd schedule(static)                                 \
-    firstprivate(rule, scale, moments) if (n >= 32768)
-  for (size_t i = 0; i < n; ++i)
-    updateElement<kept>(rule, scale, p, g, moments, i);
-}
-
-template <typename T> Moments<T *> advanced(Moments<T *> moments, size_t by) {
-  for (T *&moment : moments.at)
-    moment = moment ? moment + by : nullptr;
-  return moments;
+void updateChunk(Rule rule, float scale, UpdateRun run, size_t begin,
+                 size_t end) {
+#pragma omp simd
+  for (size_t i = begin; i < end; ++i)
+    updateElement<kept>(rule, scale, run.parameters, run.gradients, run.moments,
+                        i);
+  if (run.working)
+#pragma omp simd
+    for (size_t i = begin; i < end; ++i)
+      run.working[i] = run.parameters[i];
 }
 
 template <size_t kept, typename Rule>
 void updateRun(const Rule &rule, float scale, const UpdateRun &run) {
-  if (!run.working)
-    return updateRange<kept>(rule, scale, run.parameters, run.gradients,
-                             run.moments, run.count);
-  int64_t chunks = int64_t((run.count + kRoundChunk - 1) / kRoundChunk);
+  int64_t chunks = int64_t((run.count + kUpdateChunk - 1) / kUpdateChunk);
 #pragma omp parallel for schedule(static) if (chunks > 1)
-  for (int64_t i = 0; i < chunks; ++i) {
-    size_t at = size_t(i) * kRoundChunk,
-           count = std::min(kRoundChunk, run.count - at);
-    updateRange<kept>(rule, scale, run.parameters + at, run.gradients + at,
-                      advanced(run.moments, at), count);
-    narrow(run.working + at, run.parameters + at, count);
-  }
+  for (int64_t i = 0; i < chunks; ++i)
+    updateChunk<kept>(rule, scale, run, size_t(i) * kUpdateChunk,
+                      std::min(size_t(i + 1) * kUpdateChunk, run.count));
 }
 
 double sumOfSquares(const FloatRun &run) {
@@ -189,19 +180,19 @@ void zero(void *memory, size_t bytes) {
 }
 
 void accumulate(float *sum, const float *values, size_t n) {
-#pragma omp parallel for simd schedule(static) if (n >= 32768)
+#pragma omp parallel for simd schedule(static) if (parallel : n >= 32768)
   for (size_t i = 0; i < n; ++i)
     sum[i] += values[i];
 }
 
 void narrow(bf16 *to, const float *from, size_t n) {
-#pragma omp parallel for simd schedule(static) if (n >= 32768)
+#pragma omp parallel for simd schedule(static) if (parallel : n >= 32768)
   for (size_t i = 0; i < n; ++i)
     to[i] = from[i];
 }
 
 void widen(float *to, const bf16 *from, size_t n) {
-#pragma omp parallel for simd schedule(static) if (n >= 32768)
+#pragma omp parallel for simd schedule(static) if (parallel : n >= 32768)
   for (size_t i = 0; i < n; ++i)
     to[i] = from[i];
 }

@@ -13,7 +13,7 @@ namespace dt::rt {
 
 /// to[i] = value, i < n.
 template <typename T> void fill(T *to, T value, int64_t n) {
-#pragma omp parallel for simd schedule(static) if (n > 65536)
+#pragma omp parallel for simd schedule(static) if (parallel : n > 65536)
   for (int64_t i = 0; i < n; ++i)
     to[i] = value;
 }
@@ -21,7 +21,7 @@ template <typename T> void fill(T *to, T value, int64_t n) {
 /// to[i] = from[i], i < n; the arrays do not overlap.
 template <typename T>
 void copy(T *__restrict to, const T *__restrict from, int64_t n) {
-#pragma omp parallel for simd schedule(static) if (n > 65536)
+#pragma omp parallel for simd schedule(static) if (parallel : n > 65536)
   for (int64_t i = 0; i < n; ++i)
     to[i] = from[i];
 }

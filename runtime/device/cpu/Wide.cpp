@@ -19,7 +19,7 @@ Scratch &wideScratch() {
 
 template <typename To, typename From>
 void convert(To *__restrict to, const From *__restrict from, int64_t n) {
-#pragma omp parallel for simd schedule(static) if (n >= 65536)
+#pragma omp parallel for simd schedule(static) if (parallel : n >= 65536)
   for (int64_t i = 0; i < n; ++i)
     to[i] = float(from[i]);
 }
