@@ -90,10 +90,15 @@ namespace {
 
 using dnnl::memory;
 
-/// A product as oneDNN has it, with the layouts of its operands.
+/// A product as oneDNN has it. To make its operands' objects takes as long as a
+/// small product: they stay, and get their addresses call by call.
 struct Product {
-  memory::desc a, b, bias, c, scratchpad;
+  std::unordered_map<int, memory> arguments;
   dnnl::matmul primitive;
+
+  void place(int argument, const void *address) {
+    arguments.at(argument).set_data_handle(const_cast<void *>(address));
+  }
 };
 
 /// op(X[i]), rows x columns; one matrix for the whole batch has a batch of 1.
@@ -110,10 +115,12 @@ memory::desc describe(const MatmulShape &s, memory::data_type type,
 
 template <typename T, typename C>
 Product makeProduct(const MatmulShape &s, Floats bias, float beta) {
-  Product p;
-  p.a = describe(s, kDnnlType<T>, s.m, s.k, s.transA, s.strideA, s.lda);
-  p.b = describe(s, kDnnlType<T>, s.k, s.n, s.transB, s.strideB, s.ldb);
-  p.c = describe(s, kDnnlType<C>, s.m, s.n, false, s.strideC, s.ldc);
+  memory::desc a = describe(s, kDnnlType<T>, s.m, s.k, s.transA, s.strideA,
+                            s.lda),
+               b = describe(s, kDnnlType<T>, s.k, s.n, s.transB, s.strideB,
+                            s.ldb),
+               c = describe(s, kDnnlType<C>, s.m, s.n, false, s.strideC, s.ldc),
+               added;
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (beta != 0) {
@@ -123,18 +130,26 @@ Product makeProduct(const MatmulShape &s, Floats bias, float beta) {
   }
   using Desc = dnnl::matmul::desc;
   if (bias)
-    p.bias = {{1, 1, s.n},
-              bias.wide ? kDnnlType<float> : kDnnlType<bf16>,
-              memory::format_tag::abc};
-  Desc desc = bias ? Desc(p.a, p.b, p.bias, p.c) : Desc(p.a, p.b, p.c);
+    added = {{1, 1, s.n},
+             bias.wide ? kDnnlType<float> : kDnnlType<bf16>,
+             memory::format_tag::abc};
+  Desc desc = bias ? Desc(a, b, added, c) : Desc(a, b, c);
   dnnl::matmul::primitive_desc made(desc, attr, dnnlEngine());
-  p.scratchpad = made.scratchpad_desc();
-  p.primitive = dnnl::matmul(made);
+  auto object = [](const memory::desc &desc) {
+    return memory(desc, dnnlEngine(), nullptr);
+  };
+  Product p{{{DNNL_ARG_SRC, object(a)},
+             {DNNL_ARG_WEIGHTS, object(b)},
+             {DNNL_ARG_DST, object(c)},
+             {DNNL_ARG_SCRATCHPAD, object(made.scratchpad_desc())}},
+            dnnl::matmul(made)};
+  if (bias)
+    p.arguments.emplace(DNNL_ARG_BIAS, object(added));
   return p;
 }
 
 template <typename T, typename C>
-const Product &findProduct(const MatmulShape &s, Floats bias, float beta) {
+Product &findProduct(const MatmulShape &s, Floats bias, float beta) {
   static PrimitiveCache<Product> cache;
   std::vector<int64_t> key = {omp_get_max_threads(),
                               s.batch,
@@ -167,10 +182,6 @@ bool nests(const MatmulShape &s) {
   return nests(s.batch, s.strideA, s.transA ? s.k : s.m, s.lda) &&
          nests(s.batch, s.strideB, s.transB ? s.n : s.k, s.ldb) &&
          nests(s.batch, s.strideC, s.m, s.ldc);
-}
-
-memory at(const memory::desc &desc, const void *address) {
-  return memory(desc, dnnlEngine(), const_cast<void *>(address));
 }
 
 /// Elements from the first to the last of a batch of matrices.
@@ -220,18 +231,17 @@ void matmulPrimitive(const T *a, const T *b, Floats bias, C *c,
                       c + i * s.strideC, one, beta);
     return;
   }
-  const Product &p = findProduct<T, C>(s, bias, beta);
+  Product &p = findProduct<T, C>(s, bias, beta);
   Scratch &scratch = threadScratch();
   scratch.reset();
-  std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, at(p.a, a)},
-      {DNNL_ARG_WEIGHTS, at(p.b, b)},
-      {DNNL_ARG_DST, at(p.c, c)},
-      {DNNL_ARG_SCRATCHPAD,
-       at(p.scratchpad, scratch.bytes(p.scratchpad.get_size()))}};
+  p.place(DNNL_ARG_SRC, a);
+  p.place(DNNL_ARG_WEIGHTS, b);
+  p.place(DNNL_ARG_DST, c);
   if (bias)
-    arguments.emplace(DNNL_ARG_BIAS, at(p.bias, bias.address()));
-  p.primitive.execute(dnnlStream(), arguments);
+    p.place(DNNL_ARG_BIAS, bias.address());
+  size_t needed = p.arguments.at(DNNL_ARG_SCRATCHPAD).get_desc().get_size();
+  p.place(DNNL_ARG_SCRATCHPAD, scratch.bytes(needed));
+  p.primitive.execute(dnnlStream(), p.arguments);
   dnnlStream().wait();
 }
 template void matmulPrimitive(const float *, const float *, Floats, float *,
