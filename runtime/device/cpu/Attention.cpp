@@ -243,9 +243,10 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
     gemm(true, false, width, s.dv, n, 1, p, width, doutput, s.ot, 1, g.dv,
          s.vs);
     for (int64_t i = 0; i < n; ++i) {
-      float delta =
-          dot(doutput + i * s.ot, g.o + (tile.first + i) * s.ot, s.dv);
       float *pi = p + i * width, *dsi = ds + i * width;
+      // Of all keys are here: no need of doutput * o, whose rounding to bf16
+      // would be most of a small difference.
+      float delta = dot(pi, dsi, width);
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j)
         dsi[j] = pi[j] * (dsi[j] - delta) * s.scale;

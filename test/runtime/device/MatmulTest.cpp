@@ -104,7 +104,7 @@ struct NarrowOperands {
   }
 };
 
-void checkNarrow(const MatmulShape &s) {
+void checkNarrowProduct(const MatmulShape &s) {
   NarrowOperands x;
   double sums = sumLimit(double(s.k) + 1);
   std::vector<float> start = randoms(20000, 4);
@@ -125,12 +125,12 @@ void checkNarrow(const MatmulShape &s) {
 TEST(Matmul, NarrowOperands) {
   for (bool ta : {false, true})
     for (bool tb : {false, true})
-      checkNarrow({1, 37, 53, 29, ta, tb, 0, 0, 0, 0, 0, 0});
-  checkNarrow({5, 7, 9, 11, false, true, 77, 99, 63, 0, 0, 0});
-  checkNarrow({5, 7, 9, 11, false, false, 77, 0, 63, 0, 0, 0});
-  checkNarrow({3, 16, 8, 12, false, true, 16, 16, 200, 64, 48, 24});
-  checkNarrow({1, 5, 6, 0, false, true, 0, 0, 0, 0, 0, 0});
-  checkNarrow({0, 5, 5, 6, false, false, 0, 0, 0, 0, 0, 0});
+      checkNarrowProduct({1, 37, 53, 29, ta, tb, 0, 0, 0, 0, 0, 0});
+  checkNarrowProduct({5, 7, 9, 11, false, true, 77, 99, 63, 0, 0, 0});
+  checkNarrowProduct({5, 7, 9, 11, false, false, 77, 0, 63, 0, 0, 0});
+  checkNarrowProduct({3, 16, 8, 12, false, true, 16, 16, 200, 64, 48, 24});
+  checkNarrowProduct({1, 5, 6, 0, false, true, 0, 0, 0, 0, 0, 0});
+  checkNarrowProduct({0, 5, 5, 6, false, false, 0, 0, 0, 0, 0, 0});
 }
 
 TEST(Matmul, NarrowResultIsRoundedOnce) {
