@@ -263,7 +263,7 @@ private:
 static bool isSmall(const PolicyInput &input) { return input.gpus() <= 256; }
 
 int getBudget(const PolicyInput &input) {
-  return input.simulations * (isSmall(input) ? 10 : 1);
+  return input.simulations * (isSmall(input) ? 10 : 2);
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,
