@@ -30,6 +30,8 @@ public:
 
   /// Bytes sent from this rank, forward or back.
   uint64_t bytes(bool gradient) const {
+    if (isCopied())
+      return 0;
     uint64_t sum = 0;
     const ModuleInfo &producer = program.modules[from],
                      &consumer = program.modules[to];
@@ -43,6 +45,15 @@ public:
   }
 
 private:
+  /// Whether this rank has both ends: nothing leaves it, however its TP group
+  /// would share out what goes elsewhere.
+  bool isCopied() const {
+    for (const TaskRow &row : program.ranks[size_t(placement.rank())].rows)
+      if (row.kind == TaskKind::Copy && &program.edges[row.index] == &edge)
+        return true;
+    return false;
+  }
+
   uint64_t bytesOf(int64_t microbatch, bool gradient) const {
     std::map<int64_t, int> owners; // item -> rank it leaves from
     const ModuleInfo &producer = program.modules[from],

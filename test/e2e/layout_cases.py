@@ -46,6 +46,7 @@ case("llama-dp2-pp2-zero1", "llama", 8, 4, "model:dp=2,pp=2,zero=1")
 case("llama-tp2-dp2-pp2", "llama", 8, 4, "model:tp=2,dp=2,pp=2", subset=True)
 case("llama-tp2-dp3-pp2", "llama", 12, 6, "model:tp=2,dp=3,pp=2,zero=1")
 case("unet-tp2-dp2-pp2", "unet", 8, 4, "model:tp=2,dp=2,pp=2")
+case("unet-tp2-pp2-vpp2", "unet", 6, 3, "model:tp=2,pp=2,vpp=2 | schedule=interleaved", subset=True)  # what skips a stage stays on its ranks; three samples are no even share of two
 
 # Small buckets: sums begin inside the last backward, whatever a replica's part holds.
 case("gpt2-dp3-buckets", "gpt2", 7, 5, "model:dp=3 | bucket_bytes=20000", subset=True, overlap=True)
