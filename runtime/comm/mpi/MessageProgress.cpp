@@ -124,8 +124,6 @@ void MessageProgress::begin() {
 void MessageProgress::end() { open.fetch_sub(1); }
 
 void MessageProgress::poll() {
-  if (open == 0)
-    return;
   auto held = lock();
   int found;
   mpiCheck(

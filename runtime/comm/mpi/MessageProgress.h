@@ -39,6 +39,8 @@ public:
   /// `threads` allows it.
   void start(MPI_Comm comm, bool threads);
   void stop();
+  /// Also where nothing of this rank is under way: a library may owe others
+  /// the note that what they sent has come.
   void poll();
 
   /// To be held around MPI calls.
@@ -46,7 +48,7 @@ public:
     return thread.joinable() ? std::unique_lock<std::mutex>(calls)
                              : std::unique_lock<std::mutex>();
   }
-  /// Something is under way; it has ended.
+  /// Something is under way; it has ended. The thread polls meanwhile.
   void begin();
   void end();
 

@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <set>
+#include <unistd.h>
 
 using namespace dt::rt;
 
@@ -82,6 +83,31 @@ TEST(Comm, LargeMessagesMeet) {
   for (int from = 0; from < n; ++from)
     if (from != comm.rank())
       EXPECT_EQ(got[from], valuesOf(from, kLarge));
+}
+
+/// A library may keep back that it has got a message until there is room to say
+/// so (Open MPI: some 80 notes to a rank that computes). Who has all of its own
+/// and sleeps must still say it.
+TEST(Comm, WhoSleepsStillAnswers) {
+  constexpr size_t kMessages = 400, kBytes = 20000;
+  Comm &comm = ranks();
+  int last = comm.size() - 1;
+  std::vector<std::byte> data(kMessages * kBytes);
+  std::vector<Request> requests;
+  for (size_t m = 0; m < kMessages; ++m)
+    if (comm.rank() == 0) {
+      requests.push_back(comm.irecv(&data[m * kBytes], kBytes, last, 5));
+    } else if (comm.rank() == last) {
+      requests.push_back(
+          comm.isend(&data[m * kBytes], kBytes, 0, 5, "test.many"));
+      if (m % 10 == 9)
+        ::usleep(2000); // they come in time
+    }
+  if (comm.rank() == last)
+    ::usleep(300000); // it computes
+  waitAll(requests);
+  requests.clear();
+  comm.world().barrier();
 }
 
 TEST(Comm, Broadcast) {
