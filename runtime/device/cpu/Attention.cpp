@@ -244,8 +244,8 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
          s.vs);
     for (int64_t i = 0; i < n; ++i) {
       float *pi = p + i * width, *dsi = ds + i * width;
-      // Of all keys are here: no need of doutput * o, whose rounding to bf16
-      // would be most of a small difference.
+      // The same as sum(doutput * o), of what is not rounded: an o in bf16 is
+      // off by more than keys that are alike differ by.
       float delta = dot(pi, dsi, width);
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j)
