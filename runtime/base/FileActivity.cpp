@@ -68,6 +68,13 @@ AwaitsWriter::AwaitsWriter(int rank) { registry().awaited = rank; }
 AwaitsWriter::~AwaitsWriter() { registry().awaited = -1; }
 int awaitedWriter() { return registry().awaited; }
 
+void restartActivities() {
+  Registry &all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  for (FileActivity *a = all.first; a; a = a->next)
+    a->last.store(now(), std::memory_order_relaxed);
+}
+
 std::string silentActivity(double seconds) {
   Registry &all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);

@@ -38,6 +38,7 @@ public:
 
 private:
   friend std::string silentActivity(double);
+  friend void restartActivities();
   const char *verb;
   std::string file;
   std::atomic<double> last; ///< as now() has it
@@ -61,6 +62,9 @@ int awaitedWriter();
 /// "writing FILE" of an activity in which nothing has moved for so many
 /// seconds; empty: there is none.
 std::string silentActivity(double seconds);
+
+/// Takes it that all activities have moved now: the process itself stood still.
+void restartActivities();
 
 } // namespace dt::rt
 

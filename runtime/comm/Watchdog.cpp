@@ -31,6 +31,9 @@ constexpr double kOwnWord = 2;
 /// A waiting thread that runs polls, or looks a thousand times a second. Less
 /// than this share of a core, and fewer turns a second, is a thread that hangs.
 constexpr double kRunning = 0.01, kTurns = 5;
+/// Who has not run himself for this share of the stall (a stopped process, a
+/// machine that was suspended) cannot say of others that they were silent.
+constexpr double kOwnStop = 0.25;
 
 std::string listOf(const std::vector<int> &ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -57,8 +60,7 @@ std::string nameOf(const StatusBoard::Record &record) {
 Watchdog::Watchdog(StatusBoard &board, Describe describe, double stall)
     : board(board), describe(std::move(describe)), stall(stall),
       parent(::getppid()), seen(size_t(board.ranks())), groups(kWatchedGroups) {
-  for (Seen &s : seen)
-    s.changed = s.runs = now();
+  lookAnew();
   std::vector<int> all(size_t(board.ranks()));
   std::iota(all.begin(), all.end(), 0);
   groups[kStartGroup] = groups[kEndGroup] = groups[kFirstGroup] = all;
@@ -100,8 +102,13 @@ void Watchdog::addGroup(int number, const std::vector<int> &ranks) {
 
 void Watchdog::watch() {
   // Asleep in short naps, so that the destructor does not wait.
+  double before = now();
   for (int nap = 0; !stop; ++nap) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    double time = now();
+    if (time - before > stall * kOwnStop)
+      lookAnew();
+    before = time;
     try {
       handOn();
       if (nap % 4 == 3)
@@ -154,6 +161,15 @@ void Watchdog::check() {
   checkStopped();
   checkOwnFiles();
   checkStall();
+}
+
+void Watchdog::lookAnew() {
+  std::lock_guard<std::mutex> lock(checking);
+  restartActivities();
+  for (Seen &s : seen) {
+    s.changed = s.runs = now();
+    s.sampled = 0;
+  }
 }
 
 void Watchdog::look() {

@@ -53,6 +53,7 @@ private:
 
   void watch();
   void handOn();
+  void lookAnew();
   void look();
   void checkOwnFiles();
   void checkStopped();

@@ -228,6 +228,33 @@ TEST(Status, SlowIsNoFault) {
   EXPECT_EQ(ranks.text(), "");
 }
 
+/// A machine that was suspended goes on: all were silent, nobody is at fault.
+TEST(Status, WhoStoodStillBlamesNobody) {
+  Ranks ranks(
+      [](StatusBoard &board) {
+        FileActivity activity("reading", "somewhere");
+        for (int step = 0; step < 8; ++step) {
+          board.begin(step, 1);
+          activity.moved();
+          for (int i = 0; i < 14; ++i)
+            std::this_thread::sleep_for(milliseconds(50));
+        }
+      },
+      /*stall=*/1);
+  for (int stops = 0; stops < 2; ++stops) {
+    std::this_thread::sleep_for(milliseconds(800));
+    for (int signal : {SIGSTOP, SIGCONT}) {
+      for (int r = 0; r < Ranks::count; ++r)
+        ranks.signal(r, signal);
+      if (signal == SIGSTOP)
+        std::this_thread::sleep_for(milliseconds(2500));
+    }
+  }
+  for (int r = 0; r < Ranks::count; ++r)
+    EXPECT_EQ(ranks.end(r), 0);
+  EXPECT_EQ(ranks.text(), "");
+}
+
 TEST(Status, AFileThatStandsStillIsNamed) {
   Ranks ranks(
       [](StatusBoard &board) {
