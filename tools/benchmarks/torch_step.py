@@ -7,7 +7,7 @@
 # it in PyTorch: fused AdamW, clipping by the global norm,
 # scaled_dot_product_attention.
 # ===-----------------------------------------------------------------------===
-"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile f32|bf16"""
+"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile f32|bf16 [cpu|cuda [LAYERS WIDTH]]"""
 
 import json
 import pathlib
@@ -43,22 +43,22 @@ class Demo(torch.nn.Module):
 class Gpt2(torch.nn.Module):
     """GPT-2 as transformers has it."""
 
-    def __init__(self):
+    def __init__(self, layers=12, width=768):
         super().__init__()
         from transformers import GPT2Config, GPT2LMHeadModel
 
-        self.net = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+        self.net = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, n_layer=int(layers), n_embd=int(width), n_head=int(width) // 64))
 
     def forward(self, batch):
         logits = self.net(input_ids=batch["gpt2.input_ids"], use_cache=False).logits
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), batch["labels"].view(-1))
 
 
-def main(model, path, threads, mode, precision):
+def main(model, path, threads, mode, precision, device="cpu", *sizes):
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
-    net = {"demo": Demo, "gpt2": Gpt2}[model]().train()
-    batch = load_file(path)
+    net = {"demo": Demo, "gpt2": Gpt2}[model](*sizes).train().to(device)
+    batch = load_file(path, device)
     lr = {"demo": 1e-3, "gpt2": 3e-4}[model]
     optimizer = torch.optim.AdamW(net.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
     loss_of = torch.compile(net) if mode == "compile" else net
@@ -66,12 +66,14 @@ def main(model, path, threads, mode, precision):
         times = []
         for _ in range(int(line)):
             begin = time.perf_counter()
-            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16"):
                 loss = loss_of(batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
+            if device == "cuda":
+                torch.cuda.synchronize()
             times.append(time.perf_counter() - begin)
         print(json.dumps(times), flush=True)
 

@@ -28,6 +28,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <random>
+#include <vector>
 
 using namespace dt::rt;
 using nlohmann::json;
@@ -44,12 +46,28 @@ namespace {
 /// Seconds of this rank: its thread's on a host, where others may use the core.
 double clockSeconds() { return device::isHost() ? threadSeconds() : now(); }
 
-/// Device memory that calls take their operands from, in turn.
+/// More than caches hold; on a GPU the largest operands of the grid, too.
+size_t operandBytes() { return size_t(64) << (device::isHost() ? 20 : 26); }
+
+/// Device memory that calls take their operands from, in turn. It is full of
+/// numbers between -1 and 1, as float and as bf16: products of zeros are
+/// faster.
 class Arena {
 public:
   explicit Arena(size_t bytes)
       : bytes(bytes),
-        memory(static_cast<std::byte *>(device::allocate(bytes, "operands"))) {}
+        memory(static_cast<std::byte *>(device::allocate(bytes, "operands"))) {
+    std::minstd_rand random;
+    std::uniform_real_distribution<float> uniform(-1, 1);
+    std::vector<bf16> values(size_t(1) << 22);
+    for (bf16 &value : values)
+      value = bf16(uniform(random));
+    size_t block = values.size() * sizeof(bf16);
+    for (size_t at = 0; at < bytes; at += block)
+      device::copyToDevice(memory + at, values.data(),
+                           std::min(block, bytes - at));
+    device::synchronize();
+  }
   ~Arena() { device::release(memory); }
   Arena(const Arena &) = delete;
   Arena &operator=(const Arena &) = delete;
@@ -239,7 +257,7 @@ private:
 
 int measure(Comm &comm, const char *shapesFile, const char *outFile) {
   initializeDevice(comm, 1);
-  Arena arena(size_t(64) << 20);
+  Arena arena(operandBytes());
   Measurer measurer(comm, arena);
   std::vector<double> seconds;
   for (const json &shape : json::parse(std::ifstream(shapesFile))) {
