@@ -6,6 +6,8 @@
 
 #include "codegen/cuda/CudaBody.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace dt::codegen {
@@ -96,14 +98,14 @@ LogicalResult CudaBody::runColumns() {
               combine = combineName(sum.combiner),
               size = std::to_string(plan.vector);
   bool several = plan.vector > 1;
-  // A statement for each column of the thread: its sum, its place.
+  // A statement for each column of the thread: its sum, its number.
   auto forEach =
       [&](llvm::function_ref<std::string(std::string, std::string)> statement) {
         if (!several)
-          return line(loc, statement(total, place));
+          return line(loc, statement(total, "0"));
         line(loc, kUnroll);
         line(loc, "for (int c = 0; c < " + size + "; ++c) " +
-                      statement(total + "[c]", place + " + c"));
+                      statement(total + "[c]", "c"));
       };
   line(loc, "if (parts.places == 0) return;");
   line(loc, "const " + indexType() + " " + place +
@@ -144,12 +146,28 @@ LogicalResult CudaBody::runColumns() {
     if (failed(visitRows(sum, total)))
       return failure();
   }
-  std::string values = "static_cast<" + type + " *>(parts.values)[";
-  line(loc, "for (unsigned k = threadIdx.x / 32; parts.last && " + inside +
-                " && k < parts.parts; k += 8) {");
-  forEach([&](std::string sum, std::string at) {
-    return sum + " = " + combine + "::of<" + type + ">(" + sum + ", " + values +
-           "k * parts.places + " + at + "]);";
+  // Parts lie in scratch at [part, place], a thread's cells side by side.
+  int64_t pack = 1;
+  if (several) // of 16 bytes at most, what GPUs load at once
+    pack = std::gcd(
+        plan.width,
+        std::min<int64_t>(
+            plan.vector,
+            16 / llvm::divideCeil(plan.partial.getIntOrFloatBitWidth(), 8)));
+  auto values = [&](llvm::StringRef part) {
+    return ("static_cast<" + type + " *>(parts.values) + " + part +
+            " * parts.places + " + place)
+        .str();
+  };
+  std::string packs = "<" + size + ", " + std::to_string(pack) + ">(";
+  line(loc, "#pragma unroll 4"); // several loads are on their way
+  line(loc, "for (int k = " + tile + "; k < (" + inside +
+                " && parts.last ? int(parts.parts) : 0); k += 8) {");
+  line(loc, type + " other[" + size + "];");
+  line(loc, "dt::rt::cuda::loadPacks" + packs + "other, " + values("k") + ");");
+  forEach([&](std::string sum, std::string other) {
+    return sum + " = " + combine + "::of<" + type + ">(" + sum + ", other[" +
+           other + "]);";
   });
   line(loc, "}");
   forEach([&](std::string sum, std::string) {
@@ -157,9 +175,8 @@ LogicalResult CudaBody::runColumns() {
   });
   line(loc, "if (!" + inside + " || " + tile + " != 0) return;");
   line(loc, "if (!parts.last && parts.parts > 1) {");
-  forEach([&](std::string sum, std::string at) {
-    return values + part + " * parts.places + " + at + "] = " + sum + ";";
-  });
+  line(loc, "dt::rt::cuda::storePacks" + packs + values(part) + ", " +
+                (several ? "" : "&") + total + ");");
   line(loc, "return; }");
   if (!several)
     return finishColumns(sum, total, column);

@@ -22,7 +22,9 @@ rt.program @p batch 4096 micro 4096 seed 0 pace @m {
       // CHECK: dt::rt::cuda::loadPacks<4, 4>([[X:.*]], x + ({{.*}} * 1024 + column));
       // CHECK: float [[V:v[0-9]+]] = (float) ([[X]][[[C:[c_0-9]+]]]);
       // CHECK-NEXT: total[[[C]]] = dt::rt::cuda::Add::of<float>(total[[[C]]], [[V]]);
+      // CHECK: loadPacks<4, 4>(other, static_cast<float *>(parts.values) + k * parts.places + place);
       // CHECK: for (int c = 0; c < 4; ++c) total[c] = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total[c]);
+      // CHECK: storePacks<4, 4>(static_cast<float *>(parts.values) + part * parts.places + place, total);
       // CHECK: const int own = column + [[D:.*]];
       // CHECK: float [[W:v[0-9]+]] = c[own] + (total[[[D]]]);
       // CHECK-NEXT: c[own] = [[W]];
@@ -41,7 +43,7 @@ rt.program @p batch 4096 micro 4096 seed 0 pace @m {
         }
       }
       // CHECK-LABEL: // [] narrow{{$}}
-      // CHECK-NOT: loadPacks
+      // CHECK-NOT: loadPacks<{{[2-9]}}
       rt.kernel @narrow column [] (%a = %x : !rt.buffer<f32, ["n", 1024]> as !rt.buffer<f32, ["4*n", 256]>, %b = %c : !rt.buffer<f32, [1024]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index

@@ -80,6 +80,8 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: const auto at = {{.*}} + column;
       // CHECK-NEXT: for (int{{.*}} {{.*}} = part * 8 + tile; {{.*}} < (inside && !parts.last ? n : 0); {{.*}} += 8 * int(parts.parts)) {
       // CHECK: total = dt::rt::cuda::Add::of<float>(total, {{.*}});
+      // CHECK: #pragma unroll 4
+      // CHECK-NEXT: for (int k = tile; k < (inside && parts.last ? int(parts.parts) : 0); k += 8) {
       // CHECK: total = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total);
       // CHECK-NEXT: if (!inside || tile != 0) return;
       // CHECK: c[at] + total;

@@ -35,6 +35,24 @@ NCU = """==PROF== Connected to process 1
 "0","1","forward","gpu__time_duration.sum","ns","1,000"
 "1","1","forward","gpu__time_duration.sum","ns","2,000"
 """
+RACES = """========= COMPUTE-SANITIZER
+step 1/1  loss 8.6501
+========= Error: Race reported between Write access at cudnn_generated_flash_bprop_0+0x50f0
+=========     and Read access at cudnn_generated_flash_bprop_0+0x2460 [448 hazards]
+========= 
+========= Error: Race reported between Write access at m_bwd_reduce(float *, long)+0x50
+=========     and Read access at m_bwd_reduce(float *, long)+0x60 [1 hazards]
+========= 
+========= Uninitialized __global__ memory read of size 2 bytes
+=========     at void cudnn::engines_precompiled::nhwcToNchwKernel<float>(float *)+0x1710
+=========         Host Frame: cudnnBackendExecute [0x1] in libcudnn.so.9
+========= 
+========= Uninitialized __global__ memory read of size 2 bytes
+=========     at m_fwd_add(const float *)+0x10
+=========         Host Frame: cudnnBackendExecute [0x1] in libcudnn.so.9
+========= 
+========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)
+"""
 
 
 def load_tool():
@@ -76,6 +94,13 @@ def spoil(tool, folder):
     expect_failure(tool, after.allocated, "memory")
 
 
+def check_reports(tool):
+    """By the kernel, not by who started it."""
+    own, libraries = tool.reports(RACES)
+    if ["m_bwd_reduce" in own[0], "m_fwd_add" in own[1], len(own), len(libraries)] != [True, True, 2, 2]:
+        sys.exit(f"reports {own} and {libraries}")
+
+
 def check_profiles(tool, folder):
     for text, name, column, count, want in ((NSYS, "Name", "Total Time", "Instances", {"void forward(float*, int)": (2, 3e-6), "backward": (1, 1e-6)}),
                                             (NCU, "Kernel Name", "Metric Value", None, {"forward": (2, 3e-6)})):
@@ -104,12 +129,13 @@ def main():
         for case in cases:
             verdicts = {r["check"]: r["verdict"] for r in case["results"]}
             unseen = {name for name, verdict in verdicts.items() if verdict == "not run"}
-            if done.returncode or unseen != set(tool.SANITIZERS) or "FAILED" in verdicts.values() or len(verdicts) != 10:
+            if done.returncode or unseen != set(tool.SANITIZERS) or "FAILED" in verdicts.values() or len(verdicts) != 11:
                 sys.exit(f"{case['case']}: ended with {done.returncode}: {verdicts}")
         if [case["ranks"] for case in cases] != [1, 2]:
             sys.exit(f"expected programs of one rank and of two, found {len(cases)}")
         if "nothing here was seen on a GPU" not in (pathlib.Path(temporary) / "gpu-check.md").read_text():
             sys.exit("the page does not say that it is of the double")
+        check_reports(tool)
         check_profiles(tool, folder)
         spoil(tool, folder)
 

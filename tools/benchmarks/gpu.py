@@ -3,7 +3,7 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # In two halves, since compiler and GPU may be on two machines. --pack makes a folder
-# with GPT-2 of two sizes as CUDA programs, and a batch; without weights, for the
+# with GPT-2 of several sizes as CUDA programs, and a batch; without weights, for the
 # programs draw them. Where the GPU is, the folder's programs and PyTorch take turns
 # as in cpu.py; nothing of this project is needed there but this folder of scripts.
 # ===-----------------------------------------------------------------------===
@@ -20,9 +20,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/benchmarks"))
 
-from cpu import ROUNDS, WARMUP, run, write_recipe  # noqa: E402
+from cpu import WARMUP, run, write_recipe  # noqa: E402
 
-SIZES = {"gpt2-124m": (12, 768), "gpt2-355m": (24, 1024)}  # layers, width
+ROUNDS = 2
+
+# Layers, width, vocabulary: GPT-2's, and one that is a multiple of 64, with which all products have aligned rows.
+SIZES = {"gpt2-124m": (12, 768, 50257), "gpt2-124m-even": (12, 768, 50304), "gpt2-355m-even": (24, 1024, 50304)}
 SAMPLES, TOKENS = 8, 1024
 
 
@@ -31,8 +34,8 @@ def pack(out, settings):
 
     out.mkdir(parents=True, exist_ok=True)
     batches.write("gpt2", out / "batch.safetensors", samples=SAMPLES, tokens=TOKENS)
-    for name, (layers, width) in SIZES.items():
-        run([sys.executable, ROOT / "models/examples/gpt2/write_graph.py", out / name, "--layers", layers, "--width", width])
+    for name, (layers, width, vocabulary) in SIZES.items():
+        run([sys.executable, ROOT / "models/examples/gpt2/write_graph.py", out / name, "--layers", layers, "--width", width, "--vocabulary", vocabulary])
         recipe = out / name / "recipe.json"
         text = json.loads(recipe.read_text())
         text["dims"]["seq"], text["batch"] = TOKENS, {"global": SAMPLES, "micro": SAMPLES}
@@ -66,8 +69,7 @@ class Torch:
 
     def __init__(self, out, model, precision, mode):
         self.name = ("torch.compile" if mode == "compile" else "PyTorch eager") + (", autocast" if precision == "bf16" else ", f32")
-        layers, width = SIZES[model]
-        command = [sys.executable, ROOT / "tools/benchmarks/torch_step.py", "gpt2", out / "batch.safetensors", os.cpu_count(), mode, precision, "cuda", layers, width]
+        command = [sys.executable, ROOT / "tools/benchmarks/torch_step.py", "gpt2", out / "batch.safetensors", os.cpu_count(), mode, precision, "cuda", *SIZES[model]]
         self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def turn(self, steps):
@@ -83,8 +85,8 @@ class Torch:
         self.process.wait()
 
 
-def measure(out, model, steps, modes):
-    for precision in ("bf16", "f32"):
+def measure(out, model, steps, precisions, modes):
+    for precision in precisions:
         contestants = [Emitted(out, model, precision), *(Torch(out, model, precision, mode) for mode in modes)]
         times = {c.name: [] for c in contestants}
         for _ in range(ROUNDS):
@@ -100,7 +102,7 @@ def measure(out, model, steps, modes):
         for name, t in times.items():
             if t:
                 low, middle, high = statistics.quantiles(t, n=4)
-                print(f"{model:10} {name:23} {1e3 * middle:9.2f} {1e3 * low:9.2f} {1e3 * high:9.2f} {len(t):6} {middle / statistics.median(own) if own else 0:8.2f}x", flush=True)
+                print(f"{model:15} {name:23} {1e3 * middle:9.2f} {1e3 * low:9.2f} {1e3 * high:9.2f} {len(t):6} {middle / statistics.median(own) if own else 0:8.2f}x", flush=True)
 
 
 def main():
@@ -110,13 +112,14 @@ def main():
     parser.add_argument("--cmake", action="append", default=[], metavar="FLAG", help="handed on to CMake")
     parser.add_argument("--steps", type=int, default=40, help="counted steps")
     parser.add_argument("--only", choices=SIZES)
+    parser.add_argument("--precision", choices=["f32", "bf16"], help="both, unless said")
     parser.add_argument("--compile", action="store_true", help="torch.compile, too (it compiles for a minute)")
     options = parser.parse_args()
     if options.pack:
         return pack(options.out.resolve(), options.cmake)
-    print(f"{SAMPLES} x {TOKENS} tokens; milliseconds a training step\n\n{'model':10} {'program':23} {'median':>9} {'quartile':>9} {'quartile':>9} {'steps':>6} {'to ours':>9}", flush=True)
+    print(f"{SAMPLES} x {TOKENS} tokens; milliseconds a training step\n\n{'model':15} {'program':23} {'median':>9} {'quartile':>9} {'quartile':>9} {'steps':>6} {'to ours':>9}", flush=True)
     for model in [options.only] if options.only else SIZES:
-        measure(options.out.resolve(), model, options.steps, ["eager", *(["compile"] if options.compile else [])])
+        measure(options.out.resolve(), model, options.steps, [options.precision] if options.precision else ["bf16", "f32"], ["eager", *(["compile"] if options.compile else [])])
 
 
 if __name__ == "__main__":

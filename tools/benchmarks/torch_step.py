@@ -7,7 +7,7 @@
 # it in PyTorch: fused AdamW, clipping by the global norm,
 # scaled_dot_product_attention.
 # ===-----------------------------------------------------------------------===
-"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile f32|bf16 [cpu|cuda [LAYERS WIDTH]]"""
+"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile f32|bf16 [cpu|cuda [LAYERS WIDTH VOCABULARY]]"""
 
 import json
 import pathlib
@@ -43,11 +43,11 @@ class Demo(torch.nn.Module):
 class Gpt2(torch.nn.Module):
     """GPT-2 as transformers has it."""
 
-    def __init__(self, layers=12, width=768):
+    def __init__(self, layers=12, width=768, vocabulary=50257):
         super().__init__()
         from transformers import GPT2Config, GPT2LMHeadModel
 
-        self.net = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, n_layer=int(layers), n_embd=int(width), n_head=int(width) // 64))
+        self.net = GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, n_layer=int(layers), n_embd=int(width), n_head=int(width) // 64, vocab_size=int(vocabulary)))
 
     def forward(self, batch):
         logits = self.net(input_ids=batch["gpt2.input_ids"], use_cache=False).logits

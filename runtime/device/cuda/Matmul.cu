@@ -5,7 +5,7 @@
 // cuBLASLt is column-major: a row-major C = A B is its C^T = B^T A^T, so
 // operands swap and no data moves. The bias of a row-major column is then the
 // bias of its row, which is what the epilogue adds. Descriptors and the chosen
-// algorithm are cached by shape, for each type of elements.
+// algorithm are cached by shape and alignment, for each type of elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,9 +69,16 @@ struct Product {
 /// Leading dim: at least the row length of the stored matrix, 0 = dense.
 int64_t leading(int64_t ld, int64_t dense) { return ld ? ld : dense; }
 
+/// Bytes that all three addresses are multiples of, 16 at most. Tensor cores
+/// are fed in packs of 16: what is promised less takes several times as long.
+uint32_t alignmentOf(const void *a, const void *b, const void *c) {
+  auto bits = uintptr_t(a) | uintptr_t(b) | uintptr_t(c) | 16;
+  return uint32_t(bits & -bits);
+}
+
 /// T are the operands' elements, C those of the result and of the bias.
 template <typename T, typename C>
-Product create(const MatmulShape &s, bool bias, float beta) {
+Product create(const MatmulShape &s, bool bias, uint32_t alignment) {
   Product p;
   check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "cublasLtMatmulDescCreate");
@@ -108,8 +115,6 @@ Product create(const MatmulShape &s, bool bias, float beta) {
             preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
             sizeof workspace),
         "workspace");
-  // Views begin anywhere: promise no more than the alignment of an element.
-  uint32_t alignment = alignof(T);
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -131,24 +136,20 @@ Product create(const MatmulShape &s, bool bias, float beta) {
 }
 
 template <typename T, typename C>
-Product &productFor(const MatmulShape &s, bool bias, float beta) {
+Product &productFor(const MatmulShape &s, bool bias, float beta,
+                    uint32_t alignment) {
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         int64_t, int64_t, int64_t, int64_t, int>;
+                         int64_t, int64_t, int64_t, int64_t, uint32_t, int>;
   static std::map<Key, Product> cache;
-  Key key{s.batch,
-          s.m,
-          s.n,
-          s.k,
-          s.strideA,
-          s.strideB,
-          s.strideC,
-          s.lda,
-          s.ldb,
-          s.ldc,
-          s.transA * 8 + s.transB * 4 + bias * 2 + (beta != 0)};
+  Key key{s.batch,   s.m,
+          s.n,       s.k,
+          s.strideA, s.strideB,
+          s.strideC, s.lda,
+          s.ldb,     s.ldc,
+          alignment, s.transA * 8 + s.transB * 4 + bias * 2 + (beta != 0)};
   auto it = cache.find(key);
   if (it == cache.end())
-    it = cache.emplace(key, create<T, C>(s, bias, beta)).first;
+    it = cache.emplace(key, create<T, C>(s, bias, alignment)).first;
   return it->second;
 }
 
@@ -199,7 +200,7 @@ void multiply(const T *a, const T *b, Floats anyBias, C *c,
                  s, beta);
     return;
   }
-  Product &p = productFor<T, C>(s, bias != nullptr, beta);
+  Product &p = productFor<T, C>(s, bias != nullptr, beta, alignmentOf(a, b, c));
   if (bias)
     check(cublasLtMatmulDescSetAttribute(
               p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),

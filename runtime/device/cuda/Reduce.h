@@ -84,7 +84,11 @@ template <typename T> __device__ T rescale(T sum, T before, T now) {
 
 /// Which lanes of a warp say so, a bit each. All lanes call this.
 __device__ inline unsigned lanesWith(bool yes) {
+#ifdef __CUDA_ARCH__
+  return __ballot_sync(kAllLanes, yes);
+#else
   return unsigned(reduceWarp<Or>(int(yes ? 1u << threadIdx.x % kWarp : 0u)));
+#endif
 }
 /// The number of the lowest bit that is set; one is.
 __device__ inline int lowestBit(unsigned bits) {
