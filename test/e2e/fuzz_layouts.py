@@ -216,13 +216,13 @@ def check_refusal(done):
 
 def try_case(runner, case, compile_only):
     folder = pathlib.Path(tempfile.mkdtemp(dir=runner.work))
-    done = runner.compile(case, case["micro"], case["plan"], folder)
+    done = runner.compile(case, case["micro"], case["plan"], folder, runner.target)
     if done.returncode:
         verdict = check_refusal(done)
     elif compile_only:
         verdict = "compiles"
     else:
-        runner.build(folder)
+        runner.build_planned(folder)
         gradients, losses = runner.train(case, folder, case["plan"]["ranks"])
         reference = runner.reference(case)
         if reference:
@@ -254,6 +254,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=MODELS, help="where the models are (each with recipe.json and golden.safetensors)")
     parser.add_argument("--sub", type=float, default=0.25, help="how often a unit works in pieces")
     parser.add_argument("--models", default="", help="those whose name matches")
+    parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no case after this time")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
@@ -261,7 +262,7 @@ def main():
     choices = [m for m in models(arguments.folder) if re.search(arguments.models, m)]
     work = arguments.work or pathlib.Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    runner, begin, tried, failed, refused = Fuzzer(arguments.dt_opt, arguments.folder, work), time.time(), 0, 0, 0
+    runner, begin, tried, failed, refused = Fuzzer(arguments.dt_opt, arguments.folder, work, "f32", arguments.double), time.time(), 0, 0, 0
     for index in range(arguments.first, arguments.first + arguments.count):
         if time.time() - begin > arguments.seconds:
             break

@@ -81,6 +81,7 @@ def parse_plan(text):
 class Runner:
     def __init__(self, dt_opt, models, work, precision="f32", double=None):
         self.dt_opt, self.models, self.work, self.precision, self.double = dt_opt.resolve(), models, work, precision, double
+        self.target = "cuda" if double else "cpu"
         self.references, self.lock = {}, threading.Lock()
         self.runtime = prebuilt(dt_opt)
 
@@ -128,7 +129,7 @@ class Runner:
         """A recipe that says the size that the plan chose is the same program, to the byte; what is trained is the one of the recipe that does not."""
         said = folder / "said"
         said.mkdir()
-        done = self.compile(case, case["samples"] // plan["microbatches"], plan, said, "cuda" if self.double else "cpu")
+        done = self.compile(case, case["samples"] // plan["microbatches"], plan, said, self.target)
         if done.returncode:
             raise Failure(f"with the plan's size of a microbatch in the recipe: {done.stderr[-800:]}")
         files = lambda root: {path.relative_to(root): path.read_bytes() for path in sorted((root / "program").rglob("*")) if path.is_file()}
@@ -146,6 +147,13 @@ class Runner:
 
     def build(self, folder):
         build(folder / "program", os.environ.get("CCACHE_DIR"), self.runtime, QUICK)
+
+    def build_planned(self, folder):
+        """What a plan was given for: references are the CPU's."""
+        if self.double:
+            build_for(self.dt_opt, "cuda", self.double, folder / "program", os.environ.get("CCACHE_DIR"))
+        else:
+            self.build(folder)
 
     def train(self, case, folder, ranks, flags=()):
         save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
@@ -184,7 +192,7 @@ class Runner:
     def run(self, case):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
         plan = self.choose_plan(case, folder) if case["plan"] == "auto" else parse_plan(case["plan"])
-        done = self.compile(case, case["micro"], plan, folder, "cuda" if self.double else "cpu")
+        done = self.compile(case, case["micro"], plan, folder, self.target)
         if "refused" in case:
             errors = [line for line in done.stderr.splitlines() if "error:" in line]
             if done.returncode == 0 or len(errors) != 1 or not re.search(case["refused"], errors[0]):
@@ -194,10 +202,7 @@ class Runner:
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
         if not case["micro"]:
             self.check_said(case, plan, folder)
-        if self.double:
-            build_for(self.dt_opt, "cuda", self.double, folder / "program", os.environ.get("CCACHE_DIR"))
-        else:
-            self.build(folder)
+        self.build_planned(folder)
         gradients, losses = self.train(case, folder, plan["ranks"], ("--trace", "trace.json") if case.get("overlap") else ())
         verdict = compare(gradients, losses, *self.reference(case), "bf16" in (self.precision, plan.get("gradient_sums")))
         if plan["ranks"] > 1:
