@@ -288,6 +288,20 @@ std::vector<std::pair<Time, Bytes>> getMemoryCurve(const TaskGraph &graph,
   return curve;
 }
 
+std::vector<Bytes> getMostHeld(const TaskGraph &graph,
+                               const Solution &solution) {
+  std::vector<Bytes> most;
+  for (const std::vector<Task> &tasks : solution.ranks) {
+    Bytes held = 0, &peak = most.emplace_back(0);
+    for (const Task &task : tasks) {
+      held +=
+          graph.getMemoryChange(graph.getNode(task), task.kind == Kind::Input);
+      peak = std::max(peak, held);
+    }
+  }
+  return most;
+}
+
 Error checkMemory(const TaskGraph &graph, const Solution &solution) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight(graph.getNumPlaces(), 0);

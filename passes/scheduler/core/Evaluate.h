@@ -43,6 +43,10 @@ std::vector<std::pair<Time, Bytes>> getMemoryCurve(const TaskGraph &graph,
                                                    const Timeline &timeline,
                                                    int rank);
 
+/// The most bytes that each rank holds at once.
+std::vector<Bytes> getMostHeld(const TaskGraph &graph,
+                               const Solution &solution);
+
 /// Error naming the rank, task and bytes where a rank holds more than the
 /// problem allows, or a stage more microbatches than it has slots.
 llvm::Error checkMemory(const TaskGraph &graph, const Solution &solution);

@@ -6,8 +6,8 @@
 
 #include "passes/scheduler/core/Schedule.h"
 
+#include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Spans.h"
-
 #include "passes/scheduler/messages/Communicate.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -55,7 +55,25 @@ std::string Registry::getNames() const {
   return names;
 }
 
-/// Schedules order single microbatches.
+/// Takes from `memory` what ranks hold beyond the problem's, so many times.
+/// False: nothing.
+static bool lowerMemory(const TaskGraph &graph, const Solution &solution,
+                        int times, std::vector<Bytes> &memory) {
+  bool lower = false;
+  std::vector<Bytes> held = getMostHeld(graph, solution);
+  for (size_t rank = 0; rank < memory.size(); ++rank)
+    if (Bytes over = held[rank] - graph.getProblem().memory[rank]; over > 0) {
+      memory[rank] = std::max<Bytes>(0, memory[rank] - times * over);
+      lower = true;
+    }
+  return lower;
+}
+
+/// Searches for an order within memory try so often with less of it.
+constexpr int kLowerings = 5;
+
+/// Schedules order single microbatches. Tasks that serve several hold more at
+/// once than these would.
 static Expected<Solution> solveSingly(const TaskGraph &graph,
                                       const Registry::Entry &entry,
                                       const SolveOptions &options) {
@@ -63,10 +81,18 @@ static Expected<Solution> solveSingly(const TaskGraph &graph,
   if (!hasSpans(problem))
     return entry.solve(graph, options);
   Problem single = withoutSpans(problem);
-  Expected<Solution> solution = entry.solve(TaskGraph(single), options);
-  if (solution)
+  bool bounded =
+      !problem.memory.empty() && entry.traits.order == OrderOf::Search;
+  for (int tries = 0;; ++tries) {
+    Expected<Solution> solution = entry.solve(TaskGraph(single), options);
+    if (!solution)
+      return solution;
     joinTasks(problem, *solution);
-  return solution;
+    if (!bounded || !lowerMemory(graph, *solution, 1 << tries, single.memory))
+      return solution;
+    if (tries == kLowerings)
+      return checkMemory(graph, *solution);
+  }
 }
 
 Expected<Solution> solve(const Problem &problem, StringRef name,

@@ -11,6 +11,8 @@
 #include "test/passes/scheduler/Chain.h"
 #include "test/passes/scheduler/Run.h"
 
+#include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Bound.h"
 #include "passes/scheduler/search/Greedy.h"
 #include "passes/scheduler/search/Justify.h"
@@ -52,6 +54,25 @@ TEST(Tight, LittleEffortIsEnough) {
               (1 + c.above) * double(bound))
         << c.p << " ranks, " << c.share;
   }
+}
+
+/// A task that serves two microbatches begins with the first and ends with the
+/// last: it holds more than single ones, for which orders are searched.
+TEST(Tight, TasksThatServeSeveralKeepToMemory) {
+  for (int tasks : {2, 3, 4, 5, 6})
+    for (const char *schedule : {"zb", "zb-v"}) {
+      bool v = llvm::StringRef(schedule) == "zb-v";
+      Problem problem = makeChain(4, 24, {100, 100, 100, 0}, v ? 2 : 1, v);
+      problem.units[0].span = 2;
+      problem.memory.assign(4, Bytes(tasks) * (v ? kTwoChunks : 37));
+      SolveOptions options;
+      options.communicate = false;
+      llvm::Expected<Solution> solution = solve(problem, schedule, options);
+      ASSERT_TRUE(bool(solution)) << llvm::toString(solution.takeError());
+      llvm::Error over = checkMemory(TaskGraph(problem), *solution);
+      EXPECT_FALSE(bool(over)) << schedule << ", " << tasks << ": "
+                               << llvm::toString(std::move(over));
+    }
 }
 
 /// Stages that differ, other modules before and behind: an order within memory
