@@ -7,5 +7,5 @@ add_library(cuda_double STATIC
 target_compile_features(cuda_double PUBLIC cxx_std_20)
 target_compile_options(cuda_double PRIVATE -O3 -march=native)
 target_include_directories(cuda_double BEFORE PUBLIC ${CMAKE_CURRENT_LIST_DIR}/include)
-target_include_directories(cuda_double PRIVATE ${CMAKE_CURRENT_LIST_DIR})
+target_include_directories(cuda_double PRIVATE ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/../..)
 target_link_libraries(cuda_double PUBLIC Threads::Threads)

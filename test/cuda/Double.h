@@ -11,6 +11,7 @@
 #define DT_TEST_CUDA_DOUBLE_H
 
 #include "cuda_runtime.h"
+#include "runtime/device/BFloat16.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -131,6 +132,7 @@ bool isBehindShared(const void *address);
 
 //===--- Tensor.cpp: what descriptors of libraries say, and what they compute
 
+using dt::rt::bf16;
 using Sizes = std::vector<int64_t>;
 using Floats = std::vector<float>;
 
@@ -153,10 +155,6 @@ struct Tensor {
     requireDevice(data, span(), what, alignment);
   }
 };
-
-float widen(uint16_t bf16);
-/// To the nearest, ties to even.
-uint16_t narrow(float value);
 
 bool overlap(const Tensor &a, const Tensor &b);
 /// A tensor's elements, densely.

@@ -59,18 +59,12 @@ std::string takeFile(const std::string &file, std::string &line) {
 
 template <typename T>
 void combineAs(char *sums, const char *with, size_t n, ncclRedOp_t op) {
-  auto combined = [op](auto a, auto b) {
-    return op == ncclSum   ? a + b
-           : op == ncclMax ? std::max(a, b)
-                           : std::min(a, b);
-  };
   auto *to = reinterpret_cast<T *>(sums);
   auto *from = reinterpret_cast<const T *>(with);
-  std::transform(to, to + n, from, to, [&](T a, T b) -> T {
-    if constexpr (sizeof(T) == 2) // bf16: every partial sum is rounded
-      return narrow(combined(widen(a), widen(b)));
-    else
-      return combined(a, b);
+  std::transform(to, to + n, from, to, [op](T a, T b) {
+    return T(op == ncclSum   ? a + b // of bf16, too, every one is rounded
+             : op == ncclMax ? std::max(a, b)
+                             : std::min(a, b));
   });
 }
 
@@ -84,7 +78,7 @@ constexpr Type kTypes[] = {{ncclChar, "bytes", 1, nullptr},
                            {ncclInt64, "int64", 8, combineAs<int64_t>},
                            {ncclFloat32, "float32", 4, combineAs<float>},
                            {ncclFloat64, "float64", 8, combineAs<double>},
-                           {ncclBfloat16, "bfloat16", 2, combineAs<uint16_t>}};
+                           {ncclBfloat16, "bfloat16", 2, combineAs<bf16>}};
 
 const Type &typeOf(ncclDataType_t type) {
   auto *known = std::ranges::find(kTypes, type, &Type::type);

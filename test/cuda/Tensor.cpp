@@ -11,22 +11,10 @@
 
 #include <cudnn.h>
 
-#include <bit>
 #include <cmath>
 #include <numeric>
 
 namespace cuda_double {
-
-float widen(uint16_t bf16) {
-  return std::bit_cast<float>(uint32_t(bf16) << 16);
-}
-
-uint16_t narrow(float value) {
-  auto word = std::bit_cast<uint32_t>(value);
-  if (value != value)
-    return uint16_t(word >> 16 | 0x40);
-  return uint16_t((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
 
 int64_t Tensor::count() const {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
@@ -94,7 +82,7 @@ Floats read(const Tensor &t) {
   Floats values;
   values.reserve(size_t(t.count()));
   for (int64_t at : numbers(t))
-    values.push_back(t.narrow ? widen(static_cast<uint16_t *>(t.data)[at])
+    values.push_back(t.narrow ? static_cast<bf16 *>(t.data)[at]
                               : static_cast<float *>(t.data)[at]);
   return values;
 }
@@ -106,7 +94,7 @@ void write(const Tensor &to, const Floats &values, float beta,
   for (size_t i = 0; i < values.size(); ++i) {
     float value = values[i] + beta * more[i];
     if (to.narrow)
-      static_cast<uint16_t *>(to.data)[places[i]] = narrow(value);
+      static_cast<bf16 *>(to.data)[places[i]] = value;
     else
       static_cast<float *>(to.data)[places[i]] = value;
   }
@@ -326,7 +314,7 @@ void run(const std::vector<Step> &steps, std::map<int64_t, Floats> values) {
       write(s.result, result, s.beta, s.result);
     if (s.result.narrow)
       for (float &value : result)
-        value = widen(narrow(value));
+        value = bf16(value);
     values[s.result.id] = std::move(result);
   }
 }
