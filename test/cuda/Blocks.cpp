@@ -24,21 +24,17 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 //===--- Switching stacks
 
-// Saves what a callee must keep and the stack; goes on where `to` stopped.
-extern "C" void dtSwitchStack(void **from, void *to);
-asm(R"(
-.pushsection .text
-.globl dtSwitchStack
-.type dtSwitchStack, @function
-dtSwitchStack:
-  pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
-  ret
-.size dtSwitchStack, .-dtSwitchStack
-.popsection
-)");
+/// Saves what a callee must keep and the stack; goes on where `to` stopped.
+[[gnu::naked, gnu::noipa]] static void switchStack([[maybe_unused]] void **from,
+                                                   [[maybe_unused]] void *to) {
+  asm(R"(
+    pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp
+    ret
+  )");
+}
 
 namespace {
 
@@ -53,11 +49,6 @@ char *allocateGuarded(size_t bytes) {
     die("no memory for stacks and shared memory");
   return data + bytes;
 }
-
-struct Fiber {
-  void *place = nullptr; ///< of its stack, where it stands still
-  unsigned thread = 0;   ///< that it runs or keeps waiting
-};
 
 /// Threads of a block that wait for each other: a warp's or all.
 struct Barrier {
@@ -78,10 +69,10 @@ struct Block {
   const Call *call = nullptr;
   std::vector<uint64_t> order; ///< of its threads
   size_t started = 0;          ///< threads
-  void *scheduler = nullptr;   ///< where the device thread stands still
-  Fiber *running = nullptr;
-  Fiber *fibers[kMostThreads]; ///< of threads that have started
-  std::vector<Fiber *> idle;
+  // Where stacks stand still: the device thread's, those of threads that wait,
+  // and of fibers that have no thread.
+  void *scheduler = nullptr, *waiting[kMostThreads];
+  std::vector<void *> idle;
   Barrier all;
   Warp warps[kMostWarps];
 } block;
@@ -91,63 +82,54 @@ struct Block {
 std::span<char> statics, dynamic;
 char *const dynamicEnd = allocateGuarded(kMostShared);
 
-std::string kernelName() { return nameOf(block.call->kernel); }
-
 Warp &ownWarp() { return block.warps[threadIdx.x / kLanes]; }
 
 void fiberMain() {
   for (;;) {
-    Fiber *self = block.running;
     while (block.started < block.order.size()) {
-      self->thread = unsigned(block.order[block.started++]);
-      block.fibers[self->thread] = self;
-      threadIdx.x = self->thread;
+      threadIdx.x = unsigned(block.order[block.started++]);
       block.call->thread();
     }
-    block.idle.push_back(self);
-    dtSwitchStack(&self->place, block.scheduler);
+    switchStack(&block.idle.emplace_back(), block.scheduler);
   }
 }
 
-Fiber *idleFiber() {
+/// Threads that have not started, one after another, until one waits.
+void startThreads() {
   if (block.idle.empty()) {
     auto *top = reinterpret_cast<void **>(allocateGuarded(kStack));
     // As if called: the stack is 8 bytes off 16 where a function begins.
     top[-2] = reinterpret_cast<void *>(fiberMain);
-    block.idle.push_back(new Fiber{top - 8});
+    block.idle.push_back(top - 8);
   }
-  Fiber *fiber = block.idle.back();
+  void *fiber = block.idle.back();
   block.idle.pop_back();
-  return fiber;
-}
-
-void resume(Fiber *fiber) {
-  block.running = fiber;
-  threadIdx.x = fiber->thread;
-  dtSwitchStack(&block.scheduler, fiber->place);
+  switchStack(&block.scheduler, fiber);
 }
 
 /// Lets all go on.
 void open(Barrier &barrier) {
   barrier.came = 0;
   barrier.opened++;
-  for (uint64_t i : drawOrder(barrier.size))
-    resume(block.fibers[barrier.first + i]);
+  for (uint64_t i : drawOrder(barrier.size)) {
+    threadIdx.x = unsigned(barrier.first + i);
+    switchStack(&block.scheduler, block.waiting[threadIdx.x]);
+  }
 }
 
 /// The running thread waits. `others`: what is said where another thread waits
 /// at another line.
 void wait(Barrier &barrier, int line, const char *others) {
   if (barrier.came && barrier.line != line)
-    die(kernelName(), ": ", others, barrier.line, " and ", line);
+    die(nameOf(runningKernel), ": ", others, barrier.line, " and ", line);
   barrier.line = line;
   barrier.came++;
-  dtSwitchStack(&block.running->place, block.scheduler);
+  switchStack(&block.waiting[threadIdx.x], block.scheduler);
 }
 
 void waitForWarp(unsigned lanes, int line) {
   if (lanes != ~0u)
-    die(kernelName(), ": some lanes of a warp at line ", line,
+    die(nameOf(runningKernel), ": some lanes of a warp at line ", line,
         ": the double knows whole warps only");
   wait(ownWarp(), line,
        "lanes of a warp wait for each other at different lines, ");
@@ -159,7 +141,7 @@ void runBlock() {
   block.order = drawOrder(threads);
   block.started = 0;
   while (block.started < threads)
-    resume(idleFiber());
+    startThreads();
   for (;;) {
     bool moves = false;
     for (uint64_t w : drawOrder(warps))
@@ -171,14 +153,14 @@ void runBlock() {
       continue;
     for (const Barrier &warp : block.warps)
       if (warp.came)
-        die(kernelName(), ": ", warp.came,
+        die(nameOf(runningKernel), ": ", warp.came,
             " of a warp's 32 lanes wait for the others at line ", warp.line,
             ", which do not come");
     if (block.all.came == 0)
       return;
     if (block.all.came != threads)
-      die(kernelName(), ": ", block.all.came, " of a block's ", threads,
-          " threads wait at the barrier of line ", block.all.line,
+      die(nameOf(runningKernel), ": ", block.all.came, " of a block's ",
+          threads, " threads wait at the barrier of line ", block.all.line,
           ", the others have ended");
     open(block.all);
   }
