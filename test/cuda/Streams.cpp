@@ -12,7 +12,6 @@
 #include <chrono>
 #include <set>
 #include <thread>
-#include <unordered_map>
 
 using namespace cuda_double;
 using Clock = std::chrono::steady_clock;
@@ -20,7 +19,6 @@ using Clock = std::chrono::steady_clock;
 struct cuda_double::Work {
   std::function<bool()> run = nullptr; ///< true once it has; null: no work
   std::vector<WorkPtr> after = {};
-  size_t waits = 0; ///< for so many of them, in runAll()
   bool done = false;
   Clock::time_point ended = {}; ///< if done
 };
@@ -87,45 +85,36 @@ WorkPtr append(cudaStream_t to, Work work, const WorkPtr &before = nullptr) {
   return stream.last = std::make_shared<Work>(std::move(work));
 }
 
+/// What can run of `work` and all that it waits for: drawn.
+Work &drawReady(Work *work) {
+  for (;;) {
+    std::erase_if(work->after, std::not_fn(isOpen));
+    if (work->after.empty())
+      return *work;
+    work = work->after[draw(work->after.size())].get();
+  }
+}
+
 /// Runs what nobody has to wait for, until all that is needed has run. What
 /// waits for other processes is tried meanwhile, as they may wait for it, and
 /// need not end. Without anything needed: until all that is left waits.
 void runAll(const std::vector<WorkPtr> &needed) {
-  std::erase_if(attempts, std::not_fn(isOpen));
-  std::vector<WorkPtr> open, ready; // with all that it comes after
-  std::unordered_map<const Work *, std::vector<WorkPtr>> next; // behind it
-  auto visit = [&](const WorkPtr &work) {
-    if (isOpen(work) && next.try_emplace(work.get()).second)
-      open.push_back(work);
-  };
-  std::ranges::for_each(needed, visit);
-  std::ranges::for_each(attempts, visit);
-  for (size_t i = 0; i < open.size(); ++i) {
-    WorkPtr work = open[i];
-    std::erase_if(work->after, std::not_fn(isOpen));
-    std::ranges::for_each(work->after, visit);
-    for (const WorkPtr &before : work->after)
-      next[before.get()].push_back(work);
-    if ((work->waits = work->after.size()) == 0)
-      ready.push_back(work);
-  }
   deviceThread = std::this_thread::get_id();
-  size_t vain = 0; // attempts
-  while (needed.empty() ? !ready.empty()
-                        : std::ranges::any_of(needed, isOpen)) {
-    auto drawn = ready.begin() + int64_t(draw(ready.size()));
-    WorkPtr work = *drawn;
+  size_t vain = 0; // attempts, one behind another
+  while (needed.empty() || std::ranges::any_of(needed, isOpen)) {
+    std::erase_if(attempts, std::not_fn(isOpen));
+    std::vector<WorkPtr> wanted = attempts;
+    std::ranges::copy_if(needed, std::back_inserter(wanted), isOpen);
+    if (wanted.empty())
+      break;
+    Work &work = drawReady(wanted[draw(wanted.size())].get());
     runningKernel = nullptr;
-    if (!work->run || work->run()) {
+    if (!work.run || work.run()) {
       vain = 0;
-      if (work->run)
+      if (work.run)
         checkBeside();
-      *work = {.done = true, .ended = Clock::now()};
-      ready.erase(drawn);
-      for (const WorkPtr &other : next[work.get()])
-        if (--other->waits == 0)
-          ready.push_back(other);
-    } else if (++vain > 2 * ready.size()) {
+      work = {.done = true, .ended = Clock::now()};
+    } else if (++vain > 10) {
       if (needed.empty())
         break;
       usleep(useconds_t(std::min(20 * vain, size_t(2000))));
