@@ -47,10 +47,9 @@ template <typename... Parts> [[noreturn]] void reject(const Parts &...parts) {
 /// A variable of the environment that is a number.
 uint64_t setting(const char *name, uint64_t otherwise);
 
-/// A number below n, n > 0, that follows from the seed and what was drawn
-/// before.
+/// A number below n > 0, from the seed and how many were drawn before.
 uint64_t draw(uint64_t n);
-/// 0 to n - 1 in an order that is drawn: a first number and a stride.
+/// 0 to n - 1 in an order that is drawn.
 std::vector<uint64_t> drawOrder(uint64_t n);
 
 /// What DT_CUDA_DOUBLE_STATS says, by its names there.

@@ -29,6 +29,7 @@ struct Refusal {
   bool seen = true;
 };
 Refusal &refusal = *new Refusal;
+std::mt19937_64 generator(setting("DT_CUDA_DOUBLE_SEED", 1));
 std::vector<std::pair<const void *, size_t>> announced; ///< for the next launch
 
 const char *describe(cudaError_t error) {
@@ -97,22 +98,16 @@ uint64_t cuda_double::setting(const char *name, uint64_t otherwise) {
   return value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
-uint64_t cuda_double::draw(uint64_t n) {
-  static std::mt19937_64 generator(setting("DT_CUDA_DOUBLE_SEED", 1));
-  return generator() % n;
-}
+uint64_t cuda_double::draw(uint64_t n) { return generator() % n; }
 
 std::vector<uint64_t> cuda_double::drawOrder(uint64_t n) {
-  uint64_t how = draw(4); // up and down are likely
-  uint64_t at = how < 2 ? how * (n - 1) : draw(n), stride;
-  do
-    stride = how == 0 ? 1 : how == 1 ? n - 1 : draw(n);
-  while (std::gcd(stride, n) != 1);
   std::vector<uint64_t> order(n);
-  for (uint64_t &i : order) {
-    i = at;
-    at += stride < n - at ? stride : stride - n;
-  }
+  std::iota(order.begin(), order.end(), 0);
+  uint64_t how = draw(4); // up and down are likely
+  if (how == 1)
+    std::ranges::reverse(order);
+  else if (how > 1)
+    std::ranges::shuffle(order, generator);
   return order;
 }
 
