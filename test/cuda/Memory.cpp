@@ -11,7 +11,6 @@
 #include "Double.h"
 
 #include <csignal>
-#include <set>
 #include <string_view>
 #include <sys/mman.h>
 
@@ -43,14 +42,15 @@ struct Memory {
   bool has(const void *address) const {
     return address >= range && address < range + kRange;
   }
-  /// The last allocation that begins ahead of an address; null: none.
+  /// The last allocation that begins ahead of an address there; null: none.
   Allocation *at(const void *address) {
     auto it = all.upper_bound(address);
-    return it == all.begin() ? nullptr : &std::prev(it)->second;
+    bool none = !has(address) || it == all.begin();
+    return none ? nullptr : &std::prev(it)->second;
   }
   bool isLive(const void *address, size_t bytes) {
     auto *first = static_cast<const char *>(address);
-    const Allocation *a = has(address) ? at(address) : nullptr;
+    const Allocation *a = at(address);
     return a && a->live && first >= a->data &&
            first + bytes <= a->data + a->bytes;
   }
@@ -140,7 +140,7 @@ cudaError_t release(Memory &memory, void *address,
   Entry entry(call);
   if (!address)
     return cudaSuccess;
-  Allocation *a = memory.has(address) ? memory.at(address) : nullptr;
+  Allocation *a = memory.at(address);
   if (!a || a->data != address || !a->live)
     reject(address, ", which is no allocation");
   finishAll();
@@ -217,12 +217,14 @@ void cuda_double::checkBeside() {
 }
 
 void cuda_double::watch(const Call &call, const std::function<void()> &run) {
-  std::set<const Allocation *> closed;
+  std::vector<const Allocation *> closed;
   std::map<char *, std::string> edges; // pages where results begin and end
   for (const void *address : call.addresses)
-    if (Allocation *a = device.has(address) ? device.at(address) : nullptr;
-        a && a->live && !call.writes.empty() && closed.insert(a).second)
+    if (Allocation *a = device.at(address);
+        a && a->live && !call.writes.empty()) {
       a->protect(PROT_READ);
+      closed.push_back(a);
+    }
   for (auto [data, n] : call.writes) {
     if (!device.isLive(data, n))
       continue;
@@ -234,20 +236,18 @@ void cuda_double::watch(const Call &call, const std::function<void()> &run) {
       edges.try_emplace(page, page, kPage);
   }
   run();
-  for (auto &[page, bytes] : edges) {
-    for (auto [data, n] : call.writes) {
-      auto *begin = static_cast<const char *>(data);
-      auto *from = std::max<const char *>(begin, page),
-           *to = std::min<const char *>(begin + n, page + kPage);
-      if (from < to)
-        std::memcpy(&bytes[size_t(from - page)], from, size_t(to - from));
-    }
-    if (std::memcmp(bytes.data(), page, kPage) == 0)
-      continue;
-    checkBeside();
-    die(nameOf(call.kernel), " wrote beside its results, at ",
-        describe(std::mismatch(bytes.begin(), bytes.end(), page).second));
-  }
+  auto isResult = [&](const char *at) {
+    return std::ranges::any_of(call.writes, [&](const auto &write) {
+      return size_t(at - static_cast<const char *>(write.first)) < write.second;
+    });
+  };
+  for (const auto &[page, was] : edges)
+    for (size_t i = 0; i < kPage; ++i)
+      if (page[i] != was[i] && !isResult(&page[i])) {
+        checkBeside();
+        die(nameOf(runningKernel), " wrote beside its results, at ",
+            describe(&page[i]));
+      }
   for (const Allocation *a : closed)
     a->protect(PROT_READ | PROT_WRITE);
 }
