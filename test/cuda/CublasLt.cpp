@@ -20,20 +20,20 @@ enum { kType = 0, kRows = 2, kColumns = 3, kLd = 4 };
 constexpr const char *kNames[] = {"A", "B", "C", "D"};
 
 enum { A, B, C, D };
-/// Of matrices [batch, rows, columns], and a bias [rows] that may have no data.
+
+/// What the heuristic is asked for: layouts of A, B, C, D.
+struct Request {
+  Attributes desc, layouts[4], preference;
+};
+auto &requests = *new std::vector<Request>; ///< an algorithm each
+
+/// Of matrices [batch, 1, rows, columns]. The bias has D's sizes, or no data.
 struct Product {
   Tensor of[4], bias;
   float alpha = 1, beta = 0;
 };
 
-/// A product as the heuristic was asked for it: layouts of A, B, C, D.
-struct Chosen {
-  Attributes desc, layouts[4], preference;
-  Product product;
-};
-auto &chosen = *new std::vector<Chosen>;
-
-/// [batch, rows, columns], of columns that stand one behind another.
+/// [batch, 1, rows, columns], of columns that stand one behind another.
 Tensor tensorOf(const char *name, const Attributes &layout) {
   int64_t rows = layout[kRows], columns = layout[kColumns], ld = layout[kLd],
           batch = layout[CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT],
@@ -46,28 +46,32 @@ Tensor tensorOf(const char *name, const Attributes &layout) {
            " rows");
   if (batch > 1 && stride != 0 && stride < ld * (columns - 1) + rows)
     reject("matrices of ", name, " overlap: batch stride ", stride);
-  return {
-      {batch, rows, columns}, {stride, 1, ld}, layout[kType] == CUDA_R_16BF};
+  bool narrow = layout[kType] == CUDA_R_16BF;
+  return {{batch, 1, rows, columns}, {stride, 0, 1, ld}, narrow};
 }
 
 /// Ends the program where four layouts are no product.
-Product productOf(const Attributes &desc, const Attributes (&layouts)[4]) {
+Product productOf(const Request &request) {
+  const auto &[desc, layouts, preference] = request;
   Product p;
-  for (int i : {A, B, C, D})
+  for (int i : {A, B, C, D}) {
     p.of[i] = tensorOf(kNames[i], layouts[i]);
+    p.of[i].alignment =
+        preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
+  }
   for (int i : {A, B})
     if (desc[CUBLASLT_MATMUL_DESC_TRANSA + i] == CUBLAS_OP_T) {
-      std::swap(p.of[i].sizes[1], p.of[i].sizes[2]);
-      std::swap(p.of[i].strides[1], p.of[i].strides[2]);
+      std::swap(p.of[i].sizes[2], p.of[i].sizes[3]);
+      std::swap(p.of[i].strides[2], p.of[i].strides[3]);
     }
   const auto &[a, b, c, d] = p.of;
-  if (a.sizes[2] != b.sizes[1])
-    reject("A has ", a.sizes[2], " columns, B ", b.sizes[1], " rows");
-  int64_t m = a.sizes[1], n = b.sizes[2];
+  if (a.sizes[3] != b.sizes[2])
+    reject("A has ", a.sizes[3], " columns, B ", b.sizes[2], " rows");
+  int64_t m = a.sizes[2], n = b.sizes[3];
   for (int i : {A, B, C, D}) {
     const Sizes &sizes = p.of[i].sizes;
-    if (i >= C && (sizes[1] != m || sizes[2] != n))
-      reject(kNames[i], " is ", sizes[1], " x ", sizes[2], ", the product ", m,
+    if (i >= C && (sizes[2] != m || sizes[3] != n))
+      reject(kNames[i], " is ", sizes[2], " x ", sizes[3], ", the product ", m,
              " x ", n);
     if (sizes[0] != d.sizes[0])
       reject(kNames[i], " has a batch of ", sizes[0], ", D of ", d.sizes[0]);
@@ -83,8 +87,8 @@ Product productOf(const Attributes &desc, const Attributes (&layouts)[4]) {
   return p;
 }
 
-/// The chosen product of these operands.
-Product bind(const Chosen &choice, Attributes desc,
+/// The product that an algorithm was chosen for, if these layouts are its own.
+Product bind(const Request &choice, Attributes desc,
              const Attributes (&layouts)[4], const void *const (&data)[4]) {
   for (int i : {A, B, C, D})
     if (layouts[i] != choice.layouts[i])
@@ -93,21 +97,19 @@ Product bind(const Chosen &choice, Attributes desc,
                                choice.desc[CUBLASLT_MATMUL_DESC_BIAS_POINTER]);
   if (desc != choice.desc)
     reject("the algorithm was chosen for other transposes or another epilogue");
-  Product p = choice.product;
+  Product p = productOf(choice);
   const Tensor &d = p.of[D];
   for (int i : {D, A, B, C}) {
-    Tensor &t = p.of[i];
-    t.data = const_cast<void *>(data[i]);
-    t.alignment =
-        choice.preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
-    t.require(kNames[i]);
-    if (i < C && overlap(t, d))
+    p.of[i].data = const_cast<void *>(data[i]);
+    p.of[i].require(kNames[i]);
+    if (i < C && overlap(p.of[i], d))
       reject("D overlaps ", kNames[i]);
   }
-  if (data[C] == data[D] && choice.layouts[C] != choice.layouts[D])
+  if (data[C] == data[D] && layouts[C] != layouts[D])
     reject("C and D are one matrix with two layouts");
   if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS) {
-    p.bias = {{d.sizes[1]}, {1}, d.narrow, reinterpret_cast<void *>(bias)};
+    // A number for each row of D.
+    p.bias = {d.sizes, {0, 0, 1, 0}, d.narrow, reinterpret_cast<void *>(bias)};
     p.bias.require("the bias");
   }
   return p;
@@ -115,25 +117,19 @@ Product bind(const Chosen &choice, Attributes desc,
 
 /// D = alpha * A B + beta * C + bias, with sums in float.
 void multiply(const Product &p) {
-  const Sizes &sizes = p.of[D].sizes;
-  Floats a = read(p.of[A]), b = read(p.of[B]), d(size_t(p.of[D].count()));
-  size_t m = size_t(sizes[1]), n = size_t(sizes[2]),
-         k = size_t(p.of[A].sizes[2]);
-  for (size_t row = 0; row < d.size() / n; ++row)
-    for (size_t i = 0; i < k; ++i) {
-      float *to = &d[row * n], *from = &b[(row / m * k + i) * n];
-      for (size_t j = 0; j < n; ++j)
-        to[j] += a[row * k + i] * from[j];
-    }
-  Floats bias = p.bias.data ? read(p.bias) : Floats(m);
-  for (size_t i = 0; i < d.size(); ++i)
-    d[i] = p.alpha * d[i] + bias[i / n % m];
-  write(p.of[D], d, p.beta, p.of[C]);
+  const auto &[a, b, c, d] = p.of;
+  Floats left = read(a), right = read(b);
+  Floats sums = compute(
+      {.kind = Step::Matmul, .alpha = p.alpha, .operands = {a, b}, .result = d},
+      {&left, &right});
+  if (p.bias.data)
+    std::ranges::transform(sums, read(p.bias), sums.begin(), std::plus<>());
+  write(d, sums, p.beta, c);
 }
 
 } // namespace
 
-cublasStatus_t cuda_double::set(Attributes *to, int attribute, int wide,
+cublasStatus_t cuda_double::set(Attributes *to, int wide, int attribute,
                                 const void *value, size_t bytes,
                                 const char *call) {
   Entry entry(call);
@@ -151,9 +147,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     Attributes *c, Attributes *d, Attributes *preference, int,
     cublasLtMatmulHeuristicResult_t results[], int *found) {
   Entry entry;
-  Product product = productOf(*desc, {*a, *b, *c, *d});
-  chosen.push_back({*desc, {*a, *b, *c, *d}, *preference, product});
-  results[0] = {{{chosen.size()}},
+  requests.push_back({*desc, {*a, *b, *c, *d}, *preference});
+  productOf(requests.back());
+  results[0] = {{{requests.size()}},
                 size_t((*preference)[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES]),
                 CUBLAS_STATUS_SUCCESS};
   *found = 1;
@@ -170,9 +166,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, Attributes *desc,
                               size_t workspaceBytes, cudaStream_t stream) {
   Entry entry;
   uint64_t number = algo->data[0];
-  if (number < 1 || number > chosen.size())
+  if (number < 1 || number > requests.size())
     reject("an algorithm that no heuristic gave");
-  const Chosen &choice = chosen[number - 1];
+  const Request &choice = requests[number - 1];
   size_t needed = choice.preference[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
   if (workspaceBytes < needed)
     reject("the algorithm needs ", needed, " bytes of workspace, there are ",

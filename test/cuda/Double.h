@@ -111,8 +111,7 @@ WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
 /// Runs what is in the stream, and what that waits for.
 void finish(cudaStream_t stream);
 void finishAll();
-/// Ends the program where this thread's calls go to a graph and this one
-/// cannot.
+/// Ends the program where this thread captures a graph and it cannot have this.
 void requireCapturable(std::string_view call);
 /// Of the work that runs now; null: none, or a copy's.
 extern const void *runningKernel;
@@ -158,8 +157,7 @@ struct Tensor {
 bool overlap(const Tensor &a, const Tensor &b);
 /// A tensor's elements, densely.
 Floats read(const Tensor &t);
-/// values + beta * c, which is not read where it does not count: it may be
-/// anything.
+/// values + beta * c, which may be anything, and is not read, if beta is 0.
 void write(const Tensor &to, const Floats &values, float beta = 0,
            const Tensor &c = {});
 /// Queues what a library computes. The program ends where its workspace is no
@@ -192,6 +190,9 @@ struct Step {
 /// Ends the program where operands and sizes do not go together. Where one size
 /// divides the other, neighbours share an element.
 void check(const Step &step);
+using Operands = std::vector<Floats *>; ///< their elements, densely
+/// The result but for beta.
+Floats compute(const Step &step, const Operands &operands);
 /// `values`: of tensors that have no place on the device, by their ids.
 void run(const std::vector<Step> &steps, std::map<int64_t, Floats> values);
 

@@ -121,122 +121,47 @@ const std::map<int, Mode> kModes{
      {3, [](const float *x) { return x[2] != 0 ? x[0] : x[1]; }}},
     {CUDNN_POINTWISE_GEN_INDEX, {1, nullptr}}};
 
-using Operands = std::vector<const Floats *>;
-
-/// Each of w, x and y has a room. In that of x paddings are around it, and what
-/// is a stride apart stands side by side: so neighbours in a row of y meet
-/// neighbours in x, and so do rows, if y's room has as long ones.
+/// A row of y meets one of x for each tap; x lies in a room with its paddings
+/// around it, where numbers of rows and taps are added.
 void convolve(const Step &s, Operands operands, Floats &to) {
-  const Tensor &w = s.of(Step::ConvW), &x = s.of(Step::ConvX),
-               &y = s.of(Step::ConvY);
+  const Sizes &w = s.of(Step::ConvW).sizes, &x = s.of(Step::ConvX).sizes,
+              &y = s.of(Step::ConvY).sizes;
   const auto &[before, after, stride, dilation] = s.window;
-  size_t dims = x.sizes.size();
-  Sizes side(dims), apart(dims); // what is a stride and what is one apart in x
-  int64_t size = 1, row = 1, channels = y.sizes[1];
-  for (size_t d = dims; d-- > 0;) {
-    int64_t padded = before[d] + x.sizes[d] + after[d];
-    side[d] =
-        std::exchange(size, size * ((padded + stride[d] - 1) / stride[d]));
-    row += d < 2 ? 0 : (y.sizes[d] - 1) * side[d];
+  operands.insert(operands.begin() + (s.kind - Step::ConvW), &to);
+  Floats &weights = *operands[0], &image = *operands[1], &sums = *operands[2];
+  Sizes side(x.size()); // strides of the room
+  int64_t size = 1, first = 0, group = w[0] / s.groups();
+  for (size_t d = x.size(); d-- > 0;) {
+    side[d] = std::exchange(size, size * (before[d] + x[d] + after[d]));
+    first += before[d] * side[d];
   }
-  for (size_t d = 0; d < dims; ++d)
-    apart[d] = std::exchange(size, size * stride[d]);
-  auto at = [&](size_t d, int64_t i) {
-    return i / stride[d] * side[d] + i % stride[d] * apart[d];
-  };
-  auto ofTap = [&](size_t d, int64_t i) {
-    return d ? at(d, i * dilation[d]) : 0;
-  };
-  auto inX = [&](size_t d, int64_t i) { return at(d, i + before[d]); };
-  Tensor inY{y.sizes, side};
-  inY.strides[0] = channels * row, inY.strides[1] = row;
-  const Sizes taps = numbers(w.sizes, ofTap),
-              places[] = {numbers(w.sizes, w.sizes), numbers(x.sizes, inX),
-                          numbers(inY)};
-  int64_t rows = y.sizes[0] * channels, each = taps.size() / channels;
-  Floats rooms[] = {Floats(taps.size()), Floats(size), Floats(rows * row)};
-  int wanted = s.kind - Step::ConvW;
-  operands.insert(operands.begin() + wanted, &to);
-  for (int t : {0, 1, 2})
-    for (size_t i = 0; t != wanted && i < places[t].size(); ++i)
-      rooms[t][places[t][i]] = (*operands[t])[i];
-  for (int64_t r = 0; r < rows; ++r) {
-    int64_t channel = r % channels, group = channel / (channels / s.groups());
-    float *from =
-              &rooms[1][r / channels * side[0] + group * w.sizes[1] * side[1]],
-          *sums = &rooms[2][r * row];
-    for (int64_t tap = channel * each; tap < (channel + 1) * each; ++tap) {
-      float weight = rooms[0][tap], *met = from + taps[tap];
+  Floats room(size);
+  Tensor inside{x, side, false, &room[first]};
+  write(inside, image);
+  Sizes ofTap = numbers(w, [&](size_t d, int64_t i) {
+    return d ? i * dilation[d] * side[d] : 0;
+  });
+  Sizes ofY = numbers(y, [&](size_t d, int64_t i) {
+    return (d == 1 ? i / group * w[1] : i * stride[d]) * side[d];
+  });
+  int64_t taps = ofTap.size() / w[0], row = y.back(), step = stride.back(),
+          area = ofY.size() / (y[0] * y[1]);
+  for (int64_t at = 0; at < int64_t(ofY.size()); at += row)
+    for (int64_t n = 0; n < taps; ++n) {
+      int64_t tap = at / area % w[0] * taps + n;
+      float &weight = weights[tap], *sum = &sums[at],
+            *met = &room[ofY[at] + ofTap[tap]];
       if (s.kind == Step::ConvY)
-        for (int64_t j = 0; j < row; ++j)
-          sums[j] += weight * met[j];
+        for (int64_t i = 0; i < row; ++i)
+          sum[i] += weight * met[i * step];
       else if (s.kind == Step::ConvX)
-        for (int64_t j = 0; j < row; ++j)
-          met[j] += weight * sums[j];
+        for (int64_t i = 0; i < row; ++i)
+          met[i * step] += weight * sum[i];
       else
-        rooms[0][tap] = std::transform_reduce(sums, sums + row, met, weight);
+        for (int64_t i = 0; i < row; ++i)
+          weight += met[i * step] * sum[i];
     }
-  }
-  for (size_t i = 0; i < to.size(); ++i)
-    to[i] = s.alpha * rooms[wanted][places[wanted][i]];
-}
-
-void compute(const Step &s, const Operands &operands, Floats &to) {
-  const Sizes &sizes = s.result.sizes, &from = s.operands[0].sizes;
-  const Floats &x = *operands[0], &y = *operands.back();
-  switch (s.kind) {
-  case Step::Pointwise: {
-    Sizes places[3], index = numbers(sizes, [&](size_t d, int64_t i) {
-                       return d == size_t(s.axis) ? i : 0;
-                     });
-    for (size_t o = 0; o < operands.size(); ++o)
-      places[o] = numbers(sizes, s.operands[o].sizes);
-    auto apply = kModes.at(s.mode).apply;
-    for (size_t i = 0; i < to.size(); ++i) {
-      float values[3];
-      for (size_t o = 0; o < operands.size(); ++o)
-        values[o] = (*operands[o])[places[o][i]];
-      to[i] = apply ? apply(values) : float(index[i]);
-    }
-    return;
-  }
-  case Step::Reduction: {
-    bool adds = s.mode == CUDNN_REDUCE_TENSOR_ADD;
-    Sizes places = numbers(from, sizes);
-    std::ranges::fill(to, adds ? 0.f : -HUGE_VALF);
-    for (size_t i = 0; i < x.size(); ++i) {
-      float &sum = to[places[i]];
-      sum = adds ? sum + x[i] : std::fmax(sum, x[i]);
-    }
-    return;
-  }
-  case Step::Matmul: {
-    const Sizes &factor = s.operands[1].sizes;
-    int64_t rows = sizes[2], columns = sizes[3], inner = from[3];
-    Sizes matrices{sizes[0], sizes[1]},
-        a = numbers(matrices, {from[0], from[1]}),
-        b = numbers(matrices, {factor[0], factor[1]});
-    for (int64_t row = 0; row < s.result.count() / columns; ++row)
-      for (int64_t k = 0, m = row / rows; k < inner; ++k) {
-        float left = x[(a[m] * rows + row % rows) * inner + k];
-        const float *line = &y[(b[m] * inner + k) * columns];
-        for (int64_t j = 0; j < columns; ++j)
-          to[row * columns + j] += left * line[j];
-      }
-    return;
-  }
-  case Step::Reshape: {
-    Tensor memory = s.operands[0]; // as if the operand lay there
-    Floats image(memory.span() / (memory.narrow ? 2 : 4));
-    memory.data = image.data(), memory.narrow = false;
-    write(memory, x);
-    memory.sizes = sizes, memory.strides = s.result.strides;
-    to = read(memory);
-    return;
-  }
-  default:
-    convolve(s, operands, to);
-  }
+  image = read(inside);
 }
 
 void checkConvolution(const Step &s) {
@@ -256,6 +181,68 @@ void checkConvolution(const Step &s) {
 }
 
 } // namespace
+
+Floats compute(const Step &s, const Operands &operands) {
+  Floats to(size_t(s.result.count()));
+  const Sizes &sizes = s.result.sizes, &from = s.operands[0].sizes;
+  const Floats &x = *operands[0], &y = *operands.back();
+  switch (s.kind) {
+  case Step::Pointwise: {
+    Sizes places[3], index = numbers(sizes, [&](size_t d, int64_t i) {
+                       return d == size_t(s.axis) ? i : 0;
+                     });
+    for (size_t o = 0; o < operands.size(); ++o)
+      places[o] = numbers(sizes, s.operands[o].sizes);
+    auto apply = kModes.at(s.mode).apply;
+    for (size_t i = 0; i < to.size(); ++i) {
+      float values[3];
+      for (size_t o = 0; o < operands.size(); ++o)
+        values[o] = (*operands[o])[places[o][i]];
+      to[i] = apply ? apply(values) : float(index[i]);
+    }
+    break;
+  }
+  case Step::Reduction: {
+    bool adds = s.mode == CUDNN_REDUCE_TENSOR_ADD;
+    Sizes places = numbers(from, sizes);
+    std::ranges::fill(to, adds ? 0.f : -HUGE_VALF);
+    for (size_t i = 0; i < x.size(); ++i) {
+      float &sum = to[places[i]];
+      sum = adds ? sum + x[i] : std::fmax(sum, x[i]);
+    }
+    break;
+  }
+  case Step::Matmul: {
+    const Sizes &factor = s.operands[1].sizes;
+    int64_t rows = sizes[2], columns = sizes[3], inner = from[3];
+    Sizes matrices{sizes[0], sizes[1]},
+        a = numbers(matrices, {from[0], from[1]}),
+        b = numbers(matrices, {factor[0], factor[1]});
+    for (int64_t row = 0; row < s.result.count() / columns; ++row)
+      for (int64_t k = 0, m = row / rows; k < inner; ++k) {
+        float left = x[(a[m] * rows + row % rows) * inner + k];
+        const float *line = &y[(b[m] * inner + k) * columns];
+        for (int64_t j = 0; j < columns; ++j)
+          to[row * columns + j] += left * line[j];
+      }
+    break;
+  }
+  case Step::Reshape: {
+    Tensor memory = s.operands[0]; // as if the operand lay there
+    Floats image(memory.span() / (memory.narrow ? 2 : 4));
+    memory.data = image.data(), memory.narrow = false;
+    write(memory, x);
+    memory.sizes = sizes, memory.strides = s.result.strides;
+    to = read(memory);
+    break;
+  }
+  default:
+    convolve(s, operands, to);
+  }
+  for (float &value : to)
+    value *= s.alpha;
+  return to;
+}
 
 void check(const Step &s) {
   size_t dims = s.convolves() ? s.window.stride.size() : 4;
@@ -308,8 +295,7 @@ void run(const std::vector<Step> &steps, std::map<int64_t, Floats> values) {
         values[t.id] = read(t);
       operands.push_back(&values[t.id]);
     }
-    Floats result(size_t(s.result.count()));
-    compute(s, operands, result);
+    Floats result = compute(s, operands);
     if (s.result.data)
       write(s.result, result, s.beta, s.result);
     if (s.result.narrow)

@@ -41,7 +41,7 @@ namespace cuda_double {
 /// By their numbers, as they are set.
 using Attributes = std::array<int64_t, 32>;
 /// `wide`: the attribute that has 8 bytes; the others have 4.
-cublasStatus_t set(Attributes *to, int attribute, int wide, const void *value,
+cublasStatus_t set(Attributes *to, int wide, int attribute, const void *value,
                    size_t bytes, const char *call = __builtin_FUNCTION());
 } // namespace cuda_double
 using cublasLtHandle_t = struct cublasLtContext *;
@@ -95,24 +95,22 @@ inline cublasStatus_t
 cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attribute,
                                  const void *value, size_t bytes) {
-  return cuda_double::set(layout, attribute,
-                          CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, value,
-                          bytes);
+  return cuda_double::set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                          attribute, value, bytes);
 }
 inline cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attribute,
                                const void *value, size_t bytes) {
-  return cuda_double::set(desc, attribute, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+  return cuda_double::set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, attribute,
                           value, bytes);
 }
 inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t preference,
     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
     size_t bytes) {
-  return cuda_double::set(preference, attribute,
-                          CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, value,
-                          bytes);
+  return cuda_double::set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                          attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
