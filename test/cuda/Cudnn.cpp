@@ -50,8 +50,8 @@ struct Descriptor {
     return all;
   }
   template <typename T> T value(int name) const { return values<T>(name)[0]; }
-  const Descriptor &other(int name, size_t i = 0) const {
-    return *static_cast<Descriptor *>(values<void *>(name)[i]);
+  const Descriptor &other(int name) const {
+    return *value<const Descriptor *>(name);
   }
 };
 
@@ -163,49 +163,41 @@ void finishMode(Descriptor &d) {
     d.step.axis = d.value<int64_t>(CUDNN_ATTR_POINTWISE_AXIS);
 }
 
-template <Step::Kind kind> void finishOperation(Descriptor &d) {
+template <Step::Kind kind> void finishStep(Descriptor &d) {
   Step &s = d.step;
   s.kind = kind;
-  for (const auto &[name, rule] : kindOf(d).rules) {
-    if (!d.attributes.count(name))
-      continue;
-    if (rule.role == Role::Alpha)
+  for (const auto &[name, bytes] : d.attributes) {
+    Role role = kindOf(d).rules.at(name).role;
+    if (role == Role::Alpha)
       s.alpha = d.value<float>(name);
-    else if (rule.role == Role::Beta)
+    else if (role == Role::Beta)
       s.beta = d.value<float>(name);
-    else if (rule.role == Role::How)
+    else if (role == Role::How)
       s.mode = d.other(name).step.mode, s.axis = d.other(name).step.axis,
       s.window = d.other(name).step.window;
-    else if (rule.role == Role::Result)
+    else if (role == Role::Result)
       s.result = d.other(name).tensor;
     else
       s.operands.push_back(d.other(name).tensor);
   }
   check(s);
 }
-constexpr auto finishPointwise = finishOperation<Step::Pointwise>,
-               finishReduction = finishOperation<Step::Reduction>,
-               finishMatmul = finishOperation<Step::Matmul>,
-               finishReshape = finishOperation<Step::Reshape>,
-               finishConvW = finishOperation<Step::ConvW>,
-               finishConvX = finishOperation<Step::ConvX>,
-               finishConvY = finishOperation<Step::ConvY>;
 
 /// Operations in the order that they run.
 void finishGraph(Descriptor &d) {
-  size_t count = d.values<void *>(CUDNN_ATTR_OPERATIONGRAPH_OPS).size();
   std::set<int64_t> written;
-  for (size_t i = 0; i < count; ++i) {
-    const Step &s = d.other(CUDNN_ATTR_OPERATIONGRAPH_OPS, i).step;
+  for (const auto *operation :
+       d.values<const Descriptor *>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    const Step &s = operation->step;
     for (const Tensor &t : s.operands)
       if (t.place == Tensor::Inside && !written.count(t.id))
-        reject("operation ", i, " reads tensor ", t.id,
+        reject("operation ", d.steps.size(), " reads tensor ", t.id,
                ", which none before it writes");
-    if (s.convolves() && count > 1)
-      reject("a convolution beside other operations");
     written.insert(s.result.id);
     d.steps.push_back(s);
   }
+  if (d.steps.size() > 1 && std::ranges::any_of(d.steps, &Step::convolves))
+    reject("a convolution beside other operations");
 }
 
 /// As attention's engines have it: in memory, bf16 in rows of whole packs.
@@ -231,16 +223,14 @@ void finishHeuristic(Descriptor &d) {
       d.engines = {kImpossible, kAnyOrder, kTensorCores};
     return;
   }
-  auto allOnes = [](const Sizes &sizes) {
-    return std::ranges::all_of(sizes, [](int64_t size) { return size == 1; });
-  };
-  bool plain = s.groups() == 1 && allOnes(s.window.dilation);
+  Sizes ones(s.window.stride.size(), 1);
+  bool plain = s.groups() == 1 && s.window.dilation == ones;
   if (mode == CUDNN_HEUR_MODE_A)
     d.engines = {kImpossible, kTensorCores, kAnyOrder};
   if (s.operands[0].narrow != s.result.narrow ||
       s.operands[1].narrow != s.result.narrow)
     d.engines = {kImpossible};
-  else if ((mode == CUDNN_HEUR_MODE_A && plain && allOnes(s.window.stride)) ||
+  else if ((mode == CUDNN_HEUR_MODE_A && plain && s.window.stride == ones) ||
            (mode == CUDNN_HEUR_MODE_B && plain) ||
            (mode == CUDNN_HEUR_MODE_FALLBACK && s.groups() <= 3))
     d.engines.push_back(kExact);
@@ -268,8 +258,10 @@ const Kind &kindOf(const Descriptor &d) {
   static const auto &kinds = *new std::vector<Kind>([] {
     std::vector<Kind> all;
 #define DT_CUDNN_KIND(type, number, what) all.push_back({type, finish##what});
+#define DT_CUDNN_STEP(type, number, kind)                                      \
+  all.push_back({type, finishStep<Step::kind>});
 #define DT_CUDNN_RULE(name, number, what) all.back().rules[name] = k##what;
-    DT_CUDNN_ATTRIBUTES(DT_CUDNN_KIND, DT_CUDNN_RULE)
+    DT_CUDNN_ATTRIBUTES(DT_CUDNN_KIND, DT_CUDNN_STEP, DT_CUDNN_RULE)
     return all;
   }());
   return *std::ranges::find(kinds, d.type, &Kind::type);

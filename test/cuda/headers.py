@@ -39,7 +39,7 @@ def expectations(text):
             if name in OWN:
                 continue
             yield name, f'static_assert(std::is_same_v<decltype({name}), {enum}> && {name} == {value}, "{name} = {value}");'
-    for name, value in re.findall(rf"(?:ERROR|KIND|OF)\(({NAME}),[\s\\]+(\d+),", text):
+    for name, value in re.findall(rf"(?:ERROR|KIND|STEP|OF)\(({NAME}),[\s\\]+(\d+),", text):
         enum = next(enum for prefix, enum in TABLES.items() if name.startswith(prefix))
         yield name, f'static_assert(std::is_same_v<decltype({name}), {enum}> && {name} == {value}, "{name} = {value}");'
     for values in re.findall(r"constexpr unsigned (.*?);", text, re.S):

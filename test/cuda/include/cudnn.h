@@ -64,9 +64,9 @@ enum cudnnBackendAttributeType_t {
   CUDNN_TYPE_BACKEND_DESCRIPTOR = 15,
   CUDNN_TYPE_REDUCTION_OPERATOR_TYPE = 18,
 };
-/// Kinds of descriptors, each with its attributes, and Cudnn.cpp's words for
-/// what they are.
-#define DT_CUDNN_ATTRIBUTES(KIND, OF)                                          \
+/// Kinds of descriptors, steps among them, each with its attributes, and
+/// Cudnn.cpp's words for what they are.
+#define DT_CUDNN_ATTRIBUTES(KIND, STEP, OF)                                    \
   KIND(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, Mode)                            \
   OF(CUDNN_ATTR_POINTWISE_MODE, 0, PointwiseMode)                              \
   OF(CUDNN_ATTR_POINTWISE_MATH_PREC, 1, DataType)                              \
@@ -91,14 +91,14 @@ enum cudnnBackendAttributeType_t {
   OF(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 401, Made)                       \
   OF(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 402, Asked)                     \
   OF(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, 407, Asked)                         \
-  KIND(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10, ConvY)      \
+  STEP(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 10, ConvY)      \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 700, Alpha)               \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 701, Beta)                 \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, 702, How)             \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, 703, Operand)                 \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, 704, Operand)                 \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, 705, Result)                  \
-  KIND(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 12,       \
+  STEP(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 12,       \
        ConvX)                                                                  \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, 706, Alpha)              \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 707, Beta)                \
@@ -106,7 +106,7 @@ enum cudnnBackendAttributeType_t {
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, 709, Operand)                \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, 710, Result)                \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, 711, Operand)               \
-  KIND(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 11,     \
+  STEP(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 11,     \
        ConvW)                                                                  \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, 712, Alpha)            \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, 713, Beta)              \
@@ -114,7 +114,7 @@ enum cudnnBackendAttributeType_t {
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, 715, Result)              \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, 716, Operand)              \
   OF(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, 717, Operand)             \
-  KIND(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 13, Pointwise)            \
+  STEP(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 13, Pointwise)            \
   OF(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 750, How)                   \
   OF(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, 751, Operand)                       \
   OF(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, 752, MayOperand)                    \
@@ -140,7 +140,7 @@ enum cudnnBackendAttributeType_t {
   OF(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, 1303, Asked)                            \
   KIND(CUDNN_BACKEND_MATMUL_DESCRIPTOR, 18, Mode)                              \
   OF(CUDNN_ATTR_MATMUL_COMP_TYPE, 1500, DataType)                              \
-  KIND(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19, Matmul)                  \
+  STEP(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, 19, Matmul)                  \
   OF(CUDNN_ATTR_OPERATION_MATMUL_ADESC, 1520, Operand)                         \
   OF(CUDNN_ATTR_OPERATION_MATMUL_BDESC, 1521, Operand)                         \
   OF(CUDNN_ATTR_OPERATION_MATMUL_CDESC, 1522, Result)                          \
@@ -148,20 +148,20 @@ enum cudnnBackendAttributeType_t {
   KIND(CUDNN_BACKEND_REDUCTION_DESCRIPTOR, 21, Mode)                           \
   OF(CUDNN_ATTR_REDUCTION_OPERATOR, 1600, ReductionMode)                       \
   OF(CUDNN_ATTR_REDUCTION_COMP_TYPE, 1601, DataType)                           \
-  KIND(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22, Reduction)            \
+  STEP(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22, Reduction)            \
   OF(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 1610, Operand)                      \
   OF(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 1611, Result)                       \
   OF(CUDNN_ATTR_OPERATION_REDUCTION_DESC, 1612, How)                           \
-  KIND(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31, Reshape)                \
+  STEP(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31, Reshape)                \
   OF(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, 2200, Operand)                        \
   OF(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 2201, Result)
 #define DT_CUDNN_NAME(name, number, what) name = number,
 #define DT_CUDNN_NO_NAME(name, number, what)
 enum cudnnBackendDescriptorType_t {
-  DT_CUDNN_ATTRIBUTES(DT_CUDNN_NAME, DT_CUDNN_NO_NAME)
+  DT_CUDNN_ATTRIBUTES(DT_CUDNN_NAME, DT_CUDNN_NAME, DT_CUDNN_NO_NAME)
 };
 enum cudnnBackendAttributeName_t {
-  DT_CUDNN_ATTRIBUTES(DT_CUDNN_NO_NAME, DT_CUDNN_NAME)
+  DT_CUDNN_ATTRIBUTES(DT_CUDNN_NO_NAME, DT_CUDNN_NO_NAME, DT_CUDNN_NAME)
 };
 
 struct cudnnContext {
