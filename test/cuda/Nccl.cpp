@@ -161,10 +161,11 @@ ncclResult_t add(Action call) {
   return ncclSuccess;
 }
 
-/// Of `given` and `taken` elements: what all ranks gave is combined, from this
-/// rank's part on if they gave one for each rank, or joined if there is no op.
+/// Of `given` and `taken` times `count` elements. What all ranks gave is
+/// joined; with an op it is combined, from this rank's part on if they gave
+/// more.
 ncclResult_t collective(const char *name, const std::string &how, size_t count,
-                        const void *in, size_t given, void *out, size_t taken,
+                        const void *in, int given, void *out, int taken,
                         ncclDataType_t type, ncclComm *comm,
                         cudaStream_t stream,
                         std::optional<ncclRedOp_t> op = {}) {
@@ -172,10 +173,10 @@ ncclResult_t collective(const char *name, const std::string &how, size_t count,
   const Type &t = typeOf(type);
   if (op && !t.combine)
     die("NCCL: ", t.name, " are not combined");
-  size_t bytes = taken * t.bytes,
+  size_t bytes = count * t.bytes, whole = size_t(given) * bytes,
          first = given > taken ? size_t(comm->rank) * bytes : 0;
-  requireDevice(in, given * t.bytes, "what it reads");
-  requireDevice(out, bytes, "what it writes");
+  requireDevice(in, whole, "what it reads");
+  requireDevice(out, size_t(taken) * bytes, "what it writes");
   std::string line = text(name, " of ", count, " ", t.name, how);
   Action call{comm, stream, line, text(line, " of rank ", comm->rank)};
   std::string prefix = text(comm->folder, "/c", comm->collectives++, "-");
@@ -183,7 +184,7 @@ ncclResult_t collective(const char *name, const std::string &how, size_t count,
     call.gives.push_back(text(prefix, comm->rank, "-", r));
     call.wants.push_back({text(prefix, r, "-", comm->rank), r});
   }
-  call.data = {static_cast<const char *>(in), given * t.bytes};
+  call.data = {static_cast<const char *>(in), whole};
   call.end = [=](const Blocks &blocks) {
     auto *to = static_cast<char *>(out);
     for (const std::string &block : blocks)
@@ -192,7 +193,7 @@ ncclResult_t collective(const char *name, const std::string &how, size_t count,
       else if (&block == &blocks[0])
         std::memcpy(to, block.data() + first, bytes);
       else
-        t.combine(to, block.data() + first, taken, *op);
+        t.combine(to, block.data() + first, count, *op);
   };
   return add(std::move(call));
 }
@@ -268,24 +269,22 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream) {
-  return collective("ncclAllReduce", kOps[op], count, in, count, out, count,
-                    type, comm, stream, op);
+  return collective("ncclAllReduce", kOps[op], count, in, 1, out, 1, type, comm,
+                    stream, op);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count,
                                ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-  size_t all = count * size_t(comm->ranks);
-  return collective("ncclReduceScatter", kOps[op], count, in, all, out, count,
-                    type, comm, stream, op);
+  return collective("ncclReduceScatter", kOps[op], count, in, comm->ranks, out,
+                    1, type, comm, stream, op);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
-  size_t all = count * size_t(comm->ranks);
-  return collective("ncclAllGather", "", count, in, count, out, all, type, comm,
-                    stream);
+  return collective("ncclAllGather", "", count, in, 1, out, comm->ranks, type,
+                    comm, stream);
 }
 
 /// The others give nothing.
@@ -294,6 +293,5 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t count,
                            cudaStream_t stream) {
   bool gives = comm->rank == root;
   return collective("ncclBroadcast", text(" from rank ", root), count,
-                    gives ? in : out, gives ? count : 0, out, count, type, comm,
-                    stream);
+                    gives ? in : out, gives, out, 1, type, comm, stream);
 }

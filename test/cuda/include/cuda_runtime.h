@@ -66,9 +66,7 @@ T __shfl_down_sync(unsigned lanes, T value, unsigned by,
 }
 
 inline int atomicCAS_system(int *at, int expected, int value) {
-  __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST,
-                              __ATOMIC_SEQ_CST);
-  return expected;
+  return __sync_val_compare_and_swap(at, expected, value);
 }
 
 template <typename T> constexpr T min(T a, T b) { return b < a ? b : a; }
@@ -199,12 +197,8 @@ struct Call {
 
 cudaError_t launch(const cudaLaunchConfig_t &configuration, Call call);
 
-template <typename T> const void *addressIn(const T &argument) {
-  if constexpr (std::is_pointer_v<T>)
-    return argument;
-  else
-    return nullptr;
-}
+template <typename T> const void *addressIn(T *argument) { return argument; }
+template <typename T> const void *addressIn(const T &) { return nullptr; }
 
 } // namespace cuda_double
 
@@ -221,7 +215,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *configuration,
   return cuda_double::launch(
       *configuration, {reinterpret_cast<const void *>(kernel),
                        [=] { kernel(arguments...); },
-                       {cuda_double::addressIn<Parameters>(arguments)...}});
+                       {cuda_double::addressIn(Parameters(arguments))...}});
 }
 
 #endif // DT_TEST_CUDA_INCLUDE_CUDA_RUNTIME_H
