@@ -52,10 +52,8 @@ char *allocateGuarded(size_t bytes) {
 
 /// Threads of a block that wait for each other: a warp's or all.
 struct Barrier {
-  unsigned first = 0, size = 0;
-  unsigned came = 0;
+  unsigned first = 0, size = 0, came = 0, opened = 0;
   int line = 0; ///< of the program, where they wait
-  unsigned opened = 0;
 };
 
 /// What its lanes hand over has two places for each: who comes to the next

@@ -55,15 +55,13 @@ Product productOf(const Request &request) {
   const auto &[desc, layouts, preference] = request;
   Product p;
   for (int i : {A, B, C, D}) {
-    p.of[i] = tensorOf(kNames[i], layouts[i]);
-    p.of[i].alignment =
-        preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
-  }
-  for (int i : {A, B})
-    if (desc[CUBLASLT_MATMUL_DESC_TRANSA + i] == CUBLAS_OP_T) {
-      std::swap(p.of[i].sizes[2], p.of[i].sizes[3]);
-      std::swap(p.of[i].strides[2], p.of[i].strides[3]);
+    Tensor &t = p.of[i] = tensorOf(kNames[i], layouts[i]);
+    t.alignment = preference[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i];
+    if (i < C && desc[CUBLASLT_MATMUL_DESC_TRANSA + i] == CUBLAS_OP_T) {
+      std::swap(t.sizes[2], t.sizes[3]);
+      std::swap(t.strides[2], t.strides[3]);
     }
+  }
   const auto &[a, b, c, d] = p.of;
   if (a.sizes[3] != b.sizes[2])
     reject("A has ", a.sizes[3], " columns, B ", b.sizes[2], " rows");
@@ -129,14 +127,14 @@ void multiply(const Product &p) {
 
 } // namespace
 
-cublasStatus_t cuda_double::set(Attributes *to, int wide, int attribute,
+cublasStatus_t cuda_double::set(Attributes *to, int wide, int name,
                                 const void *value, size_t bytes,
                                 const char *call) {
   Entry entry(call);
-  size_t wanted = attribute == wide ? 8 : 4;
+  size_t wanted = name == wide ? 8 : 4;
   if (bytes != wanted)
-    reject("attribute ", attribute, " has ", wanted, " bytes, not ", bytes);
-  int64_t &number = (*to)[attribute];
+    reject("attribute ", name, " has ", wanted, " bytes, not ", bytes);
+  int64_t &number = (*to)[name];
   std::memcpy(&number, value, bytes);
   number = bytes == 8 ? number : int32_t(number);
   return CUBLAS_STATUS_SUCCESS;

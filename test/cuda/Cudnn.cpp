@@ -23,13 +23,12 @@ namespace {
 /// results are not numbers.
 struct Engine {
   cudnnBackendNumericalNote_t note;
-  bool possible;
   size_t workspace;
 };
-const Engine kEngines[] = {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, true, 4096},
-                           {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, true, 0},
-                           {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, true, 0},
-                           {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, false, 0}};
+const Engine kEngines[] = {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, 4096},
+                           {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, 0},
+                           {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 0},
+                           {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, 0}};
 enum { kExact, kTensorCores, kAnyOrder, kImpossible };
 
 struct Descriptor {
@@ -310,7 +309,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
       reject("a descriptor of type ", d.type, " lacks attribute ", name);
   kindOf(d).finish(d);
   if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
-      !kEngines[d.engines[0]].possible)
+      d.engines[0] == kImpossible)
     return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
   d.finished = true;
   return CUDNN_STATUS_SUCCESS;

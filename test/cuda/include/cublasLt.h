@@ -41,7 +41,7 @@ namespace cuda_double {
 /// By their numbers, as they are set.
 using Attributes = std::array<int64_t, 32>;
 /// `wide`: the attribute that has 8 bytes; the others have 4.
-cublasStatus_t set(Attributes *to, int wide, int attribute, const void *value,
+cublasStatus_t set(Attributes *to, int wide, int name, const void *value,
                    size_t bytes, const char *call = __builtin_FUNCTION());
 } // namespace cuda_double
 using cublasLtHandle_t = struct cublasLtContext *;
@@ -92,25 +92,25 @@ cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
 }
 
 inline cublasStatus_t
-cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
-                                 cublasLtMatrixLayoutAttribute_t attribute,
+cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t to,
+                                 cublasLtMatrixLayoutAttribute_t name,
                                  const void *value, size_t bytes) {
-  return cuda_double::set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                          attribute, value, bytes);
-}
-inline cublasStatus_t
-cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
-                               cublasLtMatmulDescAttributes_t attribute,
-                               const void *value, size_t bytes) {
-  return cuda_double::set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, attribute,
+  return cuda_double::set(to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, name,
                           value, bytes);
 }
-inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t preference,
-    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
-    size_t bytes) {
-  return cuda_double::set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                          attribute, value, bytes);
+inline cublasStatus_t
+cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t to,
+                               cublasLtMatmulDescAttributes_t name,
+                               const void *value, size_t bytes) {
+  return cuda_double::set(to, CUBLASLT_MATMUL_DESC_BIAS_POINTER, name, value,
+                          bytes);
+}
+inline cublasStatus_t
+cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t to,
+                                     cublasLtMatmulPreferenceAttributes_t name,
+                                     const void *value, size_t bytes) {
+  return cuda_double::set(to, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, name,
+                          value, bytes);
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
