@@ -9,16 +9,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "Double.h"
+#include "runtime/base/Clock.h"
 
 #include <nccl.h>
 
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 
 using namespace cuda_double;
+using std::filesystem::exists;
 
 struct ncclComm {
   std::string folder;
@@ -29,31 +30,6 @@ struct ncclComm {
 };
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-bool exists(const std::string &file) { return access(file.c_str(), F_OK) == 0; }
-
-/// Under its names once it is whole.
-void writeFile(const std::vector<std::string> &names, const std::string &line,
-               std::string_view data) {
-  std::string fresh = names[0] + ".new";
-  std::ofstream out(fresh);
-  if (!(out << line << "\n" << data << std::flush))
-    die("no room in shared memory for ", data.size(), " bytes: ", fresh);
-  for (const std::string &name : names)
-    link(fresh.c_str(), name.c_str());
-  unlink(fresh.c_str());
-}
-
-/// What stands behind the first line, which goes to `line`. The file is gone.
-std::string takeFile(const std::string &file, std::string &line) {
-  std::ifstream in(file);
-  if (!std::getline(in, line))
-    die("cannot read ", file);
-  unlink(file.c_str());
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 //===--- Elements
 
@@ -100,37 +76,56 @@ struct Action {
   std::string whole;                   ///< with its ranks
   std::vector<std::string> gives = {}; ///< files, for a rank each
   std::string_view data = {};          ///< that it gives, on the device
-  bool untilTaken = false;             ///< it ends when the first file is gone
   std::vector<std::pair<std::string, int>> wants = {}; ///< files, of ranks
   std::function<void(const Blocks &)> end = nullptr;   ///< with what it wants
-  Clock::time_point since = {};                        ///< its begin
+  double since = 0;                                    ///< its begin
 
-  /// True once it has ended.
+  /// One file, under its names once it is whole.
+  void give() const {
+    std::string fresh = gives[0] + ".new";
+    std::ofstream out(fresh);
+    if (!(out << line << "\n" << data << std::flush))
+      die("no room in shared memory for ", data.size(), " bytes: ", fresh);
+    for (const std::string &name : gives)
+      link(fresh.c_str(), name.c_str());
+    unlink(fresh.c_str());
+  }
+
+  /// What stands behind the first lines of files, which are gone then.
+  Blocks take() const {
+    Blocks blocks;
+    for (const auto &[file, from] : wants) {
+      std::ifstream in(file);
+      std::string its;
+      if (!std::getline(in, its))
+        die("cannot read ", file);
+      unlink(file.c_str());
+      if (its != line)
+        die("NCCL: ", whole, " meets ", its, " of rank ", from);
+      blocks.push_back({std::istreambuf_iterator<char>(in), {}});
+    }
+    return blocks;
+  }
+
+  /// True once it has ended. What only gives ends when its file is taken.
   bool advance() {
-    if (since == Clock::time_point()) {
-      since = Clock::now();
+    if (since == 0) {
+      since = dt::rt::now();
       openMemory(true);
       if (!gives.empty())
-        writeFile(gives, line, data);
+        give();
     }
     auto isThere = [](const auto &want) { return exists(want.first); };
-    if ((untilTaken && exists(gives[0])) ||
-        !std::ranges::all_of(wants, isThere)) {
+    if (wants.empty() ? exists(gives[0])
+                      : !std::ranges::all_of(wants, isThere)) {
       static const uint64_t most = setting("DT_CUDA_DOUBLE_PATIENCE", 300);
-      if (Clock::now() - since > std::chrono::seconds(most))
+      if (dt::rt::now() - since > double(most))
         die("rank ", comm->rank, " has waited for ", most, " s in ", whole);
       return false;
     }
     openMemory(true);
-    Blocks blocks;
-    for (const auto &[file, from] : wants) {
-      std::string its;
-      blocks.push_back(takeFile(file, its));
-      if (its != line)
-        die("NCCL: ", whole, " meets ", its, " of rank ", from);
-    }
     if (end)
-      end(blocks);
+      end(take());
     return true;
   }
 };
@@ -138,10 +133,11 @@ struct Action {
 int depth = 0;                            ///< of groups
 auto &pending = *new std::vector<Action>; ///< calls of the group
 
-/// All calls of a group as one piece of work, behind the communicator's last.
-void launch() {
-  if (pending.empty())
-    return;
+/// All calls of a group that ends, as one piece of work, behind the
+/// communicator's last.
+ncclResult_t launch() {
+  if (depth > 0 || pending.empty())
+    return ncclSuccess;
   ncclComm *comm = pending.front().comm;
   cudaStream_t stream = pending.front().stream;
   auto attempt = [calls = std::exchange(pending, {})]() mutable {
@@ -149,6 +145,7 @@ void launch() {
     return calls.empty();
   };
   comm->last = queueAttempts(stream, std::move(attempt), comm->last);
+  return ncclSuccess;
 }
 
 ncclResult_t add(Action call) {
@@ -156,19 +153,17 @@ ncclResult_t add(Action call) {
   const Action &first = pending.front(), &last = pending.back();
   if (first.comm != last.comm || first.stream != last.stream)
     die("NCCL: one group has calls of several communicators or streams");
-  if (depth == 0)
-    launch();
-  return ncclSuccess;
+  return launch();
 }
 
 /// Of `given` and `taken` times `count` elements. What all ranks gave is
 /// joined; with an op it is combined, from this rank's part on if they gave
 /// more.
-ncclResult_t collective(const char *name, const std::string &how, size_t count,
-                        const void *in, int given, void *out, int taken,
-                        ncclDataType_t type, ncclComm *comm,
-                        cudaStream_t stream,
-                        std::optional<ncclRedOp_t> op = {}) {
+ncclResult_t collective(const std::string &how, size_t count, const void *in,
+                        int given, void *out, int taken, ncclDataType_t type,
+                        ncclComm *comm, cudaStream_t stream,
+                        std::optional<ncclRedOp_t> op = {},
+                        const char *name = __builtin_FUNCTION()) {
   Entry entry(name);
   const Type &t = typeOf(type);
   if (op && !t.combine)
@@ -234,9 +229,8 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   Entry entry;
-  if (--depth == 0)
-    launch();
-  return ncclSuccess;
+  --depth;
+  return launch();
 }
 
 ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
@@ -255,7 +249,7 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
               text(line, sends ? ", sent by rank " : ", received by rank ", own,
                    sends ? " to rank " : " from rank ", peer)};
   if (sends) {
-    call.gives = {file}, call.untilTaken = true;
+    call.gives = {file};
     call.data = {static_cast<char *>(data), bytes};
   } else {
     call.wants = {{file, peer}};
@@ -269,22 +263,20 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream) {
-  return collective("ncclAllReduce", kOps[op], count, in, 1, out, 1, type, comm,
-                    stream, op);
+  return collective(kOps[op], count, in, 1, out, 1, type, comm, stream, op);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count,
                                ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
-  return collective("ncclReduceScatter", kOps[op], count, in, comm->ranks, out,
-                    1, type, comm, stream, op);
+  return collective(kOps[op], count, in, comm->ranks, out, 1, type, comm,
+                    stream, op);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
                            ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
-  return collective("ncclAllGather", "", count, in, 1, out, comm->ranks, type,
-                    comm, stream);
+  return collective("", count, in, 1, out, comm->ranks, type, comm, stream);
 }
 
 /// The others give nothing.
@@ -292,6 +284,6 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t count,
                            ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
   bool gives = comm->rank == root;
-  return collective("ncclBroadcast", text(" from rank ", root), count,
-                    gives ? in : out, gives, out, 1, type, comm, stream);
+  return collective(text(" from rank ", root), count, gives ? in : out, gives,
+                    out, 1, type, comm, stream);
 }
