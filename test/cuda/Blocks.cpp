@@ -80,8 +80,6 @@ struct Block {
 std::span<char> statics, dynamic;
 char *const dynamicEnd = allocateGuarded(kMostShared);
 
-Warp &ownWarp() { return block.warps[threadIdx.x / kLanes]; }
-
 void fiberMain() {
   for (;;) {
     while (block.started < block.order.size()) {
@@ -123,14 +121,6 @@ void wait(Barrier &barrier, int line, const char *others) {
   barrier.line = line;
   barrier.came++;
   switchStack(&block.waiting[threadIdx.x], block.scheduler);
-}
-
-void waitForWarp(unsigned lanes, int line) {
-  if (lanes != ~0u)
-    die(nameOf(runningKernel), ": some lanes of a warp at line ", line,
-        ": the double knows whole warps only");
-  wait(ownWarp(), line,
-       "lanes of a warp wait for each other at different lines, ");
 }
 
 /// A block's barrier opens when no warp's can.
@@ -183,13 +173,17 @@ bool cuda_double::isBehindShared(const void *address) {
   return address >= dynamicEnd && address < dynamicEnd + kPage;
 }
 
-uint64_t cuda_double::exchange(unsigned lanes, uint64_t value, unsigned lane,
-                               int line) {
+void cuda_double::exchange(unsigned lanes, void *value, size_t bytes,
+                           unsigned lane, int line) {
+  if (lanes != ~0u)
+    die(nameOf(runningKernel), ": some lanes of a warp at line ", line,
+        ": the double knows whole warps only");
   unsigned own = threadIdx.x % kLanes;
-  uint64_t *values = ownWarp().values[ownWarp().opened % 2];
-  values[own] = value;
-  waitForWarp(lanes, line);
-  return values[lane < kLanes ? lane : own];
+  Warp &warp = block.warps[threadIdx.x / kLanes];
+  uint64_t *values = warp.values[warp.opened % 2];
+  std::memcpy(&values[own], value, bytes);
+  wait(warp, line, "lanes of a warp wait for each other at different lines, ");
+  std::memcpy(value, &values[lane < kLanes ? lane : own], bytes);
 }
 
 void cuda_double::runBlocks(const Call &call,
@@ -210,8 +204,6 @@ void cuda_double::runBlocks(const Call &call,
     runBlock();
   }
 }
-
-void __syncwarp(unsigned lanes, int line) { waitForWarp(lanes, line); }
 
 void __syncthreads(int line) {
   wait(block.all, line,

@@ -40,21 +40,21 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 /// `line`: which barrier it is.
 void __syncthreads(int line = __builtin_LINE());
 
-/// Barriers of a warp; all of its 32 lanes must be named and come.
-void __syncwarp(unsigned lanes = 0xFFFFFFFF, int line = __builtin_LINE());
 namespace cuda_double {
-/// The value of `lane`; if that is beyond the warp, `value`.
-uint64_t exchange(unsigned lanes, uint64_t value, unsigned lane, int line);
+/// A barrier of a warp: all of its 32 lanes must be named and come. What they
+/// bring becomes what `lane` brought; if that is beyond the warp, it stays.
+void exchange(unsigned lanes, void *value, size_t bytes, unsigned lane,
+              int line);
 template <typename T>
 T shuffle(unsigned lanes, T value, unsigned lane, int line) {
   static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4);
-  uint64_t bits = 0;
-  __builtin_memcpy(&bits, &value, sizeof value);
-  bits = exchange(lanes, bits, lane, line);
-  __builtin_memcpy(&value, &bits, sizeof value);
+  exchange(lanes, &value, sizeof value, lane, line);
   return value;
 }
 } // namespace cuda_double
+inline void __syncwarp(unsigned lanes = ~0u, int line = __builtin_LINE()) {
+  cuda_double::shuffle(lanes, 0, 0, line);
+}
 template <typename T>
 T __shfl_sync(unsigned lanes, T value, int lane, int line = __builtin_LINE()) {
   return cuda_double::shuffle(lanes, value, unsigned(lane) % 32, line);
