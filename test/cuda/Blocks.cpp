@@ -2,9 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A fiber (a stack) runs a block's threads one after another while none of them
-// waits; one that reaches a barrier keeps its fiber, and another fiber goes on
-// with the next thread. So a kernel without barriers is a loop on one fiber.
+// Each of a block's threads has a stack of its own, on which it runs until it
+// ends or waits at a barrier.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +18,6 @@
 #endif
 
 using namespace cuda_double;
-
-dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 //===--- Switching stacks
 
@@ -65,12 +62,8 @@ struct Warp : Barrier {
 /// The block that runs.
 struct Block {
   const Call *call = nullptr;
-  std::vector<uint64_t> order; ///< of its threads
-  size_t started = 0;          ///< threads
-  // Where stacks stand still: the device thread's, those of threads that wait,
-  // and of fibers that have no thread.
-  void *scheduler = nullptr, *waiting[kMostThreads];
-  std::vector<void *> idle;
+  /// Where stacks stand still: the device thread's, its threads'; null: none.
+  void *scheduler = nullptr, *stacks[kMostThreads] = {};
   Barrier all;
   Warp warps[kMostWarps];
 } block;
@@ -80,78 +73,64 @@ struct Block {
 std::span<char> statics, dynamic;
 char *const dynamicEnd = allocateGuarded(kMostShared);
 
-void fiberMain() {
-  for (;;) {
-    while (block.started < block.order.size()) {
-      threadIdx.x = unsigned(block.order[block.started++]);
-      block.call->thread();
-    }
-    switchStack(&block.idle.emplace_back(), block.scheduler);
-  }
+/// The running thread waits, or has ended.
+void leave() { switchStack(&block.stacks[threadIdx.x], block.scheduler); }
+
+/// One thread of each block, in turn.
+void runThreads() {
+  for (;; leave())
+    block.call->thread();
 }
 
-/// Threads that have not started, one after another, until one waits.
-void startThreads() {
-  if (block.idle.empty()) {
-    auto *top = reinterpret_cast<void **>(allocateGuarded(kStack));
-    // As if called: the stack is 8 bytes off 16 where a function begins.
-    top[-2] = reinterpret_cast<void *>(fiberMain);
-    block.idle.push_back(top - 8);
-  }
-  void *fiber = block.idle.back();
-  block.idle.pop_back();
-  switchStack(&block.scheduler, fiber);
-}
-
-/// Lets all go on.
+/// Lets all run until they end or wait.
 void open(Barrier &barrier) {
   barrier.came = 0;
   barrier.opened++;
   for (uint64_t i : drawOrder(barrier.size)) {
     threadIdx.x = unsigned(barrier.first + i);
-    switchStack(&block.scheduler, block.waiting[threadIdx.x]);
+    void *&stack = block.stacks[threadIdx.x];
+    if (!stack) {
+      auto *top = reinterpret_cast<void **>(allocateGuarded(kStack));
+      // As if called: the stack is 8 bytes off 16 where a function begins.
+      top[-2] = reinterpret_cast<void *>(runThreads);
+      stack = top - 8;
+    }
+    switchStack(&block.scheduler, stack);
   }
 }
 
-/// The running thread waits. `others`: what is said where another thread waits
-/// at another line.
+/// The running thread waits. `others`: said where others wait at another line.
 void wait(Barrier &barrier, int line, const char *others) {
   if (barrier.came && barrier.line != line)
     die(nameOf(runningKernel), ": ", others, barrier.line, " and ", line);
   barrier.line = line;
   barrier.came++;
-  switchStack(&block.waiting[threadIdx.x], block.scheduler);
+  leave();
 }
 
 /// A block's barrier opens when no warp's can.
 void runBlock() {
   size_t threads = block.all.size, warps = roundUp(threads, kLanes) / kLanes;
-  block.order = drawOrder(threads);
-  block.started = 0;
-  while (block.started < threads)
-    startThreads();
-  for (;;) {
-    bool moves = false;
-    for (uint64_t w : drawOrder(warps))
-      if (block.warps[w].came == kLanes) {
-        open(block.warps[w]);
-        moves = true;
-      }
-    if (moves)
-      continue;
+  do {
+    open(block.all);
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (uint64_t w : drawOrder(warps))
+        if (block.warps[w].came == kLanes) {
+          open(block.warps[w]);
+          moves = true;
+        }
+    }
     for (const Barrier &warp : block.warps)
       if (warp.came)
         die(nameOf(runningKernel), ": ", warp.came,
             " of a warp's 32 lanes wait for the others at line ", warp.line,
             ", which do not come");
-    if (block.all.came == 0)
-      return;
-    if (block.all.came != threads)
+    if (block.all.came != 0 && block.all.came != threads)
       die(nameOf(runningKernel), ": ", block.all.came, " of a block's ",
           threads, " threads wait at the barrier of line ", block.all.line,
           ", the others have ended");
-    open(block.all);
-  }
+  } while (block.all.came != 0);
 }
 
 /// Thread-local storage of the program, the first object, on this thread.

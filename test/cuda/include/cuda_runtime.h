@@ -35,7 +35,7 @@ struct dim3 {
   unsigned x = 1;
 };
 
-extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 /// `line`: which barrier it is.
 void __syncthreads(int line = __builtin_LINE());
