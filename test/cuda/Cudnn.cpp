@@ -138,19 +138,19 @@ void finishTensor(Descriptor &d) {
 }
 
 void finishWindow(Descriptor &d) {
-  auto &[before, after, stride, dilation] = d.step.window;
-  before = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
-  after = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
-  stride = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
-  dilation = d.values<int64_t>(CUDNN_ATTR_CONVOLUTION_DILATIONS);
   auto dims = size_t(d.value<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS));
-  for (Sizes *sizes : {&before, &after, &stride, &dilation}) {
-    if (sizes->size() != dims)
-      reject("a window in ", dims, " dims has ", sizes->size(),
+  auto get = [&](int name, int64_t outer) { // `outer`: of images and channels
+    Sizes sizes = d.values<int64_t>(name);
+    if (sizes.size() != dims)
+      reject("a window in ", dims, " dims has ", sizes.size(),
              " strides, dilations or paddings");
-    // Of images and channels.
-    sizes->insert(sizes->begin(), 2, sizes == &stride || sizes == &dilation);
-  }
+    sizes.insert(sizes.begin(), 2, outer);
+    return sizes;
+  };
+  d.step.window = {get(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 0),
+                   get(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 0),
+                   get(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 1),
+                   get(CUDNN_ATTR_CONVOLUTION_DILATIONS, 1)};
   if (d.value<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) !=
       CUDNN_DATA_FLOAT)
     reject("sums of a convolution are not in float");

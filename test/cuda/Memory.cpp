@@ -217,14 +217,15 @@ void cuda_double::checkBeside() {
 }
 
 void cuda_double::watch(const Call &call, const std::function<void()> &run) {
-  std::vector<const Allocation *> closed;
+  if (call.writes.empty())
+    return run();
+  auto protect = [&](int how) {
+    for (const void *address : call.addresses)
+      if (Allocation *a = device.at(address); a && a->live)
+        a->protect(how);
+  };
+  protect(PROT_READ);
   std::map<char *, std::string> edges; // pages where results begin and end
-  for (const void *address : call.addresses)
-    if (Allocation *a = device.at(address);
-        a && a->live && !call.writes.empty()) {
-      a->protect(PROT_READ);
-      closed.push_back(a);
-    }
   for (auto [data, n] : call.writes) {
     if (!device.isLive(data, n))
       continue;
@@ -248,8 +249,7 @@ void cuda_double::watch(const Call &call, const std::function<void()> &run) {
         die(nameOf(runningKernel), " wrote beside its results, at ",
             describe(&page[i]));
       }
-  for (const Allocation *a : closed)
-    a->protect(PROT_READ | PROT_WRITE);
+  protect(PROT_READ | PROT_WRITE);
 }
 
 cudaError_t cudaMalloc(void **result, size_t bytes) {
