@@ -100,7 +100,7 @@ Product bind(const Request &choice, Attributes desc,
   for (int i : {D, A, B, C}) {
     p.of[i].data = const_cast<void *>(data[i]);
     p.of[i].require(kNames[i]);
-    if (i < C && overlap(p.of[i], d))
+    if (i < C && p.of[i].overlaps(d))
       reject("D overlaps ", kNames[i]);
   }
   if (data[C] == data[D] && layouts[C] != layouts[D])

@@ -355,30 +355,28 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
     reject("descriptors of types ", plan.type, " and ", pack.type);
   std::vector<Step> steps = plan.steps;
   std::map<int64_t, Floats> values; // of the host
-  std::map<int64_t, Tensor> operands, results;
-  auto place = [&](Tensor &t, std::map<int64_t, Tensor> &all) {
+  auto place = [&](Tensor &t) {
     if (t.place == Tensor::Inside)
       return;
     std::string name = text("tensor ", t.id);
     if (!pack.addresses.count(t.id))
       reject(name, " has no address");
     t.data = pack.addresses.at(t.id);
-    if (t.place == Tensor::Host) {
+    if (t.place == Tensor::Host)
       values[t.id] = read(t);
-    } else {
+    else
       t.require(name);
-      all[t.id] = t;
-    }
   };
   for (Step &s : steps) {
     for (Tensor &t : s.operands)
-      place(t, operands);
-    place(s.result, results);
+      place(t);
+    place(s.result);
   }
-  for (const auto &[id, result] : results)
-    for (const auto &[other, t] : operands)
-      if (id != other && overlap(t, result))
-        reject("the result overlaps tensor ", t.id);
+  for (const Step &s : steps)
+    for (const Step &other : steps)
+      for (const Tensor &t : other.operands)
+        if (t.id != s.result.id && t.overlaps(s.result))
+          reject("the result overlaps tensor ", t.id);
   int engine = plan.engines[0];
   bool exact =
       engine == kExact || (engine == kTensorCores &&
@@ -388,8 +386,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
             kEngines[engine].workspace, [=] {
               if (exact)
                 return run(steps, values);
-              for (const auto &[id, result] : results)
-                std::memset(result.data, kPoison, result.span());
+              for (const Step &s : steps)
+                if (s.result.data)
+                  std::memset(s.result.data, kPoison, s.result.span());
             });
   return CUDNN_STATUS_SUCCESS;
 }

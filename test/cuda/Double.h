@@ -4,6 +4,7 @@
 //
 // What the files of the double share: docs/cuda.md says what it is. Calls from
 // host threads are taken one at a time; device work runs on threads of its own.
+// What is global is never destroyed, as work may run until the process ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,12 +17,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 
 namespace cuda_double {
@@ -32,20 +36,23 @@ template <typename... Parts> std::string text(const Parts &...parts) {
 }
 
 /// Ends the program: "error: CUDA double: ...".
-[[noreturn]] void end(const std::string &line);
 template <typename... Parts> [[noreturn]] void die(const Parts &...parts) {
-  end(text(parts...));
+  std::cerr << text("error: CUDA double: ", parts..., "\n") << std::flush;
+  _exit(1);
 }
 
 /// What the program has called: "cudaMalloc".
-extern std::string &currentCall;
+inline std::string &currentCall = *new std::string;
 /// Ends the program: "error: CUDA double: cudaMalloc: ...".
 template <typename... Parts> [[noreturn]] void reject(const Parts &...parts) {
   die(currentCall, ": ", parts...);
 }
 
 /// A variable of the environment that is a number.
-uint64_t setting(const char *name, uint64_t otherwise);
+inline uint64_t setting(const char *name, uint64_t otherwise) {
+  const char *value = std::getenv(name);
+  return value ? std::strtoull(value, nullptr, 10) : otherwise;
+}
 
 /// A number below n > 0, from the seed and how many were drawn before.
 uint64_t draw(uint64_t n);
@@ -53,10 +60,10 @@ uint64_t draw(uint64_t n);
 std::vector<uint64_t> drawOrder(uint64_t n);
 
 /// What DT_CUDA_DOUBLE_STATS says, by its names there.
-extern std::map<std::string_view, uint64_t> &counts;
+inline auto &counts = *new std::map<std::string_view, uint64_t>;
 
 /// Held by an Entry.
-extern std::mutex &entryMutex;
+inline std::mutex &entryMutex = *new std::mutex;
 /// Every call begins with one: nobody else calls meanwhile, and an error that
 /// an earlier call returned has been looked at.
 struct Entry {
@@ -78,9 +85,8 @@ constexpr int kPoison = 0xFF; ///< as a float: not a number
 inline size_t roundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 /// Addresses that nobody may touch.
 char *reserve(size_t bytes);
-/// Ends the program where [address, address + bytes) is not in one allocation
-/// of device memory, or no multiple of the alignment that was promised. `what`:
-/// what it is to the current call.
+/// Ends the program unless [address, address + bytes) is in one allocation of
+/// device memory, aligned as promised. `what`: what it is to the current call.
 void requireDevice(const void *address, size_t bytes, const std::string &what,
                    int64_t alignment = 1);
 /// ... where the first byte is device memory.
@@ -92,8 +98,8 @@ bool isPinned(const void *address);
 /// announced, if it did, to the allocations that it is given.
 void watch(const Call &call, const std::function<void()> &run);
 
-/// Device memory can be touched, or no more: by work that runs, once it needs
-/// it, as what waits for other processes is tried often.
+/// Opens device memory, or closes it. Work that runs opens it once it needs it,
+/// as what waits for other processes is tried often.
 void openMemory(bool opens);
 /// What runs has written nothing beside an allocation.
 void checkBeside();
@@ -104,8 +110,8 @@ void queue(cudaStream_t stream, std::function<void()> work);
 struct Work;
 using WorkPtr = std::shared_ptr<Work>;
 /// Queues work that waits for other processes, behind `before` (may be null):
-/// it is tried, other streams' work going on meanwhile, until it returns true.
-/// As nobody here knows who waits for it elsewhere, it is tried on and on.
+/// it is tried, whoever may wait for it elsewhere, until it returns true, and
+/// other streams' work goes on meanwhile.
 WorkPtr queueAttempts(cudaStream_t stream, std::function<bool()> attempt,
                       const WorkPtr &before);
 /// Runs what is in the stream, and what that waits for.
@@ -114,8 +120,8 @@ void finishAll();
 /// Ends the program where this thread captures a graph and it cannot have this.
 void requireCapturable(std::string_view call);
 /// Of the work that runs now; null: none, or a copy's.
-extern const void *runningKernel;
-bool onDeviceThread();
+inline const void *runningKernel = nullptr;
+inline std::thread::id deviceThread; ///< while device work runs
 
 //===--- Blocks.cpp
 
@@ -145,16 +151,28 @@ struct Tensor {
   /// never any, or it is a number of the host's.
   enum { Memory, Inside, Host } place = Memory;
 
-  int64_t count() const;
+  int64_t count() const {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                           std::multiplies<>());
+  }
   /// Bytes from its first to its last element.
-  size_t span() const;
+  size_t span() const {
+    int64_t last = 0;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      last += (sizes[i] - 1) * strides[i];
+    return size_t(last + 1) * (narrow ? 2 : 4);
+  }
+  bool overlaps(const Tensor &other) const {
+    auto *from = static_cast<const char *>(data),
+         *its = static_cast<const char *>(other.data);
+    return from && its && from < its + other.span() && its < from + span();
+  }
   /// On the device, as was promised.
   void require(const std::string &what) const {
     requireDevice(data, span(), what, alignment);
   }
 };
 
-bool overlap(const Tensor &a, const Tensor &b);
 /// A tensor's elements, densely.
 Floats read(const Tensor &t);
 /// values + beta * c, which may be anything, and is not read, if beta is 0.

@@ -11,7 +11,6 @@
 #include "Double.h"
 
 #include <csignal>
-#include <string_view>
 #include <sys/mman.h>
 
 using namespace cuda_double;
@@ -56,7 +55,6 @@ struct Memory {
   }
 };
 
-// Never destroyed, as work may run until the process ends.
 Memory &device = *new Memory{setting("DT_CUDA_DOUBLE_MEMORY", 8ull << 30), "",
                              PROT_NONE},
        &pinned = *new Memory{setting("DT_CUDA_DOUBLE_PINNED", SIZE_MAX),
@@ -84,7 +82,7 @@ void onFault(int, siginfo_t *info, void *context) {
   bool writes = machine->uc_mcontext.gregs[REG_ERR] & 2;
   const char *verb = writes ? " wrote " : " read ";
   const void *at = info->si_addr;
-  if (!onDeviceThread()) {
+  if (std::this_thread::get_id() != deviceThread) {
     if (device.has(at))
       die("host code", verb, "device memory at ", at, ", ", describe(at));
     std::signal(SIGSEGV, SIG_DFL); // it faults again

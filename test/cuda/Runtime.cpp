@@ -7,16 +7,9 @@
 #include "Double.h"
 
 #include <cstdio>
-#include <iostream>
-#include <numeric>
 #include <random>
 
 using namespace cuda_double;
-
-std::map<std::string_view, uint64_t> &cuda_double::counts =
-    *new std::map<std::string_view, uint64_t>;
-std::mutex &cuda_double::entryMutex = *new std::mutex;
-std::string &cuda_double::currentCall = *new std::string;
 
 namespace {
 
@@ -87,16 +80,6 @@ cudaError_t copy(void *to, size_t toPitch, const void *from, size_t fromPitch,
 }
 
 } // namespace
-
-void cuda_double::end(const std::string &line) {
-  std::cerr << "error: CUDA double: " + line + "\n" << std::flush;
-  _exit(1);
-}
-
-uint64_t cuda_double::setting(const char *name, uint64_t otherwise) {
-  const char *value = std::getenv(name);
-  return value ? std::strtoull(value, nullptr, 10) : otherwise;
-}
 
 uint64_t cuda_double::draw(uint64_t n) { return generator() % n; }
 

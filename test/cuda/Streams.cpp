@@ -8,19 +8,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "Double.h"
+#include "runtime/base/Clock.h"
 
-#include <chrono>
 #include <set>
-#include <thread>
 
 using namespace cuda_double;
-using Clock = std::chrono::steady_clock;
 
 struct cuda_double::Work {
   std::function<bool()> run = nullptr; ///< true once it has; null: no work
   std::vector<WorkPtr> after = {};
-  bool done = false;
-  Clock::time_point ended = {}; ///< if done
+  double ended = 0; ///< when; 0: not yet
 };
 
 struct CUstream_st {
@@ -38,11 +35,8 @@ struct CUgraph_st {
   std::vector<Work> nodes;
 };
 
-const void *cuda_double::runningKernel = nullptr;
-
 namespace {
 
-// Never destroyed: a device thread may outlive main().
 CUstream_st &defaultStream = *new CUstream_st;
 auto &streams = *new std::set<CUstream_st *>;
 auto &events = *new std::set<CUevent_st *>;
@@ -54,7 +48,6 @@ struct {
   std::thread::id thread = {}; ///< whose calls are captured
 } capture;
 auto &attempts = *new std::vector<WorkPtr>; ///< that may not have ended
-std::thread::id deviceThread;               ///< while device work runs
 
 template <typename T> T &find(std::set<T *> &all, T *one, const char *what) {
   if (!all.count(one))
@@ -70,7 +63,7 @@ CUevent_st &eventOf(cudaEvent_t event) {
   return find(events, event, "an event");
 }
 
-bool isOpen(const WorkPtr &work) { return work && !work->done; }
+bool isOpen(const WorkPtr &work) { return work && work->ended == 0; }
 
 bool isCaptured() {
   return capture.graph && capture.thread == std::this_thread::get_id();
@@ -113,7 +106,7 @@ void runAll(const std::vector<WorkPtr> &needed) {
       vain = 0;
       if (work.run)
         checkBeside();
-      work = {.done = true, .ended = Clock::now()};
+      work = {.ended = dt::rt::now()};
     } else if (++vain > 10) {
       if (needed.empty())
         break;
@@ -185,10 +178,6 @@ void cuda_double::finishAll() {
   for (CUstream_st *stream : streams)
     all.push_back(stream->last);
   force(all);
-}
-
-bool cuda_double::onDeviceThread() {
-  return std::this_thread::get_id() == deviceThread;
 }
 
 /// Whose kernels go first cannot be seen here.
@@ -280,9 +269,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
     reject("an event that was made without times, or not recorded");
   if (isOpen(from.recorded) || isOpen(to.recorded))
     return refuse(cudaErrorNotReady, "an event that nobody has waited for");
-  std::chrono::duration<float, std::milli> passed =
-      to.recorded->ended - from.recorded->ended;
-  *milliseconds = passed.count();
+  *milliseconds = float(1e3 * (to.recorded->ended - from.recorded->ended));
   return cudaSuccess;
 }
 

@@ -12,27 +12,8 @@
 #include <cudnn.h>
 
 #include <cmath>
-#include <numeric>
 
 namespace cuda_double {
-
-int64_t Tensor::count() const {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
-                         std::multiplies<>());
-}
-
-size_t Tensor::span() const {
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); ++i)
-    last += (sizes[i] - 1) * strides[i];
-  return size_t(last + 1) * (narrow ? 2 : 4);
-}
-
-bool overlap(const Tensor &a, const Tensor &b) {
-  auto *from = static_cast<const char *>(a.data),
-       *other = static_cast<const char *>(b.data);
-  return from < other + b.span() && other < from + a.span();
-}
 
 void queueCall(cudaStream_t stream, void *workspace, size_t bytes,
                std::function<void()> work) {
