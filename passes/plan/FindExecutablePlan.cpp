@@ -50,6 +50,10 @@ public:
   /// The best of `plans` and what is near to it; where nothing fits, all of
   /// `all` with less kept.
   void search(const std::vector<Plan> &plans, const std::vector<Plan> &all);
+  /// What is said of the search.
+  planner::Searched getSearched() const;
+  /// Leaves in `found` what is expected to fit, the rest in `doubtful`.
+  void setAside();
   /// The best of `found` as it is measured, with its predictions. DoesNotFit:
   /// it does not, and is no longer among `found`.
   Expected<Plan> choose(const planner::Robustness *robustness,
@@ -60,9 +64,10 @@ public:
   /// Searched::sizes, of all numbers that there may be.
   std::map<int64_t, planner::Searched::Size> getSizes() const;
 
-  planner::Candidates found; ///< executable, with predictions
-  planner::Reason reason;    ///< why others are not
-  planner::Reason refused;   ///< why those are not that were measured
+  planner::Candidates found;    ///< executable, with predictions
+  planner::Candidates doubtful; ///< measured only if nothing else is left
+  planner::Reason reason;       ///< why others are not
+  planner::Reason refused;      ///< why those are not that were measured
   int64_t numRefused = 0;
   planner::Ledger ledger;
 
@@ -84,10 +89,12 @@ private:
   void climb(Plan start,
              llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
 
-  /// Of `found` those that are not of a layout which will not fit either.
-  planner::Candidates getThoseThatFit() const;
-  /// DoesNotFit, of the rank that lacks most, and its layout's `excess`.
-  Error checkAllocated(const Plan &plan, const planner::PlannedStep &step);
+  /// Whether plans of its layout that were refused let it be expected.
+  bool isExpectedToFit(const Plan &plan) const;
+  /// DoesNotFit, of the rank that lacks most, and its layout's `excess` over
+  /// the bytes by unit that made the plan one of `found`.
+  Error checkAllocated(const Plan &plan, const planner::PlannedStep &step,
+                       llvm::ArrayRef<double> expected);
   /// With the memory that is allocated, which must be there.
   Error predict(Plan &plan, MeasurePlan measure);
 
@@ -124,8 +131,9 @@ double Finder::simulate(Plan &plan) {
   double objective = plan.predicted.objective;
   plan.predicted = step->predicted;
   plan.predicted.objective = objective ? objective : step->predicted.step;
-  found.add(plan);
-  return plan.predicted.step;
+  fits = isExpectedToFit(plan);
+  (fits ? found : doubtful).add(plan);
+  return fits ? plan.predicted.step : INFINITY;
 }
 
 void Finder::simulateWhatFits(Plan plan) {
@@ -304,10 +312,14 @@ void Finder::search(const std::vector<Plan> &plans,
     return;
   improve();
   simplify();
-  found.searched = ledger.get();
-  found.searched->refused = numRefused;
+}
+
+planner::Searched Finder::getSearched() const {
+  planner::Searched searched = ledger.get();
+  searched.refused = numRefused;
   if (program.microbatches.size() > 1)
-    found.searched->sizes = getSizes();
+    searched.sizes = getSizes();
+  return searched;
 }
 
 static std::vector<int64_t> getLayout(const Plan &plan) {
@@ -317,24 +329,25 @@ static std::vector<int64_t> getLayout(const Plan &plan) {
   return layout;
 }
 
-planner::Candidates Finder::getThoseThatFit() const {
-  planner::Candidates some;
-  some.searched = found.searched;
-  for (const Plan &plan : found.getPlans()) {
-    auto known = excess.find(getLayout(plan));
-    double more = known == excess.end() ? 1 : known->second;
-    if (llvm::all_of(plan.units, [&](const UnitPlan &unit) {
-          return plan.predicted.memory[unit.module] * more <=
-                 input.costs.cluster.getLeastMemory(unit.firstRank,
-                                                    unit.getRanks());
-        }))
-      some.add(plan);
-  }
-  return some;
+bool Finder::isExpectedToFit(const Plan &plan) const {
+  auto known = excess.find(getLayout(plan));
+  double more = known == excess.end() ? 1 : known->second;
+  return more == 1 || llvm::all_of(plan.units, [&](const UnitPlan &unit) {
+           return plan.predicted.memory[unit.module] * more <=
+                  input.costs.cluster.getLeastMemory(unit.firstRank,
+                                                     unit.getRanks());
+         });
 }
 
-Error Finder::checkAllocated(const Plan &plan,
-                             const planner::PlannedStep &step) {
+void Finder::setAside() {
+  planner::Candidates some;
+  for (Plan &plan : found.getPlans())
+    (isExpectedToFit(plan) ? some : doubtful).add(std::move(plan));
+  found = std::move(some);
+}
+
+Error Finder::checkAllocated(const Plan &plan, const planner::PlannedStep &step,
+                             llvm::ArrayRef<double> expected) {
   double most = 0;
   std::string text;
   for (auto [rank, bytes] : llvm::enumerate(plan.predicted.allocated)) {
@@ -343,7 +356,7 @@ Error Finder::checkAllocated(const Plan &plan,
       if (int64_t(rank) >= unit.firstRank &&
           int64_t(rank) < unit.firstRank + unit.getRanks()) {
         snapshot = std::max(snapshot, step.memory[unit.module].snapshot);
-        estimate = std::max(estimate, step.memory[unit.module].total());
+        estimate = std::max(estimate, expected[unit.module]);
       }
     double needs = double(bytes.total()) + snapshot,
            has = input.costs.cluster.getLeastMemory(int64_t(rank), 1);
@@ -378,11 +391,8 @@ static std::string printDecisions(Plan plan, const planner::Model &model) {
 
 Expected<Plan> Finder::choose(const planner::Robustness *robustness,
                               MeasurePlan measure) {
-  planner::Candidates some = getThoseThatFit();
-  if (some.empty())
-    some = found;
-  auto best = robustness ? planner::chooseRobust(input, some, *robustness)
-                         : some.choose();
+  auto best = robustness ? planner::chooseRobust(input, found, *robustness)
+                         : found.choose();
   if (!best)
     return best;
   std::string decided = printDecisions(*best, input.model());
@@ -399,6 +409,7 @@ Expected<Plan> Finder::choose(const planner::Robustness *robustness,
 }
 
 Error Finder::predict(Plan &plan, MeasurePlan measure) {
+  std::vector<double> expected = plan.predicted.memory;
   // The program's own search places as many tasks as it likes.
   auto step = planner::simulateFitting(input.costs, plan, input.batch);
   if (!step)
@@ -410,7 +421,7 @@ Error Finder::predict(Plan &plan, MeasurePlan measure) {
   if (!allocated)
     return allocated.takeError();
   plan.predicted.allocated = std::move(*allocated);
-  return checkAllocated(plan, *step);
+  return checkAllocated(plan, *step, expected);
 }
 
 Error Finder::explainNone() const {
@@ -443,8 +454,13 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
     others = listPlans(input, program);
   llvm::append_range(plans, others);
   while (true) {
+    finder.setAside();
     if (joint)
       finder.search(others, plans);
+    if (finder.found.empty())
+      finder.found = std::exchange(finder.doubtful, {});
+    if (joint)
+      finder.found.searched = finder.getSearched();
     if (finder.found.empty() || finder.numRefused == kCompiled)
       return finder.explainNone();
     auto best = finder.choose(robustness, measure);
