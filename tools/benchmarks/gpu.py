@@ -7,7 +7,7 @@
 # programs draw them. Where the GPU is, the folder's programs and PyTorch take turns
 # as in cpu.py; nothing of this project is needed there but this folder of scripts.
 # ===-----------------------------------------------------------------------===
-"""gpu.py --pack OUT : emits programs, built unless there is no nvcc    gpu.py OUT : measures them"""
+"""gpu.py --pack OUT : emits programs and builds them (needs nvcc)    gpu.py OUT : measures them"""
 
 import argparse
 import json
