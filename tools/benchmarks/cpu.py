@@ -28,6 +28,7 @@ import batches  # noqa: E402
 
 WARMUP = 3  # steps of a run that do not count: primitives are made, memory is touched for the first time
 ROUNDS = 4
+HEADER = f"{'model':15} {'':23} {'median':>9} {'quarter':>9} {'3/4':>9} {'steps':>6} {'to ours':>9}"
 
 
 def write_recipe(path, precision, folder):
@@ -74,13 +75,13 @@ class Emitted:
 
 
 class Torch:
-    """PyTorch in a process of its own, which steps when asked to."""
+    """PyTorch in a process of its own, which steps when asked to. `where`: what torch_step.py takes besides."""
 
-    def __init__(self, model, batch, threads, precision, compiled):
+    def __init__(self, model, batch, threads, precision, compiled, *where):
         self.name = ("torch.compile" if compiled else "PyTorch eager") + (", autocast" if precision == "bf16" else "")
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
-        arguments = [sys.executable, ROOT / "tools/benchmarks/torch_step.py", model, batch, str(threads), "compile" if compiled else "eager", precision]
-        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        arguments = [sys.executable, ROOT / "tools/benchmarks/torch_step.py", model, batch, threads, "compile" if compiled else "eager", precision, *where]
+        self.process = subprocess.Popen([str(a) for a in arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def turn(self, steps):
         self.process.stdin.write(f"{steps + WARMUP}\n")
@@ -109,12 +110,17 @@ def measure(model, steps, threads, precision, compiled):
     print(f"{model}: building the program", file=sys.stderr)
     contestants = [Emitted(model, batch, threads, each) for each in dict.fromkeys([precision, "f32"])]
     contestants += [Torch(model, batch, threads, precision, each) for each in ([False, True] if compiled else [False])]
+    return take_turns(model, contestants, steps, ROUNDS)
+
+
+def take_turns(model, contestants, steps, rounds):
+    """Seconds of every counted step, by contestant. The first are programs, which must run."""
     times = {c.name: [] for c in contestants}
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         for c in list(contestants):
-            print(f"{model}: round {turn + 1} of {ROUNDS}, {c.name}", file=sys.stderr)
+            print(f"{model}: round {turn + 1} of {rounds}, {c.name}", file=sys.stderr)
             try:
-                times[c.name] += c.turn(-(-steps // ROUNDS))
+                times[c.name] += c.turn(-(-steps // rounds))
             except RuntimeError as error:
                 if not isinstance(c, Torch):
                     raise
@@ -129,7 +135,7 @@ def report(model, times):
     own = statistics.median(next(iter(times.values())))
     for name, t in times.items():
         low, middle, high = statistics.quantiles(t, n=4)
-        print(f"{model:6} {name:23} {1e3 * middle:9.1f} {1e3 * low:9.1f} {1e3 * high:9.1f} {len(t):6} {middle / own:8.2f}x")
+        print(f"{model:15} {name:23} {1e3 * middle:9.2f} {1e3 * low:9.2f} {1e3 * high:9.2f} {len(t):6} {middle / own:8.2f}x", flush=True)
     return {name: {"median_ms": 1e3 * statistics.median(t), "steps": len(t), "ratio": statistics.median(t) / own} for name, t in times.items()}
 
 
@@ -152,7 +158,7 @@ def main():
     for model in models:
         times = measure(model, options.steps or {"demo": 120, "gpt2": 20}[model], options.threads, options.precision, not options.no_compile)
         if model == models[0]:
-            print(f"{'model':6} {'':23} {'median':>9} {'quarter':>9} {'3/4':>9} {'steps':>6} {'to ours':>9}")
+            print(HEADER)
         results[model] = report(model, times)
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results, indent=1) + "\n")

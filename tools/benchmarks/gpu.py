@@ -5,7 +5,7 @@
 # In two halves, since compiler and GPU may be on two machines. --pack makes a folder
 # with GPT-2 of several sizes as CUDA programs, and a batch; without weights, for the
 # programs draw them. Where the GPU is, the folder's programs and PyTorch take turns
-# as in cpu.py; nothing of this project is needed there but this folder of scripts.
+# as in cpu.py; of this project only this folder of scripts is needed there.
 # ===-----------------------------------------------------------------------===
 """gpu.py --pack OUT : emits programs and builds them (needs nvcc)    gpu.py OUT : measures them"""
 
@@ -13,14 +13,13 @@ import argparse
 import json
 import os
 import pathlib
-import statistics
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/benchmarks"))
 
-from cpu import WARMUP, run, write_recipe  # noqa: E402
+import batches  # noqa: E402
+from cpu import HEADER, Emitted, Torch, report, run, take_turns, write_recipe  # noqa: E402
 
 ROUNDS = 2
 
@@ -30,8 +29,6 @@ SAMPLES, TOKENS = 8, 1024
 
 
 def pack(out, settings):
-    import batches
-
     out.mkdir(parents=True, exist_ok=True)
     batches.write("gpt2", out / "batch.safetensors", samples=SAMPLES, tokens=TOKENS)
     for name, (layers, width, vocabulary) in SIZES.items():
@@ -48,61 +45,17 @@ def pack(out, settings):
             run(["cmake", "--build", program / "build", "--target", "train"])
 
 
-class Emitted:
-    """A program; every turn is a run of its own."""
+class Packed(Emitted):
+    """A program of the folder."""
 
     def __init__(self, out, model, precision):
-        self.name, self.folder, self.batch = f"this compiler, {precision}", out / model / precision, out / "batch.safetensors"
-
-    def turn(self, steps):
-        metrics = self.folder / "metrics.jsonl"
-        metrics.unlink(missing_ok=True)
-        run([self.folder / "build/train", "--program", self.folder, "--batch", self.batch, "--steps", steps + WARMUP, "--metrics", metrics])
-        return [json.loads(line)["seconds"] for line in metrics.read_text().splitlines()][WARMUP:]
-
-    def close(self):
-        pass
+        self.name, self.program, self.batch, self.threads = f"this compiler, {precision}", out / model / precision, out / "batch.safetensors", os.cpu_count()
+        self.train = self.program / "build/train"
 
 
-class Torch:
-    """PyTorch in a process of its own, which steps when asked to."""
-
-    def __init__(self, out, model, precision, mode):
-        self.name = ("torch.compile" if mode == "compile" else "PyTorch eager") + (", autocast" if precision == "bf16" else ", f32")
-        command = [sys.executable, ROOT / "tools/benchmarks/torch_step.py", "gpt2", out / "batch.safetensors", os.cpu_count(), mode, precision, "cuda", *SIZES[model]]
-        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def turn(self, steps):
-        self.process.stdin.write(f"{steps + WARMUP}\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.name} ended with code {self.process.wait()}")
-        return json.loads(line)[WARMUP:]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def measure(out, model, steps, precisions, modes):
-    for precision in precisions:
-        contestants = [Emitted(out, model, precision), *(Torch(out, model, precision, mode) for mode in modes)]
-        times = {c.name: [] for c in contestants}
-        for _ in range(ROUNDS):
-            for c in list(contestants):
-                try:
-                    times[c.name] += c.turn(-(-steps // ROUNDS))
-                except RuntimeError as error:
-                    print(f"{model}: left out, {error}", file=sys.stderr)
-                    contestants.remove(c)
-        for c in contestants:
-            c.close()
-        own = next(iter(times.values()))
-        for name, t in times.items():
-            if t:
-                low, middle, high = statistics.quantiles(t, n=4)
-                print(f"{model:15} {name:23} {1e3 * middle:9.2f} {1e3 * low:9.2f} {1e3 * high:9.2f} {len(t):6} {middle / statistics.median(own) if own else 0:8.2f}x", flush=True)
+def measure(out, model, steps, precision, compiled):
+    torch = [Torch("gpt2", out / "batch.safetensors", os.cpu_count(), precision, each, "cuda", *SIZES[model]) for each in ([False, True] if compiled else [False])]
+    report(model, take_turns(model, [Packed(out, model, precision), *torch], steps, ROUNDS))
 
 
 def main():
@@ -117,9 +70,10 @@ def main():
     options = parser.parse_args()
     if options.pack:
         return pack(options.out.resolve(), options.cmake)
-    print(f"{SAMPLES} x {TOKENS} tokens; milliseconds a training step\n\n{'model':15} {'program':23} {'median':>9} {'quartile':>9} {'quartile':>9} {'steps':>6} {'to ours':>9}", flush=True)
+    print(f"{SAMPLES} x {TOKENS} tokens; milliseconds a training step\n\n{HEADER}", flush=True)
     for model in [options.only] if options.only else SIZES:
-        measure(options.out.resolve(), model, options.steps, [options.precision] if options.precision else ["bf16", "f32"], ["eager", *(["compile"] if options.compile else [])])
+        for precision in [options.precision] if options.precision else ["bf16", "f32"]:
+            measure(options.out.resolve(), model, options.steps, precision, options.compile)
 
 
 if __name__ == "__main__":
