@@ -412,8 +412,11 @@ Error Finder::predict(Plan &plan, MeasurePlan measure) {
   std::vector<double> expected = plan.predicted.memory;
   // The program's own search places as many tasks as it likes.
   auto step = planner::simulateFitting(input.costs, plan, input.batch);
-  if (!step)
+  if (!step && step.errorIsA<planner::DoesNotFit>())
     return step.takeError();
+  if (!step) // that search found no order within memory
+    return llvm::make_error<planner::DoesNotFit>(0, 0, 0,
+                                                 toString(step.takeError()));
   plan.predicted = step->predicted;
   if (!measure)
     return Error::success();
