@@ -23,9 +23,10 @@ namespace dt::planner {
 
 namespace {
 
-/// Samples of a part: at least and at most; at least so many parts have some.
+/// Samples of a part: at least and at most; at least so many parts have some,
+/// and those so many.
 struct PartSizes {
-  double least = 0, most = 0, filled = 1;
+  double least = 0, most = 0, filled = 1, grain = 0;
 };
 
 /// A unit's stages, by sums over the layers before each.
@@ -45,11 +46,16 @@ public:
   double kept(int begin, int end) const {
     return (priced->kept[end] - priced->kept[begin]) * factor;
   }
-  /// Of a stage; one that runs again in one piece keeps what comes into it.
+  /// Of a stage, from forwards to the gradients of inputs: one that runs again
+  /// in one piece keeps what comes into it. What goes to the next stage and
+  /// comes back has room besides, and what goes back of a whole backward.
   double keptBy(int stage) const {
     int begin = unit.cuts[stage];
     bool again = unit.getSave(stage) == Save::None;
-    return kept(begin, again ? begin + 1 : unit.cuts[stage + 1]);
+    double messages = (stage + 1 < getNumStages() ? 2 * sentBy(stage) : 0) +
+                      (stage > 0 && !split ? sentBy(stage - 1) : 0);
+    return kept(begin, again ? begin + 1 : unit.cuts[stage + 1]) +
+           messages * microbatches;
   }
   /// Of the smallest part, forward and back to the inputs' gradients (`whole`:
   /// and the weights').
@@ -68,17 +74,40 @@ public:
                     backwardOf(*priced, until, end, whole)) *
                        factor / microbatches;
   }
-  /// Bytes a device may use, and of them those of weights, gradients and
-  /// optimizer state.
+  /// Bytes a device may use, and what it has of a stage all the time: weights,
+  /// gradients, optimizer state, messages that are received ahead.
   double memory = 0;
+  double state(int stage) const {
+    return state(unit.cuts[stage], unit.cuts[stage + 1]) +
+           (stage > 0 && !turnsAt(stage) ? kReceiveDepth * sentBy(stage - 1)
+                                         : 0);
+  }
   double state(int begin, int end) const {
     return cost.state(begin, end, host.tp, host.zero ? host.dp * host.cp : 1,
                       host.ep);
+  }
+  /// What gradients of inputs leave for those of weights, one microbatch at
+  /// least.
+  double late(int stage) const;
+  /// While a task of a stage runs, and while a layer leaves for a checkpoint.
+  double workspace(int stage) const;
+  double snapshot(int stage) const {
+    double most = 0;
+    for (int i = unit.cuts[stage]; i < unit.cuts[stage + 1]; ++i)
+      most = std::max(most, state(i, i + 1));
+    return most;
+  }
+  /// Microbatches of which each keeps so much, of `bytes` on average, that are
+  /// in `room` at once at most.
+  double countIn(double room, double bytes) const {
+    return smallestShare > 0 ? std::floor(room / (bytes * smallestShare) + 1e-9)
+                             : INFINITY;
   }
   /// Seconds until all replicas have the parameters of layers, once updated.
   double gather(int begin, int end) const;
 
   const UnitPlan &unit, &host;
+  double largestShare = INFINITY; ///< of a part, over the mean
 
 private:
   static double forwardOf(const LayerPrices &prices, int begin, int end) {
@@ -90,12 +119,28 @@ private:
            (whole ? 0 : prices.weight[end] - prices.weight[begin]);
   }
 
+  int getNumStages() const { return unit.pp * unit.vpp; }
+  bool turnsAt(int stage) const {
+    return scheduler::positionOf(stage, unit.pp, back) ==
+           scheduler::positionOf(stage - 1, unit.pp, back);
+  }
+  /// Bytes of a mean part, whole on every rank of a TP group.
+  double sentBy(int stage) const {
+    int layer = module.layers[unit.cuts[stage + 1] - 1];
+    return module.kinds[layer].output.at(part) / host.cp;
+  }
+
   const Cluster &cluster;
   int node;
   const Module &module;
   const ModuleCost &cost;
+  const scheduler::Traits &traits;
+  bool split, back;
+  SmallVector<CostOptions, 16> options; ///< by stage
   std::shared_ptr<const LayerPrices> priced, apart, smallest;
   double factor, apartFactor = 0, microbatches;
+  TokenSums part;           ///< of mean size; nothing if sizes differ
+  double smallestShare = 0; ///< of a part that has something, over the mean
 };
 
 } // namespace
@@ -111,7 +156,9 @@ UnitBound::UnitBound(const PolicyInput &input, const Plan &plan, int u,
                      const PartSizes &sizes)
     : unit(plan.units[u]), host(plan.units[plan.getHost(u)]),
       cluster(input.costs.cluster), node(cluster.getNodeKind(host.firstRank)),
-      module(input.model().modules[u]), cost(input.costs.get(node, u)) {
+      module(input.model().modules[u]), cost(input.costs.get(node, u)),
+      traits(plan.getTraits()), split(traits.splitsBackward),
+      back(plan.goesBack()) {
   memory = cluster.getMemory(node);
   microbatches = double(plan.microbatches);
   double all = double(input.samples());
@@ -131,10 +178,47 @@ UnitBound::UnitBound(const PolicyInput &input, const Plan &plan, int u,
     apartFactor = all / double(host.dp) / whole;
     return;
   }
+  for (int s = 0; s < getNumStages(); ++s)
+    options.push_back(plan.getOptions(u, s));
+  double mean = all / (microbatches * double(host.dp));
+  part = input.cache->getTotal(input.costs, input.batch, u) * (mean / all);
+  smallestShare = host.span > 1 ? 0 : std::max(sizes.least, sizes.grain) / mean;
+  largestShare = sizes.most / mean;
   double least =
       std::floor(sizes.least / PriceCache::kGrain) * PriceCache::kGrain;
   if (least > 0)
     smallest = get(least);
+}
+
+double UnitBound::late(int stage) const {
+  // The last may hand on to others, the first may have gradients of weights
+  // only.
+  bool halves =
+      split && module.trainable && stage + 1 < getNumStages() &&
+      (stage > 0 || module.inputGradient) &&
+      traits.splits(getNumStages(), unit.getSave(stage) == Save::None);
+  if (!halves || apart)
+    return 0;
+  double bytes =
+      priced->late[unit.cuts[stage + 1]] - priced->late[unit.cuts[stage]];
+  return std::max(0.0, bytes * factor / microbatches - sentBy(stage));
+}
+
+double UnitBound::workspace(int stage) const {
+  if (apart)
+    return 0;
+  CostOptions vjp = options[stage];
+  vjp.save = Save::Vjp;
+  double most = 0, again = 0;
+  int last = -1;
+  for (int i = unit.cuts[stage]; i < unit.cuts[stage + 1]; ++i) {
+    int kind = module.layers[i];
+    if (unit.getSave(stage) == Save::None)
+      again += cost.keptByKind(kind, vjp, part);
+    if (kind != std::exchange(last, kind))
+      most = std::max(most, cost.workspace(kind, options[stage], part, split));
+  }
+  return (most + again) / unit.sub;
 }
 
 double UnitBound::gather(int begin, int end) const {
@@ -166,6 +250,17 @@ private:
   struct Around {
     double before, behind, beyond, taken;
   };
+  /// What a pipeline position does and has in a step, over its rounds.
+  struct Position {
+    int firstLayer = 0;
+    double work = 0, gather = 0; ///< seconds
+    /// Bytes: all the time, while a task runs, while a layer leaves for a
+    /// checkpoint, of all microbatches.
+    double always = 0, workspace = 0, snapshot = 0, kept = 0;
+    double held = 0;      ///< bytes times seconds of all microbatches
+    double residence = 0; ///< seconds of a microbatch on average
+  };
+  Position getPosition(int u, int position, double beyond) const;
   double ofPosition(int u, int position, const Around &around) const;
   int stageAt(const UnitPlan &unit, int round, int position) const {
     int first = round * unit.pp;
@@ -198,10 +293,15 @@ PartSizes Bound::sizesOf(int u) const {
                                  (n - 1) * plan.micro);
     least = parts * plan.micro == all ? plan.micro : 0;
   }
-  if (u == input.model().pace || (plan.units[u].inside && host.dp == dp))
-    return {double(least), double(most),
-            balanced ? double(std::min(parts, all))
-                     : std::ceil(double(all) / double(most))};
+  bool pace = u == input.model().pace;
+  if (pace || (plan.units[u].inside && host.dp == dp)) {
+    // Of others a sample may have nothing.
+    double filled =
+        !pace && !input.cache->isUniform(input.costs, input.batch, u) ? 1
+        : balanced ? double(std::min(parts, all))
+                   : std::ceil(double(all) / double(most));
+    return {double(least), double(most), filled, 1};
+  }
   double items =
       input.cache->getTotal(input.costs, input.batch, u).items / double(all);
   if (items <= 0)
@@ -211,10 +311,11 @@ PartSizes Bound::sizesOf(int u) const {
       !input.cache->isUniform(input.costs, input.batch, input.model().pace))
     return {0, double(all), 1};
   double replicas = double(host.dp);
-  PartSizes sizes{0, double(most * dp), 1};
+  PartSizes sizes{0, double(most * dp), 1, 1 / items};
   if (balanced && !plan.units[u].inside)
     sizes = {std::floor(double(least * dp) * items / replicas) / items,
-             std::ceil(double(most * dp) * items / replicas) / items, 1};
+             std::ceil(double(most * dp) * items / replicas) / items, 1,
+             1 / items};
   else if (host.dp == 1)
     sizes.least = double(least * dp);
   return sizes;
@@ -222,16 +323,20 @@ PartSizes Bound::sizesOf(int u) const {
 
 /// Of tasks of so many microbatches; the last may be of fewer.
 static PartSizes ofTasks(int span, const PartSizes &sizes) {
-  return {sizes.least, sizes.most * span, std::ceil(sizes.filled / span)};
+  return {sizes.least, sizes.most * span, std::ceil(sizes.filled / span),
+          sizes.grain};
 }
 
 Bound::Bound(const PolicyInput &input, const Plan &plan)
     : input(input), plan(plan), split(plan.getTraits().splitsBackward),
       back(plan.goesBack()) {
   units.reserve(plan.units.size());
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    units.emplace_back(input, plan, int(u),
-                       ofTasks(plan.units[u].span, sizesOf(int(u))));
+  // What runs inside a unit may have tasks of its own or that unit's.
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    int span =
+        std::max(plan.units[u].span, plan.units[plan.getHost(int(u))].span);
+    units.emplace_back(input, plan, int(u), ofTasks(span, sizesOf(int(u))));
+  }
 }
 
 /// Edges between units that run beside each other.
@@ -292,8 +397,7 @@ double Bound::takenByOthers(int u) const {
       double bytes = 0;
       for (int round = 0; round < unit.vpp; ++round) {
         int s = stageAt(unit, round, p);
-        bytes += other.state(unit.cuts[s], unit.cuts[s + 1]) +
-                 (keeps ? other.keptBy(s) : 0);
+        bytes += other.state(s) + (keeps ? other.keptBy(s) : 0);
       }
       least = std::min(least, bytes);
     }
@@ -302,28 +406,28 @@ double Bound::takenByOthers(int u) const {
   return sum;
 }
 
-double Bound::ofPosition(int u, int position, const Around &around) const {
+Bound::Position Bound::getPosition(int u, int position, double beyond) const {
   const UnitBound &own = units[u];
-  const std::vector<int> &cuts = own.unit.cuts;
-  int first = -1;
-  bool trains = input.model().modules[u].hasBackward();
-  double work = 0, kept = 0, state = 0, held = 0, gather = 0;
+  Position result;
   for (int round = 0; round < own.unit.vpp; ++round) {
     int s = stageAt(own.unit, round, position);
-    int begin = cuts[s], end = cuts[s + 1];
-    first = first < 0 ? s : first;
-    work += own.work(begin, end);
-    state += own.state(begin, end);
-    gather += own.gather(begin, end);
-    if (!trains)
+    int begin = own.unit.cuts[s], end = own.unit.cuts[s + 1];
+    result.firstLayer = round ? result.firstLayer : begin;
+    result.work += own.work(begin, end);
+    result.always += own.state(s) + own.late(s);
+    result.workspace = std::max(result.workspace, own.workspace(s));
+    result.snapshot = std::max(result.snapshot, own.snapshot(s));
+    result.gather += own.gather(begin, end);
+    if (!input.model().modules[u].hasBackward())
       continue;
     double bytes = own.keptBy(s);
-    kept += bytes;
+    result.kept += bytes;
     // From the begin of its forward to the end of its backward, of which the
     // first stage of a split one may have no half of its own. A part of mean
     // size stands for all: bytes times seconds grow faster than the part.
-    held += bytes * (around.beyond +
-                     own.thereAndBack(begin, split ? end : begin, !split));
+    double back = own.thereAndBack(begin, split ? end : begin, !split);
+    result.held += bytes * (beyond + back);
+    result.residence += back + beyond / own.largestShare;
   }
   for (size_t g = 0; g < units.size(); ++g)
     if (const auto &inside = plan.units[g].inside;
@@ -332,20 +436,38 @@ double Bound::ofPosition(int u, int position, const Around &around) const {
           at = inside->stage < 0 ? stages + inside->stage : inside->stage;
       if (stageAt(own.unit, at / own.unit.pp, position) == at) {
         int all = countLayers(units[g]);
-        work += units[g].work(0, all);
-        state += units[g].state(0, all);
+        result.work += units[g].work(0, all);
+        result.always += units[g].state(0, all);
         if (input.model().modules[g].hasBackward())
-          kept += units[g].kept(0, all);
+          result.kept += units[g].kept(0, all);
       }
     }
-  double room = own.memory - state - around.taken;
-  if (room < 0 || kept / double(plan.microbatches) > room)
+  return result;
+}
+
+double Bound::ofPosition(int u, int position, const Around &around) const {
+  const UnitBound &own = units[u];
+  Position here = getPosition(u, position, around.beyond);
+  double microbatches = double(plan.microbatches);
+  double room = own.memory - here.always - around.taken - here.workspace -
+                here.snapshot,
+         each = here.kept / microbatches;
+  if (room < 0 || each > room)
     return INFINITY;
-  double drain =
-      split || !trains ? 0 : own.backward(0, cuts[first], true) + around.behind;
-  double step = around.before + own.forward(0, cuts[first]) + work +
-                std::max(drain, gather);
-  return std::max(step, held > 0 ? held / room : 0);
+  // From the first forward's begin to the last backward's end: what memory
+  // lets be there at once.
+  double busy = here.held > 0 ? here.held / room : 0;
+  if (own.unit.vpp == 1 && each > 0)
+    busy =
+        std::max(busy, here.residence * microbatches / own.countIn(room, each));
+  bool trains = input.model().modules[u].hasBackward();
+  double fill = around.before + own.forward(0, here.firstLayer),
+         drain = trains ? own.backward(0, here.firstLayer, !split) : 0;
+  if (split)
+    return fill + std::max(here.work + here.gather, busy + drain);
+  drain += trains ? around.behind : 0;
+  return fill +
+         std::max(here.work + std::max(drain, here.gather), busy + drain);
 }
 
 double Bound::get() {

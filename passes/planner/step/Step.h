@@ -72,6 +72,10 @@ int slowestNode(const Cluster &cluster, int64_t first, int64_t ranks,
 void placeBlocks(const Costs &costs, llvm::ArrayRef<TokenSums> items,
                  Plan &plan);
 
+/// Messages of an edge that a rank has buffers for, each way, as programs have
+/// unless a plan file says otherwise.
+constexpr int kReceiveDepth = 2;
+
 struct StepOptions {
   /// Messages queue for the NICs of their nodes.
   bool links = true;

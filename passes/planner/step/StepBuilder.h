@@ -79,10 +79,6 @@ private:
     }
   };
 
-  /// Messages of an edge that a rank has buffers for, each way, as programs
-  /// have unless a plan file says otherwise.
-  static constexpr int kReceiveDepth = 2;
-
   void layOutRanks();
   /// By rank: what it holds all the time.
   void holdAlways(const scheduler::Problem &problem,

@@ -85,6 +85,9 @@ struct Drawn {
       }
       for (UnitPlan &unit : plan.units)
         unit.span = draw({1, 1, 1, 2});
+      for (UnitPlan &unit : plan.units)
+        if (unit.inside)
+          unit.span = plan.units[unit.inside->unit].span;
     }
     return plans;
   }
@@ -99,11 +102,14 @@ struct Drawn {
 
 TEST(Search, NoSimulationIsBelowItsBound) {
   int simulated = 0, near = 0, excluded = 0;
-  for (unsigned seed = 0; seed < 24; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     Drawn drawn(seed);
     for (const Plan &plan : drawn.list()) {
       double bound = lowerBound(drawn.input(), plan);
       for (bool fold : {true, false}) {
+        // Which of unequal replicas is the slowest a folded one only guesses.
+        if (fold && !drawn.uniform)
+          continue;
         StepOptions options;
         options.fold = fold;
         options.timeOnly = true;
