@@ -67,6 +67,8 @@ scheduler::Stage getStage(StageOp op, const llvm::StringMap<int> &units) {
   stage.weight = getTable(op.getWeight());
   stage.activation = getTable(op.getKeeps());
   stage.weightActivation = getTable(op.getWeightKeeps());
+  if (op.getLateKeeps())
+    stage.late = getTable(op.getLateKeeps());
   stage.hasBackward = !op.getNoBackward() && !op.getBatchSync();
   stage.hasWeight = stage.hasBackward && !op.getFrozen();
   stage.batchSync = op.getBatchSync();

@@ -217,6 +217,7 @@ ProblemBuilder::findTimes(dist::ModuleOp module) {
   SlotBytes bytes = getSlotBytes(module);
   times.keeps = toInteger(bytes.early + bytes.whole);
   times.waits = toInteger(bytes.whole + bytes.late);
+  times.late = toInteger(bytes.late);
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem() && *dim.getItem() == module.getItem().value_or("sample"))
       times.item = nanoseconds(priced->total() /
@@ -258,6 +259,7 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
       hasBackward && trains ? list(times.weight) : DenseI64ArrayAttr(),
       sync ? DenseI64ArrayAttr() : list(times.keeps),
       hasBackward && trains ? list(times.waits) : DenseI64ArrayAttr(),
+      hasBackward && trains ? list(times.late) : DenseI64ArrayAttr(),
       IntegerAttr(), unit(!hasBackward && !sync), unit(hasBackward && !trains),
       unit(sync));
   return success();

@@ -79,17 +79,16 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
 void addActivations(mlir::ModuleOp program, const ScheduleReport &steps,
                     ProgramReport &report) {
   scheduler::Problem problem = steps.problem;
-  std::vector<scheduler::Table> late;
   for (scheduler::Stage &stage : problem.stages) {
     auto module = program.lookupSymbol<dist::ModuleOp>(stage.name);
     schedule::SlotBytes bytes = schedule::getSlotBytes(module);
     stage.activation = stages::toInteger(bytes.early + bytes.whole);
     stage.weightActivation = stages::toInteger(bytes.whole + bytes.late);
-    late.push_back(stages::toInteger(bytes.late));
+    stage.late = stages::toInteger(bytes.late);
   }
   for (const std::vector<scheduler::Task> &tasks : steps.solution.ranks)
-    for (auto [stage, room] : llvm::zip_equal(
-             problem.stages, scheduler::getRoom(problem, tasks, late))) {
+    for (auto [stage, room] :
+         llvm::zip_equal(problem.stages, scheduler::getRoom(problem, tasks))) {
       int64_t &bytes = report.getModule(stage.name).activationBytes;
       bytes = std::max(bytes, room);
     }

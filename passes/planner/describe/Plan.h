@@ -91,8 +91,9 @@ struct Losses {
 struct StageTimes {
   int64_t forward = 0, input = 0, weight = 0; ///< ns of a microbatch
   int64_t item = 0; ///< ns of forward and backward of one item
-  /// Bytes from forward to backward, and from input to weight gradients.
-  int64_t keeps = 0, waits = 0;
+  /// Bytes from forward to backward, and from input to weight gradients; of the
+  /// latter, what gradients of inputs make.
+  int64_t keeps = 0, waits = 0, late = 0;
   int64_t room = 0;    ///< bytes of activations of a rank; 0: no bound
   int64_t message = 0; ///< ns to the unit's next stage
 };
@@ -101,7 +102,8 @@ inline constexpr std::pair<const char *, int64_t StageTimes::*> kStageTimes[] =
     {{"forward", &StageTimes::forward}, {"input", &StageTimes::input},
      {"weight", &StageTimes::weight},   {"item", &StageTimes::item},
      {"keeps", &StageTimes::keeps},     {"waits", &StageTimes::waits},
-     {"room", &StageTimes::room},       {"message", &StageTimes::message}};
+     {"late", &StageTimes::late},       {"room", &StageTimes::room},
+     {"message", &StageTimes::message}};
 
 /// Steps over draws of data and of slow ranks (search/Robust.h).
 struct Spread {

@@ -140,7 +140,7 @@ private:
     const UnitPlan &pace = plan.units[input.model().pace];
     for (double factor : {0.5, 0.7, 0.85, 0.93, 1.08, 1.2, 1.5, 2.0}) {
       auto n = int64_t(std::lround(double(plan.microbatches) * factor));
-      if (pace.vpp > 1)
+      if (plan.getTraits().interleaves)
         n = std::max<int64_t>(1, n / pace.pp) * pace.pp;
       if (n < 1 || n == plan.microbatches || n * pace.dp > input.samples())
         continue;
@@ -263,7 +263,10 @@ private:
 static bool isSmall(const PolicyInput &input) { return input.gpus() <= 256; }
 
 int getBudget(const PolicyInput &input) {
-  return input.simulations * (isSmall(input) ? 10 : 2);
+  // Of uneven samples estimates say less.
+  bool uniform =
+      input.cache->isUniform(input.costs, input.batch, input.model().pace);
+  return input.simulations * (isSmall(input) ? 10 : uniform ? 3 : 4);
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,

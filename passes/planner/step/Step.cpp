@@ -85,6 +85,7 @@ Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
     stage.input = scheduler::Table(input);
     stage.weight = scheduler::Table(weight);
     stage.activation = stage.weightActivation = scheduler::Table(0);
+    stage.late.reset();
   }
   for (scheduler::Edge &edge : small.edges)
     edge.routes.clear();
@@ -276,8 +277,13 @@ void makeNominal(scheduler::Problem &problem) {
   for (scheduler::Stage &stage : problem.stages) {
     for (auto *table : {&stage.forward, &stage.input, &stage.weight})
       *table = mean(table->values, [](Time value) { return value; });
-    for (auto *table : {&stage.activation, &stage.weightActivation})
-      *table = *std::max_element(table->values.begin(), table->values.end());
+    auto most = [](const scheduler::Table &table) {
+      return *std::max_element(table.values.begin(), table.values.end());
+    };
+    stage.activation = most(stage.activation);
+    stage.weightActivation = most(stage.weightActivation);
+    if (stage.late)
+      stage.late = most(*stage.late);
   }
   for (scheduler::Edge &edge : problem.edges) {
     if (edge.routes.empty())

@@ -308,6 +308,7 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
       times.item = toTime(item / std::max(1.0, largest[u].items));
       times.keeps = stage.activation.values[0];
       times.waits = stage.weightActivation.values[0];
+      times.late = stage.late->values[0];
       for (const std::vector<int> &replica : stage.replicas)
         for (int rank : replica)
           if (!problem.memory.empty() &&
@@ -353,7 +354,7 @@ void StepBuilder::record(scheduler::Problem &problem, int index,
       slot = {0, slot.early + slot.whole, 0};
     stage.activation.values[at] = int64_t(slot.early + slot.whole);
     stage.weightActivation.values[at] = int64_t(slot.whole + slot.late);
-    late[index].values[at] = int64_t(slot.late);
+    stage.late->values[at] = int64_t(slot.late);
   }
   double ranksOfClass =
       double(unit.tp) * unit.cp * double(sizeOf(unit.module, klass));
@@ -376,14 +377,14 @@ void StepBuilder::weighReplicas(const Parts &parts) {
 
 void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
   work = {};
-  late.resize(stages.size());
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
     scheduler::Stage &stage = problem.stages[s];
     size_t count = size_t(parts.microbatches) * classes[info.unit];
     stage.forward.values.assign(count, 0);
     stage.input = stage.weight = stage.activation = stage.weightActivation =
-        late[s] = stage.forward;
+        stage.forward;
+    stage.late = stage.forward;
     const Module &module = costs.model.modules[info.unit];
     stage.hasBackward = module.hasBackward();
     stage.hasWeight = module.trainable;

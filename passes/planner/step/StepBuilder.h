@@ -254,8 +254,6 @@ private:
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
   std::vector<int> brokers;       ///< by model edge: of the problem; -1: none
   std::vector<TokenSums> largest; ///< by unit: the fullest part
-  /// By stage: what of `weightActivation` gradients of inputs make.
-  std::vector<scheduler::Table> late;
   /// By unit and microbatch: items of all replicas.
   std::vector<std::vector<TokenSums>> together;
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step

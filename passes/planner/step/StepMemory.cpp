@@ -277,14 +277,6 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
       for (int rank : replica)
         held[rank].buffers += bytes * std::max(0, most - counted);
   });
-  // While gradients of inputs are made there is what they read and what they
-  // make.
-  for (size_t s = 0; s < stages.size(); ++s)
-    for (const std::vector<int> &replica : problem.stages[s].replicas)
-      for (int rank : replica)
-        held[rank].activations +=
-            std::accumulate(late[s].values.begin(), late[s].values.end(), 0.0) /
-            double(late[s].values.size());
   problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
   for (size_t s = 0; s < stages.size(); ++s) {
     const UnitPlan &unit = plan.units[stages[s].unit];
@@ -327,7 +319,7 @@ void StepBuilder::describe(PlannedStep &result) const {
   }
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<scheduler::Bytes> room =
-        scheduler::getRoom(problem, result.solution.ranks[rank], late);
+        scheduler::getRoom(problem, result.solution.ranks[rank]);
     result.held[rank].activations =
         double(std::accumulate(room.begin(), room.end(), int64_t(0)));
   }

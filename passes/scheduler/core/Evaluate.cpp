@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Room.h"
 
 #include "llvm/ADT/Twine.h"
 
@@ -291,11 +292,12 @@ std::vector<std::pair<Time, Bytes>> getMemoryCurve(const TaskGraph &graph,
 std::vector<Bytes> getMostHeld(const TaskGraph &graph,
                                const Solution &solution) {
   std::vector<Bytes> most;
-  for (const std::vector<Task> &tasks : solution.ranks) {
-    Bytes held = 0, &peak = most.emplace_back(0);
-    for (const Task &task : tasks) {
-      held +=
-          graph.getMemoryChange(graph.getNode(task), task.kind == Kind::Input);
+  Room room(graph);
+  for (int rank = 0; rank < graph.getProblem().ranks; ++rank) {
+    Bytes held = room.begin(graph.getPlacesOfRank(rank));
+    Bytes &peak = most.emplace_back(held);
+    for (const Task &task : solution.ranks[rank]) {
+      held += room.run(graph.getNode(task), task.kind == Kind::Input);
       peak = std::max(peak, held);
     }
   }
@@ -305,11 +307,12 @@ std::vector<Bytes> getMostHeld(const TaskGraph &graph,
 Error checkMemory(const TaskGraph &graph, const Solution &solution) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight(graph.getNumPlaces(), 0);
+  Room room(graph);
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    Bytes held = 0;
+    Bytes held = room.begin(graph.getPlacesOfRank(rank));
     for (const Task &task : solution.ranks[rank]) {
       TaskGraph::Node node = graph.getNode(task);
-      held += graph.getMemoryChange(node, task.kind == Kind::Input);
+      held += room.run(node, task.kind == Kind::Input);
       if (!problem.memory.empty() && held > problem.memory[rank])
         return createStringError("rank " + Twine(rank) + ": " + Twine(held) +
                                  " bytes of activations after " +

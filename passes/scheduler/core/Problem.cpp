@@ -71,6 +71,10 @@ Error checkStage(const Problem &problem, const Stage &stage) {
   for (auto [table, what] : tables)
     if (Error error = checkTable(*table, stage, what, problem.microbatches))
       return error;
+  if (stage.late)
+    if (Error error =
+            checkTable(*stage.late, stage, "late", problem.microbatches))
+      return error;
   if (stage.batchSync && (stage.hasBackward || stage.replicas.size() != 1))
     return fail("stage " + stage.name +
                 ": a batch-sync has one replica and no backward");

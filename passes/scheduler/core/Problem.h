@@ -74,6 +74,9 @@ struct Stage {
   /// Bytes that a forward keeps on each of the replica's ranks, and the part of
   /// them that the weight gradient still needs after the input gradient.
   Table activation, weightActivation;
+  /// Of `weightActivation`, what the gradient of inputs makes. Where stages say
+  /// it, ranks need room for slots (Room.h); else bytes add up.
+  std::optional<Table> late;
   /// Without a backward (nothing trainable at or before the stage) what the
   /// forward keeps is free when it ends. Without a weight gradient (frozen) the
   /// backward is the input gradient only.

@@ -59,8 +59,7 @@ std::vector<int> assignSlots(const TaskGraph &graph,
 }
 
 std::vector<Bytes> getRoom(const Problem &problem,
-                           const std::vector<Task> &tasks,
-                           const std::vector<Table> &late) {
+                           const std::vector<Task> &tasks) {
   enum { Early, Whole, Late, Kinds };
   struct Room {
     Bytes held[Kinds] = {}, most[Kinds] = {};
@@ -77,7 +76,7 @@ std::vector<Bytes> getRoom(const Problem &problem,
       return table.at(task.microbatch, task.replica, problem.microbatches,
                       int(stage.replicas.size()));
     };
-    Bytes made = stage.hasWeight ? of(late[task.stage]) : 0,
+    Bytes made = stage.hasWeight && stage.late ? of(*stage.late) : 0,
           whole = stage.hasWeight ? of(stage.weightActivation) - made : 0,
           early = of(stage.activation) - whole;
     Room &room = rooms[task.stage];

@@ -20,11 +20,9 @@ std::vector<int> assignSlots(const TaskGraph &graph,
 
 /// Bytes that each stage has room for with a rank's order of tasks, where
 /// programs have three kinds of slots (runtime/Enums.h, SlotKind): as many of
-/// each as are in use at once. `late`: by stage, what of `weightActivation` the
-/// gradients of inputs make.
+/// each as are in use at once.
 std::vector<Bytes> getRoom(const Problem &problem,
-                           const std::vector<Task> &tasks,
-                           const std::vector<Table> &late);
+                           const std::vector<Task> &tasks);
 
 /// Error if two microbatches of a stage are in one slot at once, if tasks of
 /// one are in different slots, or if a slot is not below the stage's bound. -1

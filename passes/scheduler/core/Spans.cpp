@@ -126,6 +126,9 @@ Problem withoutSpans(const Problem &problem) {
            {&Stage::forward, &Stage::input, &Stage::weight, &Stage::activation,
             &Stage::weightActivation})
         share(problem, int(s), single.stages[s].*table);
+  for (size_t s = 0; s < single.stages.size(); ++s)
+    if (problem.getSpan(int(s)) > 1 && single.stages[s].late)
+      share(problem, int(s), *single.stages[s].late);
   for (Stage &stage : single.stages)
     stage.slots *= problem.units[stage.unit].span;
   for (Edge &edge : single.edges) {

@@ -6,6 +6,8 @@
 
 #include "passes/scheduler/core/TaskGraph.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 
 namespace dt::scheduler {
@@ -13,6 +15,28 @@ namespace dt::scheduler {
 TaskGraph::TaskGraph(const Problem &problem) : problem(problem) {
   buildNodes();
   buildDependences();
+}
+
+static TaskGraph::SlotBytes getSlots(Bytes activation, Bytes weightActivation,
+                                     Bytes late) {
+  Bytes whole = std::clamp<Bytes>(weightActivation - late, 0, activation);
+  return {activation - whole, whole, late};
+}
+
+TaskGraph::SlotBytes TaskGraph::getLargestSlots(int place) const {
+  SlotBytes most;
+  if (!hasSlots())
+    return most;
+  int end = place + 1 < getNumPlaces() ? nodeBase[place + 1] : numNodes;
+  for (Node node = nodeBase[place]; node < end; node += 3) {
+    if (!exists(node + kGradient)) // nothing is kept
+      continue;
+    const SlotBytes &own = slots[node / 3];
+    most.early = std::max(most.early, own.early);
+    most.whole = std::max(most.whole, own.whole);
+    most.late = std::max(most.late, own.late);
+  }
+  return most;
 }
 
 void TaskGraph::buildNodes() {
@@ -25,6 +49,8 @@ void TaskGraph::buildNodes() {
   placeOf.reserve(tasks);
   activation.reserve(tasks);
   weightActivation.reserve(tasks);
+  bool inSlots = llvm::any_of(problem.stages,
+                              [](const Stage &stage) { return stage.late; });
   time.reserve(3 * tasks);
   flags.reserve(3 * tasks);
   for (int s = 0; s < int(problem.stages.size()); ++s) {
@@ -54,6 +80,10 @@ void TaskGraph::buildNodes() {
         activation.push_back(at(stage.activation));
         weightActivation.push_back(stage.hasWeight ? at(stage.weightActivation)
                                                    : 0);
+        if (inSlots)
+          slots.push_back(
+              getSlots(activation.back(), weightActivation.back(),
+                       stage.hasWeight && stage.late ? at(*stage.late) : 0));
         for (bool there :
              {true, stage.hasBackward, stage.hasBackward && stage.hasWeight})
           flags.push_back(runs && there);

@@ -101,6 +101,17 @@ public:
   Bytes getWeightActivation(Node node) const {
     return weightActivation[node / 3];
   }
+  /// Bytes of a microbatch's slots: from the forward to the gradient of inputs,
+  /// from the forward to that of weights, and between the two.
+  struct SlotBytes {
+    Bytes early = 0, whole = 0, late = 0;
+    Bytes total() const { return early + whole + late; }
+  };
+  /// Whether the problem says of its bytes in which slot they are.
+  bool hasSlots() const { return !slots.empty(); }
+  const SlotBytes &getSlotBytes(Node node) const { return slots[node / 3]; }
+  /// The largest of each kind.
+  SlotBytes getLargestSlots(int place) const;
   /// Bytes that running a node adds for good, to be counted from its start if
   /// positive, else from its end. `split`: of a gradient, weights come later.
   Bytes getMemoryChange(Node node, bool split) const {
@@ -132,6 +143,7 @@ private:
   std::vector<uint8_t> flags;
   std::vector<Time> time;
   std::vector<Bytes> activation, weightActivation;
+  std::vector<SlotBytes> slots; ///< by place and microbatch
   std::vector<int> predBegin, succBegin;
   std::vector<Dependence> predecessors, successors;
 };

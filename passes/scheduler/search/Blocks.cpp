@@ -230,7 +230,7 @@ bool Blocks::fits(const std::vector<Reservation> &steps) const {
     int lane = lanes.laneOf[step.place];
     held[lane] +=
         (step.slot == TaskGraph::kForward ? 1 : -1) * activation[step.place];
-    if (held[lane] > lanes.limit[lane])
+    if (held[lane] > lanes.limit[lane] - lanes.late[lane])
       return false;
   }
   return true;

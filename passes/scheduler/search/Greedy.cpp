@@ -6,6 +6,8 @@
 
 #include "passes/scheduler/search/Greedy.h"
 
+#include "passes/scheduler/core/Room.h"
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -20,7 +22,7 @@ public:
   Greedy(const TaskGraph &graph, const std::vector<Bytes> &memory,
          const GreedyRules &rules)
       : graph(graph), problem(graph.getProblem()), rules(rules), limit(memory),
-        bounded(!memory.empty()) {
+        room(graph), bounded(!memory.empty()) {
     if (!bounded)
       limit.assign(problem.ranks, std::numeric_limits<Bytes>::max());
     level = rules.level;
@@ -61,9 +63,9 @@ private:
   bool hasRoom(int place) const {
     if (!bounded)
       return true;
-    Bytes need = graph.getActivation(graph.getNode(place, TaskGraph::kForward,
-                                                   next[place][0])) +
-                 reserve[place];
+    TaskGraph::Node node = take(place, TaskGraph::kForward);
+    Bytes need = graph.hasSlots() ? room.peek(node, isSplit(place))
+                                  : graph.getActivation(node) + reserve[place];
     for (int rank : graph.getRanks(place))
       if (held[rank] > limit[rank] - growth[rank] - need)
         return false;
@@ -95,7 +97,7 @@ private:
   bool overflows(int place) const {
     if (!isSplit(place))
       return false;
-    Bytes more = graph.getMemoryChange(take(place, TaskGraph::kGradient), true);
+    Bytes more = room.peek(take(place, TaskGraph::kGradient), true);
     for (int rank : graph.getRanks(place))
       if (more > 0 && held[rank] > limit[rank] - more)
         return true;
@@ -114,6 +116,7 @@ private:
   const Problem &problem;
   const GreedyRules &rules;
   std::vector<Bytes> limit, held, reserve;
+  Room room;
   bool bounded; ///< by memory
   /// By rank: what an input gradient may add, which forwards leave free.
   std::vector<Bytes> growth;
@@ -132,7 +135,8 @@ private:
 
 void Greedy::prepare() {
   int places = graph.getNumPlaces();
-  held.assign(problem.ranks, 0);
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    held.push_back(room.begin(graph.getPlacesOfRank(rank)));
   freeAt.assign(problem.ranks, 0);
   next.assign(places, {0, 0, 0});
   waits.resize(graph.getNumNodes());
@@ -168,7 +172,8 @@ void Greedy::prepare() {
 void Greedy::setReserves() {
   growth.assign(problem.ranks, 0);
   reserve.assign(graph.getNumPlaces(), 0);
-  if (!bounded)
+  // Places have a slot of each kind from the beginning.
+  if (!bounded || graph.hasSlots())
     return;
   // Stages after another one, transitively.
   size_t count = problem.stages.size();
@@ -216,7 +221,7 @@ void Greedy::start(TaskGraph::Node node, Time now) {
   Time end = now + duration;
   ++next[place][slot];
   Task task = graph.getTask(node, isSplit(place));
-  Bytes change = graph.getMemoryChange(node, isSplit(place));
+  Bytes change = room.run(node, isSplit(place));
   for (int rank : graph.getRanks(place)) {
     if (rules.wall || !solution.ranks[rank].empty())
       idle[rank] += now - freeAt[rank];

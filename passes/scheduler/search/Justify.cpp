@@ -13,11 +13,15 @@
 
 namespace dt::scheduler {
 
+static constexpr Bytes TaskGraph::SlotBytes::*kKinds[] = {
+    &TaskGraph::SlotBytes::early, &TaskGraph::SlotBytes::whole,
+    &TaskGraph::SlotBytes::late};
+
 /// Tasks that one is moved past at most: keeps a pass linear.
 static constexpr int kLookBack = 64;
 
 Justify::Justify(const Lanes &lanes) : lanes(lanes), graph(*lanes.graph) {
-  changes.assign(graph.getNumNodes(), 0);
+  changes.resize(graph.getNumNodes());
   for (int place : lanes.order)
     for (int k = 0; k < graph.getNumMicrobatches(); ++k)
       for (auto slot :
@@ -26,9 +30,27 @@ Justify::Justify(const Lanes &lanes) : lanes(lanes), graph(*lanes.graph) {
         if (!graph.exists(node))
           continue;
         ++count;
-        changes[node] = graph.getMemoryChange(node, lanes.split[place]);
+        changes[node] = getChange(node, lanes.split[place]);
       }
   lists.resize(lanes.getNumLanes());
+}
+
+/// Where bytes add up all are `early`.
+Justify::Held Justify::getChange(TaskGraph::Node node, bool split) const {
+  if (!graph.hasSlots())
+    return {graph.getMemoryChange(node, split), 0, 0};
+  const Held &slots = graph.getSlotBytes(node);
+  switch (graph.getSlotOf(node)) {
+  case TaskGraph::kForward:
+    if (graph.exists(node + TaskGraph::kGradient))
+      return {slots.early, slots.whole, 0};
+    return {};
+  case TaskGraph::kGradient:
+    return {-slots.early, split ? 0 : -slots.whole, split ? slots.late : 0};
+  case TaskGraph::kWeight:
+    return {0, -slots.whole, -slots.late};
+  }
+  return {};
 }
 
 Time Justify::getArrival(TaskGraph::Node node, bool back) const {
@@ -83,18 +105,25 @@ bool Justify::put(TaskGraph::Node node, Time arrival, bool back) {
   Time duration = graph.getTime(node);
   int lane = lanes.laneOf[graph.getPlaceOf(node)];
   std::vector<Entry> &list = lists[lane];
-  Bytes change = back ? -changes[node] : changes[node],
-        room = lanes.limit[lane] - std::max<Bytes>(change, 0);
+  Held change = changes[node];
+  for (auto kind : kKinds)
+    change.*kind *= back ? -1 : 1;
+  auto isFull = [&](const Entry &entry) {
+    return llvm::any_of(kKinds, [&](auto kind) {
+      return change.*kind > 0 &&
+             entry.held.*kind > most[lane].*kind - change.*kind;
+    });
+  };
   size_t at = list.size();
   Time time = std::max(arrival, at ? list.back().end : 0);
-  if (change > 0 && at && list.back().level > room)
+  if (at && isFull(list.back()))
     return false;
   // The earliest gap that is long enough, with memory from then on.
   size_t least = at > kLookBack ? at - kLookBack : 0;
   for (size_t i = at; i-- > least;) {
     // What ends by then may be what it waits for, also if it takes no time.
     if (list[i].start < arrival + duration || list[i].end <= arrival ||
-        (change > 0 && i && list[i - 1].level > room))
+        (i && isFull(list[i - 1])))
       break;
     Time free = std::max(arrival, i ? list[i - 1].end : 0);
     if (free + duration <= list[i].start) {
@@ -102,10 +131,12 @@ bool Justify::put(TaskGraph::Node node, Time arrival, bool back) {
       time = free;
     }
   }
-  Bytes level = (at ? list[at - 1].level : 0) + change;
-  list.insert(list.begin() + at, {time, time + duration, node, level});
-  for (size_t i = at + 1; change && i < list.size(); ++i)
-    list[i].level += change;
+  list.insert(list.begin() + at,
+              {time, time + duration, node, at ? list[at - 1].held : Held()});
+  bool changes = llvm::any_of(kKinds, [&](auto kind) { return change.*kind; });
+  for (size_t i = at; changes && i < list.size(); ++i)
+    for (auto kind : kKinds)
+      list[i].held.*kind += change.*kind;
   end[node] = time + duration;
   return true;
 }
@@ -126,7 +157,32 @@ bool Justify::pass(const Order &order, bool back) {
   return true;
 }
 
+void Justify::shareMemory(const Order &order) {
+  most.clear();
+  for (size_t lane = 0; lane < order.size(); ++lane) {
+    Held &own = most.emplace_back();
+    if (!graph.hasSlots()) {
+      own.early = lanes.limit[lane];
+      continue;
+    }
+    own.late = lanes.late[lane];
+    Held held;
+    for (TaskGraph::Node node : order[lane])
+      for (auto kind : kKinds)
+        own.*kind = std::max(own.*kind, held.*kind += changes[node].*kind);
+    // What is left is for more forwards.
+    Bytes left = std::max<Bytes>(0, lanes.limit[lane] - own.total()),
+          both = own.early + own.whole;
+    if (both > 0) {
+      auto early = Bytes(double(left) * double(own.early) / double(both));
+      own.early += early;
+      own.whole += left - early;
+    }
+  }
+}
+
 bool Justify::take(const Order &order) {
+  shareMemory(order);
   end.assign(graph.getNumNodes(), -1);
   // As early as the lanes' orders allow.
   for (std::vector<Entry> &list : lists)
@@ -136,7 +192,7 @@ bool Justify::take(const Order &order) {
     if (!list.empty())
       arrival = std::max(arrival, list.back().end);
     end[node] = arrival + graph.getTime(node);
-    list.push_back({arrival, end[node], node, 0});
+    list.push_back({arrival, end[node], node, {}});
     return true;
   });
 }

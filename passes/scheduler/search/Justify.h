@@ -42,10 +42,11 @@ public:
   LaneResult getResult() const;
 
 private:
+  using Held = TaskGraph::SlotBytes;
   struct Entry {
     Time start, end;
     TaskGraph::Node node;
-    Bytes level; ///< held from it to the next
+    Held held; ///< from it to the next
   };
   using Order = std::vector<std::vector<TaskGraph::Node>>; ///< by lane
   /// Calls `put` for all tasks, every lane's in its order, each behind what it
@@ -54,15 +55,20 @@ private:
   /// Puts all tasks anew; `back`: time runs backwards.
   bool pass(const Order &order, bool back);
   bool put(TaskGraph::Node node, Time arrival, bool back);
+  void shareMemory(const Order &order);
+  Held getChange(TaskGraph::Node node, bool split) const;
   /// The last pass's order, the other way round.
   Order getReversed(const Nudge *nudge) const;
   Time getArrival(TaskGraph::Node node, bool back) const;
 
   const Lanes &lanes;
   const TaskGraph &graph;
-  size_t count = 0;           ///< of tasks
-  std::vector<Bytes> changes; ///< by node
-  std::vector<Time> end;      ///< by node; backwards: from the wall down
+  size_t count = 0;          ///< of tasks
+  std::vector<Held> changes; ///< by node
+  /// By lane: what may be held. Of slots, as many of each kind as the order had
+  /// that it began with, and what that leaves.
+  std::vector<Held> most;
+  std::vector<Time> end; ///< by node; backwards: from the wall down
   std::vector<std::vector<Entry>> lists;
   Time wall = 0;
 };

@@ -34,8 +34,11 @@ bool LaneSearch::consider(const std::optional<LaneResult> &result,
     return false;
   Cost cost = incumbent.getCost(result->wall, result->longestSpan);
   if (cost < incumbent.cost) {
+    Solution solution = result->getSolution(*lanes);
+    if (!lanes->holds(solution))
+      return false;
     incumbent.cost = cost;
-    incumbent.best = result->getSolution(*lanes);
+    incumbent.best = std::move(solution);
   }
   if (cost > least)
     return false;

@@ -6,6 +6,8 @@
 
 #include "passes/scheduler/search/Lanes.h"
 
+#include "passes/scheduler/core/Evaluate.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -31,6 +33,7 @@ std::optional<Lanes> Lanes::get(const TaskGraph &graph,
         lanes.places.emplace_back();
         lanes.busy.push_back(0);
         lanes.limit.push_back(kNever);
+        lanes.late.push_back(0);
         for (int rank : ranks) {
           if (laneOfRank[rank] >= 0)
             return std::nullopt;
@@ -45,6 +48,7 @@ std::optional<Lanes> Lanes::get(const TaskGraph &graph,
           return std::nullopt;
       lanes.laneOf[place] = lane;
       lanes.places[lane].push_back(place);
+      lanes.late[lane] += graph.getLargestSlots(place).late;
       lanes.order.push_back(place);
     }
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
@@ -62,8 +66,18 @@ std::optional<Lanes> Lanes::get(const TaskGraph &graph,
   return lanes;
 }
 
+bool Lanes::holds(const Solution &solution) const {
+  if (!graph->hasSlots())
+    return true;
+  std::vector<Bytes> held = getMostHeld(*graph, solution);
+  for (int lane = 0; lane < getNumLanes(); ++lane)
+    if (held[graph->getRanks(places[lane][0])[0]] > limit[lane])
+      return false;
+  return true;
+}
+
 LaneRun::LaneRun(const Lanes &lanes, const FillRules &rules)
-    : lanes(lanes), graph(*lanes.graph), rules(rules) {
+    : lanes(lanes), graph(*lanes.graph), rules(rules), room(graph) {
   int count = lanes.getNumLanes();
   next.assign(lanes.order.size(), {0, 0});
   now.assign(count, 0);
@@ -74,6 +88,8 @@ LaneRun::LaneRun(const Lanes &lanes, const FillRules &rules)
   used.assign(count, 0);
   end.assign(graph.getNumNodes(), -1);
   result.lists.resize(count);
+  for (int lane = 0; lane < count; ++lane)
+    held[lane] = room.begin(lanes.places[lane]);
   for (int lane = 0; lane < count; ++lane)
     result.lists[lane].reserve(3 * lanes.places[lane].size() *
                                graph.getNumMicrobatches());
@@ -91,7 +107,7 @@ Time LaneRun::getArrival(TaskGraph::Node node) const {
   return arrival;
 }
 
-void LaneRun::add(int lane, TaskGraph::Node node, Time start, Bytes change) {
+void LaneRun::add(int lane, TaskGraph::Node node, Time start, bool split) {
   if (first[lane] < 0) {
     first[lane] = start;
     idle[lane] = rules.wall ? start : 0;
@@ -100,13 +116,13 @@ void LaneRun::add(int lane, TaskGraph::Node node, Time start, Bytes change) {
   }
   mostIdle = std::max(mostIdle, idle[lane]);
   now[lane] = end[node] = start + graph.getTime(node);
-  held[lane] += change;
+  held[lane] += room.run(node, split);
   result.lists[lane].push_back(node);
 }
 
 void LaneRun::putWeight(int lane) {
   TaskGraph::Node node = pending[lane][used[lane]++];
-  add(lane, node, now[lane], graph.getMemoryChange(node, true));
+  add(lane, node, now[lane], true);
 }
 
 bool LaneRun::put(int place, TaskGraph::Slot slot) {
@@ -115,12 +131,10 @@ bool LaneRun::put(int place, TaskGraph::Slot slot) {
   int lane = lanes.laneOf[place];
   TaskGraph::Node node = getNext(place, slot);
   bool split = lanes.split[place];
-  Bytes change = graph.getMemoryChange(node, split);
   Time arrival = getArrival(node);
-  if (arrival == kNever ||
-      (change > 0 && held[lane] > lanes.limit[lane] - change))
+  if (arrival == kNever || isFull(lane, node, split))
     return false;
-  add(lane, node, std::max(now[lane], arrival), change);
+  add(lane, node, std::max(now[lane], arrival), split);
   ++next[place][slot];
   if (slot == TaskGraph::kGradient && split)
     pending[lane].push_back(node + 1);
@@ -132,11 +146,10 @@ bool LaneRun::append(int place, TaskGraph::Slot slot) {
     return false;
   int lane = lanes.laneOf[place];
   TaskGraph::Node node = getNext(place, slot);
-  Bytes change = graph.getMemoryChange(node, lanes.split[place]);
   Time arrival = getArrival(node);
   if (arrival == kNever)
     return false;
-  while (change > 0 && held[lane] > lanes.limit[lane] - change) {
+  while (isFull(lane, node, lanes.split[place])) {
     if (getPending(lane).empty())
       return false;
     putWeight(lane);

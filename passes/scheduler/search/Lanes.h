@@ -16,7 +16,7 @@
 #ifndef PASSES_SCHEDULER_SEARCH_LANES_H
 #define PASSES_SCHEDULER_SEARCH_LANES_H
 
-#include "passes/scheduler/core/TaskGraph.h"
+#include "passes/scheduler/core/Room.h"
 
 #include <array>
 #include <optional>
@@ -34,11 +34,16 @@ struct Lanes {
   std::vector<int> laneOf;              ///< by place
   std::vector<std::vector<int>> places; ///< by lane, producers first
   std::vector<Bytes> limit;             ///< by lane
+  /// By lane: of the limit, what gradients of inputs leave at least.
+  std::vector<Bytes> late;
   std::vector<Time> busy;               ///< by lane
   std::vector<bool> split, hasBackward; ///< by place
   std::vector<int> order;               ///< all places, producers first
 
   int getNumLanes() const { return int(places.size()); }
+  /// Whether memory holds an order. It does by construction but where slots of
+  /// several stages of a lane were counted together.
+  bool holds(const Solution &solution) const;
 };
 
 /// When a gap is filled that is shorter than a weight gradient.
@@ -82,6 +87,7 @@ public:
   }
   Time getTime(int lane) const { return now[lane]; }
   Bytes getHeld(int lane) const { return held[lane]; }
+  const Room &getRoom() const { return room; }
   /// Idle time that a lane may still have.
   Time getAllowance(int lane) const {
     return (rules.target ? rules.target - lanes.busy[lane] : mostIdle) -
@@ -94,13 +100,20 @@ public:
   }
 
 private:
-  void add(int lane, TaskGraph::Node node, Time start, Bytes change);
+  void add(int lane, TaskGraph::Node node, Time start, bool split);
+  /// Whether memory has no more room.
+  bool isFull(int lane, TaskGraph::Node node, bool split) const {
+    Bytes change = room.peek(node, split);
+    return (change > 0 || graph.getSlotOf(node) == TaskGraph::kForward) &&
+           held[lane] > lanes.limit[lane] - change;
+  }
   void putWeight(int lane);
   Time getArrival(TaskGraph::Node node) const;
 
   const Lanes &lanes;
   const TaskGraph &graph;
   FillRules rules;
+  Room room;
   std::vector<std::array<int, 2>> next; ///< by place
   std::vector<Time> now, first, idle, end;
   std::vector<Bytes> held;

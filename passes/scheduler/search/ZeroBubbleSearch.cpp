@@ -71,9 +71,20 @@ private:
   /// Per place: activations of one microbatch; per rank: the bound.
   std::vector<Bytes> bytes;
   std::vector<int> base;
+  std::vector<Bytes> forKept; ///< per rank: what late slots leave
 };
 
+/// Bytes of a late slot of each place of a rank.
+Bytes getLate(const TaskGraph &graph, int rank) {
+  Bytes late = 0;
+  for (int place : graph.getPlacesOfRank(rank))
+    late += graph.getLargestSlots(place).late;
+  return late;
+}
+
 void GreedySearch::findCaps() {
+  for (size_t rank = 0; rank < memory.size(); ++rank)
+    forKept.push_back(memory[rank] - getLate(graph, int(rank)));
   std::vector<int> inFlight = getInFlight(problem);
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
     Bytes most = 0;
@@ -104,7 +115,7 @@ std::vector<int> GreedySearch::getLevels(int slope) const {
             (highest < 0 || levels[place] > levels[highest]))
           highest = place;
       }
-      if (sum <= memory[rank] || highest < 0)
+      if (sum <= forKept[rank] || highest < 0)
         break;
       --levels[highest];
     }
@@ -121,7 +132,7 @@ int GreedySearch::getExactSlope() const {
   int rank = graph.getRanks(deepest)[0];
   for (int place : graph.getPlacesOfRank(rank))
     others += place == deepest ? 0 : bytes[place] * base[place];
-  Bytes room = (memory[rank] - others) / bytes[deepest] - base[deepest];
+  Bytes room = (forKept[rank] - others) / bytes[deepest] - base[deepest];
   return int(std::clamp<Bytes>(
       (room * 1024 + base[deepest] - 2) / (base[deepest] - 1), 0, 4096));
 }
@@ -186,7 +197,7 @@ bool GreedySearch::isTight() const {
     Bytes sum = 0;
     for (int place : graph.getPlacesOfRank(rank))
       sum += std::min(base[place], problem.microbatches) * bytes[place];
-    if (graph.getPlacesOfRank(rank).size() > 1 && memory[rank] < sum - sum / 4)
+    if (graph.getPlacesOfRank(rank).size() > 1 && forKept[rank] < sum - sum / 4)
       return true;
   }
   return false;
@@ -273,13 +284,18 @@ Problem shorten(const Problem &problem, int microbatches) {
   Problem result = problem;
   result.microbatches = microbatches;
   result.syncGroup = std::min(problem.syncGroup, microbatches);
-  for (Stage &stage : result.stages)
+  auto cut = [&](Table &table) {
+    size_t size = table.values.size(), n = size_t(problem.microbatches);
+    if (size > 1 && size % n == 0)
+      table.values.resize(size / n * microbatches);
+  };
+  for (Stage &stage : result.stages) {
     for (Table *table : {&stage.forward, &stage.input, &stage.weight,
-                         &stage.activation, &stage.weightActivation}) {
-      size_t size = table->values.size(), n = size_t(problem.microbatches);
-      if (size > 1 && size % n == 0)
-        table->values.resize(size / n * microbatches);
-    }
+                         &stage.activation, &stage.weightActivation})
+      cut(*table);
+    if (stage.late)
+      cut(*stage.late);
+  }
   for (Edge &edge : result.edges) {
     bool had = !edge.routes.empty();
     llvm::erase_if(edge.routes, [&](const Route &route) {
@@ -439,10 +455,12 @@ std::vector<Bytes> getRelativeMemory(const TaskGraph &graph, int factor) {
     if (chunks)
       most = std::max(most, sum * ((highest + chunks - 1) / chunks));
   }
-  std::vector<Bytes> memory(problem.ranks, most * factor / 16);
-  if (!problem.memory.empty())
-    for (int rank = 0; rank < problem.ranks; ++rank)
+  std::vector<Bytes> memory;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    memory.push_back(most * factor / 16 + getLate(graph, rank));
+    if (!problem.memory.empty())
       memory[rank] = std::min(memory[rank], problem.memory[rank]);
+  }
   return memory;
 }
 

@@ -360,6 +360,26 @@ sched.solution of @p {
 
 // -----
 
+// Two gradients of weights that wait have two slots, also when nothing else is
+// kept any more.
+sched.problem @p ranks 1 microbatches 2 memory [190] {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1] input [1] weight [1] keeps [100] weight_keeps [50] late_keeps [50]
+}
+// expected-error @+1 {{is refused: V5: rank 0: 200 bytes of activations after I s mb 1; the bound is 190}}
+sched.solution of @p {
+  sched.rank 0 {
+    sched.run F @s mb 0
+    sched.run I @s mb 0
+    sched.run F @s mb 1
+    sched.run I @s mb 1
+    sched.run W @s mb 0
+    sched.run W @s mb 1
+  }
+}
+
+// -----
+
 sched.problem @p ranks 1 microbatches 2 {
   sched.unit @m
   sched.stage @s of @m on [[0]] forward [1] slots 1

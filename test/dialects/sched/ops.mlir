@@ -1,13 +1,13 @@
 // RUN: dt-opt %s | dt-opt | FileCheck %s
 
-// CHECK-LABEL: sched.problem @step ranks 2 microbatches 2 memory [8192, 4096]
-sched.problem @step ranks 2 microbatches 2 memory [8192, 4096] {
+// CHECK-LABEL: sched.problem @step ranks 2 microbatches 2 memory [8192, 5120]
+sched.problem @step ranks 2 microbatches 2 memory [8192, 5120] {
   // CHECK: sched.unit @llm
   sched.unit @llm
   // CHECK: sched.stage @s0 of @llm on {{\[}}[0]] forward [10] input [12] weight [8] keeps [4096] slots 2
   sched.stage @s0 of @llm on [[0]] forward [10] input [12] weight [8] keeps [4096] slots 2
-  // CHECK: sched.stage @s1 of @llm on {{\[}}[1]] forward [10, 20] input [12] weight [8] keeps [4096]
-  sched.stage @s1 of @llm on [[1]] forward [10, 20] input [12] weight [8] keeps [4096]
+  // CHECK: sched.stage @s1 of @llm on {{\[}}[1]] forward [10, 20] input [12] weight [8] keeps [4096] weight_keeps [4096] late_keeps [1024]
+  sched.stage @s1 of @llm on [[1]] forward [10, 20] input [12] weight [8] keeps [4096] weight_keeps [4096] late_keeps [1024]
   // CHECK: sched.edge @s0 to @s1 latency 2 depth 1
   sched.edge @s0 to @s1 latency 2 depth 1
 }

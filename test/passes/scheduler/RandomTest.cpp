@@ -318,6 +318,9 @@ TEST(Random, SearchesStayInBounds) {
     std::mt19937 random(seed);
     for (Stage &stage : problem.stages)
       stage.weightActivation = Bytes(random() % 5);
+    for (Stage &stage : problem.stages) // bytes in slots
+      if (seed % 3 == 0)
+        stage.late = stage.weightActivation.values[0] / 2;
     problem.memory.assign(problem.ranks, Bytes(5 + random() % 25));
     TaskGraph graph(problem);
     SolveOptions options;
