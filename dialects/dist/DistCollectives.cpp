@@ -156,6 +156,12 @@ static LogicalResult verifyCuts(Operation *op, std::optional<DimCut> taken,
          << nn::makeTensorType(shape, in.getElementType()) << ", got " << out;
 }
 
+nn::DimExpr dt::dist::getBlockRows(const nn::Shape &part, DimCut cut) {
+  ArrayRef<nn::DimExpr> dims(part);
+  return nn::getNumElements(dims.take_front(cut.dim)) *
+         *dims[cut.dim].exactDiv(nn::DimExpr(cut.chunk));
+}
+
 LogicalResult dt::dist::verifyCollective(Operation *op) {
   auto collective = cast<CollectiveOpInterface>(op);
   std::optional<DimCut> taken = collective.getTakenCut(),

@@ -34,6 +34,10 @@ struct DimCut {
   uint64_t dim, chunk;
 };
 
+/// Of a whole tensor that is cut so: the rows in which a rank has a block each,
+/// `part` being all of them.
+nn::DimExpr getBlockRows(const nn::Shape &part, DimCut cut);
+
 /// The axis, and the type of the result by the cuts.
 llvm::LogicalResult verifyCollective(mlir::Operation *op);
 /// How a further axis may cut a collective that takes or gives one cut at most.

@@ -28,8 +28,7 @@ dt::dist::getStripedRows(CollectiveOpInterface collective) {
     if (cut.dim >= dims.size())
       return std::nullopt;
     DimExpr chunk(cut.chunk);
-    result.outer = nn::getNumElements(dims.take_front(cut.dim)) *
-                   *dims[cut.dim].exactDiv(chunk);
+    result.outer = getBlockRows(part, cut);
     result.rows = chunk * nn::getNumElements(dims.drop_front(cut.dim + 1));
   }
   for (const DimExpr::Term &term : result.rows.terms())

@@ -26,10 +26,8 @@ struct CutDim {
   DimExpr outer, over, chunk;
 
   CutDim(const Shape &part, dist::DimCut cut, uint64_t ranks)
-      : outer(1), over(ranks), chunk(cut.chunk) {
+      : outer(dist::getBlockRows(part, cut)), over(ranks), chunk(cut.chunk) {
     ArrayRef<DimExpr> dims(part);
-    outer = nn::getNumElements(dims.take_front(cut.dim)) *
-            *dims[cut.dim].exactDiv(chunk);
     chunk = chunk * nn::getNumElements(dims.drop_front(cut.dim + 1));
   }
   Shape part() const { return {outer, chunk}; }

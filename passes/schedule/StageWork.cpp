@@ -95,6 +95,7 @@ void FunctionReader::read(Operation *op) {
     exchange.kind = collective.getCollectiveKind();
     exchange.bytes =
         perItem(sizes.bytesOfItem(collective.getWhole().getType()));
+    exchange.rows = getRows(collective);
     if (dist::getNumStrips(collective) > 1)
       for (nn::LinearOp product : dist::getProductsBeside(collective))
         if (std::optional<Op> beside = describe(product))
@@ -134,6 +135,18 @@ void FunctionReader::setProduct(const nn::Work &work, Op &result) {
     result.rows = perItem(result.flops.item / (2 * result.n * result.k));
   else
     result.kind = Op::Convolution; // of no known shape: by its FLOPs
+}
+
+/// Those of both cuts are packed by kernels.
+planner::Linear
+FunctionReader::getRows(dist::CollectiveOpInterface collective) {
+  auto taken = collective.getTakenCut(), given = collective.getGivenCut();
+  if (taken.has_value() == given.has_value())
+    return {};
+  Value part = taken ? collective.getInput() : collective.getResult();
+  nn::DimExpr rows =
+      dist::getBlockRows(nn::getShape(part), taken ? *taken : *given);
+  return perItem(sizes.ofNothing(rows) + sizes.ofItem(rows));
 }
 
 RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {

@@ -38,6 +38,7 @@ private:
   /// Nothing, where there is nothing to do.
   std::optional<planner::Op> describe(mlir::Operation *op);
   void setProduct(const nn::Work &work, planner::Op &result);
+  planner::Linear getRows(dist::CollectiveOpInterface collective);
 
   dist::ModuleOp module;
   const Sizes &sizes;

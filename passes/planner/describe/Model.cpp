@@ -67,7 +67,7 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
   for (const std::vector<Exchange> *exchanges :
        {&layer.forwardExchanges, &layer.backwardExchanges})
     for (const Exchange &exchange : *exchanges) {
-      fine &= good(exchange.bytes);
+      fine &= good(exchange.bytes) && good(exchange.rows);
       for (const Op &op : exchange.beside)
         if (Error error = checkOp(module, kind, op))
           return error;

@@ -106,6 +106,9 @@ struct Exchange {
   /// Products, also of the layer's, that it is cut with where programs overlap
   /// the two (docs/sharding.md).
   std::vector<Op> beside = {};
+  /// Rows of the whole tensor of which a rank's block has a part each; blocks
+  /// of several are packed.
+  Linear rows = {};
 };
 
 /// A layer as the compiler cuts and differentiates it for one TP degree and one

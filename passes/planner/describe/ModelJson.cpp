@@ -132,10 +132,11 @@ std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
   std::vector<Exchange> result;
   if (json.has(key))
     for (const JsonReader &entry : json.at(key).list()) {
-      entry.keys({"kind", "bytes", "beside", "count"});
+      entry.keys({"kind", "bytes", "rows", "beside", "count"});
       Exchange exchange;
       exchange.kind = entry.at("kind").choice<rt::CollectiveKind>();
       exchange.bytes = readLinear(entry, "bytes");
+      exchange.rows = readLinear(entry, "rows");
       if (entry.has("beside"))
         for (const JsonReader &op : entry.at("beside").list())
           exchange.beside.push_back(readOp(op));

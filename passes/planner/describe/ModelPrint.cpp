@@ -106,6 +106,7 @@ OrderedJson print(const std::vector<Exchange> &exchanges) {
     OrderedJson json;
     json["kind"] = rt::textOf(exchange.kind);
     put(json, "bytes", exchange.bytes);
+    put(json, "rows", exchange.rows);
     for (const Op &op : exchange.beside)
       json["beside"].push_back(print(op));
     if (json == before) {

@@ -94,6 +94,7 @@ private:
         shape.push_back(
             formatv("{0}, collective {1}", where, int(exchange.kind)));
         add(where + ": a collective", exchange.bytes);
+        add(where + ": rows of a collective", exchange.rows);
         add(where, "collective beside", exchange.beside);
       }
     add(where + ": kept bytes", layer.kept);
