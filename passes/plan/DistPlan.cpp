@@ -103,6 +103,8 @@ llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
   auto taken = all->take(devices ? int64_t(devices) : all->getNumDevices());
   if (!taken)
     return llvm::createStringError("--devices: " + toString(taken.takeError()));
+  if (!target.empty())
+    taken->onHost = target == "cpu";
   return taken;
 }
 

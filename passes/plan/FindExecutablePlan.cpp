@@ -99,7 +99,7 @@ private:
   Error predict(Plan &plan, MeasurePlan measure);
 
   /// By layout, how many times the bytes that were predicted refused plans
-  /// allocate: messages and what does not fill arenas are much the same.
+  /// allocate: what does not fill arenas is much the same.
   std::map<std::vector<int64_t>, double> excess;
   const planner::PolicyInput &input;
   const PlannedProgram &program;

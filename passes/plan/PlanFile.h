@@ -84,7 +84,7 @@ struct PlanFile {
   std::string reorder = "none";
   /// Bytes of a rank: none, one for all, or one a rank.
   std::vector<int64_t> memory;
-  int64_t bucketBytes = 4 << 20, depth = 2;
+  int64_t bucketBytes = planner::kBucketBytes, depth = 2;
   bool narrowSums = false; ///< "gradient_sums": "bf16"
 
   /// "plan.json: units.llm.tp: what" as an error.

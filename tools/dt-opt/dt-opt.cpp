@@ -178,6 +178,7 @@ std::unique_ptr<Pass> createPlanner() {
   options.profile = profileOption;
   options.devices = devicesOption;
   options.robust = robustOption;
+  options.target = targetOption;
   // Other policies are asked only if that is to be shown.
   options.explain = emitOption == Emit::Plan;
   return dt::plan::createDistPlan(options, measureRanks);

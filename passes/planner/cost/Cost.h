@@ -16,6 +16,7 @@
 #include "passes/planner/describe/Model.h"
 #include "passes/planner/hardware/Cluster.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -77,6 +78,18 @@ struct CostOptions {
   int overlap = 0;
 };
 
+/// Bytes of the blocks that calls inside a TP group take, one at a time: what
+/// comes from all ranks before it is combined, and packed copies, on the stream
+/// of all else and beside it.
+struct CollectiveBlocks {
+  double combined = 0, packed = 0, beside = 0;
+  void keepLarger(const CollectiveBlocks &other) {
+    combined = std::max(combined, other.combined);
+    packed = std::max(packed, other.packed);
+    beside = std::max(beside, other.beside);
+  }
+};
+
 /// Costs of one module on one kind of node.
 class ModuleCost {
   struct Rates;
@@ -129,6 +142,17 @@ public:
   /// weights made.
   double keptForWeights(int kind, const CostOptions &options,
                         const TokenSums &part) const;
+  /// The largest of each that a layer of a kind needs.
+  CollectiveBlocks blocks(int kind, const CostOptions &options,
+                          const TokenSums &part) const;
+  /// The same of sums of tied gradients, over all ranks of `replicas` replicas
+  /// that have the tensor.
+  CollectiveBlocks tiedBlocks(int begin, int end, int tp,
+                              int64_t replicas) const;
+  /// Blocks in which gradients come from all replicas before they are combined,
+  /// all at once.
+  double sumBlocks(int begin, int end, int tp, int64_t replicas, bool zero,
+                   int ep = 1) const;
   /// `dp` > 1 shards the optimizer's state (ZeRO-1), `ep` divides what experts
   /// hold.
   StateBytes stateBytes(int begin, int end, int tp, int64_t dp,

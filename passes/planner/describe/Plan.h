@@ -114,6 +114,9 @@ struct Spread {
   double at(int percentile) const;
 };
 
+/// Bytes of a gradient reduction, unless a plan file says otherwise.
+inline constexpr int64_t kBucketBytes = 4 << 20;
+
 /// What a rank of a compiled program allocates, bytes: --emit=memory says the
 /// same (docs/parallel.md, "Memory of a rank").
 struct RankBytes {

@@ -126,7 +126,7 @@ PlannedStep::Memory findAllocated(ArrayRef<RankBytes> allocated,
                   double(most.moments), double(most.sums)};
   memory.activations = double(most.arena);
   memory.workspace = double(most.scratch);
-  memory.buffers = double(most.messages);
+  memory.messages = double(most.messages);
   memory.snapshot = snapshot;
   return memory;
 }

@@ -29,7 +29,7 @@ struct Explanation {
     double items = 0, mostItems = 0, mostTokens = 0;
     double seconds = 0; ///< of a microbatch in the slowest stage, on average
     /// Of the fullest rank. Of a compiled plan as it is allocated: activations
-    /// are the arena, buffers those of messages.
+    /// are the arena.
     PlannedStep::Memory memory;
     /// Of a compiled plan: the same as the search had it.
     std::optional<PlannedStep::Memory> estimate;

@@ -341,10 +341,10 @@ void PlanPage::addMemory() {
   for (const Explanation::Unit &unit : e.units) {
     const PlannedStep::Memory &m = unit.memory;
     if (m.total() > 0)
-      bars.rows.push_back(
-          {unit.name,
-           {m.state.total(), m.activations, m.workspace, m.buffers, m.snapshot},
-           unit.capacity});
+      bars.rows.push_back({unit.name,
+                           {m.state.total(), m.activations, m.workspace,
+                            m.buffers + m.messages, m.snapshot},
+                           unit.capacity});
   }
   bars.limitName = "what a plan may use of a device";
   bars.print = printBytes;

@@ -25,7 +25,8 @@ Json print(const Losses &l) {
 Json print(const PlannedStep::Memory &m) {
   return {{"total", m.total()},           {"state", m.state.total()},
           {"activations", m.activations}, {"workspace", m.workspace},
-          {"buffers", m.buffers},         {"checkpoint", m.snapshot}};
+          {"buffers", m.buffers},         {"messages", m.messages},
+          {"checkpoint", m.snapshot}};
 }
 
 Json print(const Explanation::Unit &unit) {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -125,7 +126,11 @@ public:
   std::vector<Level> levels; ///< from the nodes up; none: NICs are all there is
   /// Where figures come from that nobody gave or measured; empty: a file.
   std::string assumed;
+  /// Whether programs send from the memory that they compute in, as the CPU's
+  /// do; unless somebody knows: where ranks compute on cores of a node.
+  std::optional<bool> onHost = std::nullopt;
 
+  bool isOnHost() const { return onHost.value_or(nodes.front().cores > 0); }
   int64_t getNumDevices() const;
   /// Of devices, on all nodes or on those of a range of ranks.
   bool hasSeveralKinds() const;

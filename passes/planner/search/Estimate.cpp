@@ -180,6 +180,10 @@ Needs needsOf(const PolicyInput &input, const Plan &plan,
   if (module.trainable)
     weight += module.gradientBytes +
               module.optimizerBytes / double(host.dp * host.cp);
+  // Blocks of sums are as large as gradients.
+  if (module.trainable && host.dp * host.cp > 1 &&
+      input.costs.cluster.isOnHost())
+    weight += module.gradientBytes;
   // A replica may get the largest item, and then hold as much of it as others
   // of all theirs.
   double factor = prices.factor * std::max(prices.fullest, largest);

@@ -53,7 +53,7 @@ private:
   double factor = 1;               ///< from the priced samples to a part
   const LayerPrices *prices[3];    ///< by kSaves
   double workspace[3] = {};        ///< the same
-  std::vector<double> state = {0}; ///< before each layer
+  std::vector<double> state = {0}; ///< and blocks of sums, before each layer
   std::vector<double> held;        ///< microbatches, by position
   double room;                     ///< bytes of a device, for all of these
   double message = 0;              ///< bytes of a part between layers
@@ -87,8 +87,11 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
   for (int i = 0; i < layers; ++i) {
     double bytes = cost.state(i, i + 1, unit.tp,
                               unit.zero ? unit.dp * unit.cp : 1, unit.ep);
-    state.push_back(state.back() + bytes);
     largest = std::max(largest, bytes);
+    if (cluster.isOnHost())
+      bytes += cost.sumBlocks(i, i + 1, unit.tp, unit.dp * unit.cp, unit.zero,
+                              unit.ep);
+    state.push_back(state.back() + bytes);
   }
   // The simulator has the last word.
   room = 0.99 * cluster.getMemory(node) - largest;

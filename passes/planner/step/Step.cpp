@@ -149,7 +149,8 @@ Error checkMemory(const Costs &costs, const Plan &plan,
         "message buffers {6:f0}, checkpoint {7:f0})",
         namesOf(costs.model, plan, u), needs, needs - has,
         result.memory[u].state.total(), result.memory[u].activations,
-        result.memory[u].workspace, result.memory[u].buffers,
+        result.memory[u].workspace,
+        result.memory[u].buffers + result.memory[u].messages,
         result.memory[u].snapshot);
     return make_error<DoesNotFit>(int(u), needs - has, result.memory[u].waiting,
                                   std::move(text));

@@ -110,10 +110,12 @@ struct PlannedStep {
   /// Bytes of a rank, term by term (docs/planning.md, "Memory of a rank").
   struct Memory {
     StateBytes state;
-    double activations = 0, workspace = 0, buffers = 0, snapshot = 0;
+    double activations = 0, workspace = 0, buffers = 0, messages = 0,
+           snapshot = 0;
     double waiting = 0; ///< of `buffers`: outputs that wait for who uses them
     double total() const {
-      return state.total() + activations + workspace + buffers + snapshot;
+      return state.total() + activations + workspace + buffers + messages +
+             snapshot;
     }
   };
   std::vector<Memory> memory;  ///< of the fullest rank of a unit

@@ -10,7 +10,10 @@
 #include "passes/planner/step/Step.h"
 #include "runtime/reorder/Order.h"
 
+#include "llvm/ADT/ArrayRef.h"
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -87,6 +90,35 @@ private:
   void findFullest(PlannedStep &result) const;
   /// Of another unit's items what the fullest part of a unit has.
   TokenSums fullestOf(int unit, int other) const;
+  /// Adds blocks that collectives go through.
+  void holdCollectives(const scheduler::Problem &problem,
+                       std::vector<PlannedStep::Memory> &held) const;
+  /// The largest that a stage's calls need, one at a time.
+  CollectiveBlocks callsOf(const StageInfo &stage) const;
+  /// What its gradients are summed in.
+  double sumsOf(const StageInfo &stage) const;
+  /// Messages that a rank at one end of an edge of the model packs for each of
+  /// so many parts of the other end, but for those `local` ones that a rank
+  /// from `begin` to before `end` has itself.
+  struct Packing {
+    double bytes = 0; ///< of a task, in one direction
+    int64_t parts = 0, local = 0, begin = 0, end = 0;
+    double at(int64_t rank) const {
+      bool isLocal = begin <= rank && rank < end;
+      return bytes * double(parts - (isLocal ? local : 0));
+    }
+  };
+  void setPacking();
+  Packing packingOf(const ModelEdge &edge, bool atConsumer) const;
+  /// Adds what ranks have packed at once in their orders of tasks; as yet
+  /// without any, for one that goes back at once.
+  void holdPacked(const scheduler::Problem &problem,
+                  const scheduler::Solution *solution,
+                  std::vector<PlannedStep::Memory> &held) const;
+  /// Calls f(bytes, sends, gradient) for what a replica packs in a stage for a
+  /// task, each way.
+  template <typename Function>
+  void forPackedOf(int stage, int64_t replica, Function f) const;
   /// Calls f(edge, stage, bytes, counted) for edges of the problem whose
   /// messages may wait at a stage beyond the `counted` ones of holdAlways().
   template <typename Function>
@@ -254,6 +286,8 @@ private:
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
   std::vector<int> brokers;       ///< by model edge: of the problem; -1: none
   std::vector<TokenSums> largest; ///< by unit: the fullest part
+  /// By edge of the model, at its producer and its consumer.
+  std::vector<std::array<Packing, 2>> packing;
   /// By unit and microbatch: items of all replicas.
   std::vector<std::vector<TokenSums>> together;
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step

@@ -169,6 +169,7 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
         all.snapshot = std::max(all.snapshot, stage.snapshot);
       }
   }
+  holdCollectives(problem, held);
 }
 
 template <typename Function>
@@ -201,8 +202,10 @@ void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
     bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
     if (brokers[i] >= 0)
       look(brokers[i], [&](int unit) {
+        const Packing &packed = packing[i][unit != plan.getHost(edge.from)];
         return edge.bytes.at(fullestOf(unit, toSamples ? edge.from : edge.to)) /
-               plan.units[unit].cp;
+                   plan.units[unit].cp +
+               packed.bytes * double(packed.parts);
       });
   }
 }
@@ -269,6 +272,7 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
                               const std::vector<double> &less) const {
   std::vector<PlannedStep::Memory> held;
   holdAlways(problem, held);
+  holdPacked(problem, nullptr, held);
   forWaitingEdges(problem, [&](int e, int stage, double bytes, int counted) {
     const scheduler::Stage &from = problem.stages[problem.edges[e].from];
     int most =
@@ -323,6 +327,7 @@ void StepBuilder::describe(PlannedStep &result) const {
     result.held[rank].activations =
         double(std::accumulate(room.begin(), room.end(), int64_t(0)));
   }
+  holdPacked(problem, &result.solution, result.held);
   findFullest(result);
 }
 

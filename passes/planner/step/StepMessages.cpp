@@ -1,0 +1,211 @@
+//===- StepMessages.cpp - Blocks that a rank's messages go through --------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// As the runtime plans them (step/MessagePlan.cpp): what ranks sum in, what
+// collectives of TP groups pack, and messages whose rows do not lie together.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/step/StepBuilder.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dt::planner {
+
+using scheduler::Kind;
+using scheduler::Task;
+
+CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
+  const UnitPlan &unit = plan.units[info.unit];
+  CollectiveBlocks most;
+  auto look = [&](int u, int begin, int end) {
+    const ModuleCost &cost = costs.get(nodeOf(u), u);
+    const std::vector<int> &layers = costs.model.modules[u].layers;
+    CostOptions options = plan.getOptions(u, u == info.unit ? info.index : 0);
+    TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
+    for (int i = begin; i < end; ++i)
+      if (i == begin || layers[i] != layers[i - 1])
+        most.keepLarger(cost.blocks(layers[i], options, piece));
+    most.keepLarger(cost.tiedBlocks(begin, end, unit.tp, unit.dp * unit.cp));
+  };
+  look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
+  for (int guest : info.guests)
+    look(guest, 0, int(costs.model.modules[guest].layers.size()));
+  return most;
+}
+
+double StepBuilder::sumsOf(const StageInfo &info) const {
+  const UnitPlan &unit = plan.units[info.unit];
+  auto sums = [&](int u, int begin, int end) {
+    return costs.get(nodeOf(u), u)
+        .sumBlocks(begin, end, unit.tp, unit.dp * unit.cp, unit.zero, unit.ep);
+  };
+  double all =
+      sums(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
+  for (int guest : info.guests)
+    all += sums(guest, 0, int(costs.model.modules[guest].layers.size()));
+  return all;
+}
+
+/// What is combined is combined in the host's memory; only devices have a
+/// stream beside that of all else.
+void StepBuilder::holdCollectives(
+    const scheduler::Problem &problem,
+    std::vector<PlannedStep::Memory> &held) const {
+  bool onHost = costs.cluster.isOnHost();
+  std::vector<CollectiveBlocks> calls(ranks);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    CollectiveBlocks own = callsOf(stages[s]);
+    double sums = onHost ? sumsOf(stages[s]) : 0;
+    for (const std::vector<int> &replica : problem.stages[s].replicas)
+      for (int rank : replica) {
+        held[rank].messages += sums;
+        calls[rank].keepLarger(own);
+      }
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    const CollectiveBlocks &most = calls[rank];
+    held[rank].messages +=
+        onHost ? most.combined + std::max(most.packed, most.beside)
+               : most.packed + most.beside;
+  }
+}
+
+/// A program's rank has a block for every part of the other end, which may have
+/// any of its items: up to as many as its share of the TP group, or the other
+/// part, has. What is not compiled is held to what it sends: each item once.
+StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
+                                            bool atConsumer) const {
+  const std::vector<Module> &modules = costs.model.modules;
+  int from = lastStageOf(edge.from), to = firstStageOf(edge.to);
+  const StageInfo &own = stages[atConsumer ? to : from],
+                  &other = stages[atConsumer ? from : to];
+  const UnitPlan &here = plan.units[own.unit], &there = plan.units[other.unit];
+  int64_t first = here.getRank(plan.getPosition(here, own.index), 0),
+          begin = there.getRank(plan.getPosition(there, other.index), 0);
+  bool alike = here.dp == there.dp && here.sub == there.sub &&
+               here.span == there.span && here.getSpeeds() == there.getSpeeds(),
+       copied = first == begin && here.tp == there.tp;
+  Packing result;
+  if (alike && (copied || modules[edge.from].item == modules[edge.to].item))
+    return result;
+  int counted = modules[edge.to].item == ItemKind::Sample ? edge.from : edge.to;
+  auto partOf = [&](int unit) {
+    TokenSums all = fullestOf(unit, counted);
+    return all * (1 / piecesOf(unit, all));
+  };
+  TokenSums part = partOf(own.unit);
+  double share = std::ceil(part.items / here.tp),
+         rows = std::min(share, std::ceil(partOf(other.unit).items));
+  if (rows <= 1) // which lies together
+    return result;
+  result.parts = there.dp * there.sub;
+  if (!plan.compiled)
+    rows = std::min(rows, share / double(result.parts));
+  result.bytes = edge.bytes.at(part) / part.items * rows / here.cp *
+                 double(here.sub) * here.span;
+  if (here.tp * here.cp * there.tp * there.cp == 1 && there.blocks.empty()) {
+    result.local = there.sub;
+    result.begin = begin;
+    result.end = begin + there.dp;
+  }
+  return result;
+}
+
+void StepBuilder::setPacking() {
+  packing.clear();
+  for (const ModelEdge &edge : costs.model.edges)
+    packing.push_back({packingOf(edge, false), packingOf(edge, true)});
+}
+
+namespace {
+
+/// As far as a rank has come in a stage.
+struct Progress {
+  int forwards = 0, inputs = 0, weights = 0;
+  void add(Kind kind) {
+    forwards += kind == Kind::Forward;
+    inputs += kind == Kind::Input || kind == Kind::Backward;
+    weights += kind == Kind::Weight;
+  }
+  int getKept() const { return forwards - inputs; }
+  int getLate() const { return inputs - weights; }
+};
+
+/// Messages of an edge that a rank has packed at once, in the order of its
+/// tasks of a stage. Received: from where they are posted, `depth` tasks ahead,
+/// to the task that reads them; gradients from the forward on. Sent: until the
+/// next task writes into the same slot.
+int countPacked(llvm::ArrayRef<Kind> tasks, int depth, bool sends,
+                bool gradient, bool back) {
+  Progress all, now;
+  int slots = 1, lateSlots = 1, most = 0;
+  for (Kind kind : tasks) {
+    all.add(kind);
+    slots = std::max(slots, back ? all.getKept() : 1);
+    lateSlots = std::max(lateSlots, all.getLate());
+  }
+  if (all.weights == 0)
+    lateSlots = slots;
+  auto note = [&] {
+    int there = sends ? std::min(now.forwards, slots)
+                      : std::min(depth, all.forwards - now.forwards),
+        back = sends ? now.getKept() : std::min(now.inputs, lateSlots);
+    most = std::max(most, there + gradient * back);
+  };
+  note();
+  for (Kind kind : tasks) {
+    now.add(kind);
+    note();
+  }
+  return most;
+}
+
+} // namespace
+
+template <typename Function>
+void StepBuilder::forPackedOf(int stage, int64_t replica, Function f) const {
+  const StageInfo &info = stages[stage];
+  const UnitPlan &unit = plan.units[info.unit];
+  int64_t rank = unit.getRank(plan.getPosition(unit, info.index), replica);
+  for (size_t e = 0; e < packing.size(); ++e) {
+    const ModelEdge &edge = costs.model.edges[e];
+    bool sends = lastStageOf(edge.from) == stage,
+         receives = firstStageOf(edge.to) == stage;
+    if (sends != receives && packing[e][receives].bytes > 0)
+      f(packing[e][receives].at(rank), sends,
+        costs.model.modules[edge.from].hasBackward());
+  }
+}
+
+void StepBuilder::holdPacked(const scheduler::Problem &problem,
+                             const scheduler::Solution *solution,
+                             std::vector<PlannedStep::Memory> &held) const {
+  std::vector<Kind> tasks;
+  auto hold = [&](int stage, int r, int rank, double bytes, bool sends,
+                  bool gradient) {
+    tasks = {Kind::Forward, Kind::Backward};
+    if (solution) {
+      tasks.clear();
+      for (const Task &task : solution->ranks[rank])
+        if (task.stage == stage && task.replica == r)
+          tasks.push_back(task.kind);
+    }
+    held[rank].messages +=
+        bytes * countPacked(tasks, kReceiveDepth, sends, gradient,
+                            problem.stages[stage].hasBackward);
+  };
+  for (int s = 0; s < int(stages.size()); ++s)
+    for (int r = 0; r < int(problem.stages[s].replicas.size()); ++r)
+      forPackedOf(s, beginOf(stages[s].unit, r),
+                  [&](double bytes, bool sends, bool gradient) {
+                    for (int rank : problem.stages[s].replicas[r])
+                      hold(s, r, rank, bytes, sends, gradient);
+                  });
+}
+
+} // namespace dt::planner

@@ -1,0 +1,139 @@
+//===- MessagesTest.cpp - Blocks that messages and collectives need -------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// That programs allocate as much: test/e2e/orders.py.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/describe/Shipped.h"
+#include "passes/planner/policies/Policy.h"
+#include "test/passes/planner/Architectures.h"
+
+#include <gtest/gtest.h>
+
+using namespace dt::planner;
+
+namespace {
+
+constexpr int kImages = 4; ///< of a sample
+
+TransformerShape shapeOf(int layers) {
+  TransformerShape shape;
+  shape.layers = layers;
+  shape.hidden = 1024;
+  shape.ffn = 4096;
+  shape.heads = 16;
+  return shape;
+}
+
+/// A language model, and an encoder before it where there is one.
+struct Planned {
+  explicit Planned(llvm::StringRef name, int64_t samples = 8) {
+    cluster = llvm::cantFail(openCluster(name));
+    model.name = "planned";
+    model.modules = {makeTransformer("llm", ItemKind::Sample, shapeOf(2))};
+    Sample sample{512, {}};
+    sample.of(ItemKind::Image).assign(kImages, 64);
+    batch.assign(size_t(samples), sample);
+  }
+  void addEncoder(double bytes) {
+    model.modules.push_back(
+        makeTransformer("vision", ItemKind::Image, shapeOf(1)));
+    model.edges.push_back({1, 0, perItem(bytes)});
+    spreadGradients(model);
+  }
+  /// A unit of the next module on the next ranks.
+  UnitPlan &add(int tp, int64_t dp) {
+    Costs costs(cluster, model);
+    PolicyInput input{costs, batch};
+    UnitPlan unit =
+        makeUnit(input, int(plan.units.size()), tp, dp, 1, 1, Save::Vjp);
+    unit.firstRank = plan.ranks;
+    plan.ranks += unit.getRanks();
+    return plan.units.emplace_back(unit);
+  }
+  std::vector<double> getMessages(int64_t microbatches) {
+    plan.microbatches = microbatches;
+    plan.micro = int64_t(batch.size()) / microbatches / plan.units[0].dp;
+    std::vector<double> bytes;
+    auto step =
+        llvm::cantFail(simulateStep(Costs(cluster, model), plan, batch));
+    for (const PlannedStep::Memory &memory : step.memory)
+      bytes.push_back(memory.messages);
+    return bytes;
+  }
+
+  Model model;
+  Cluster cluster;
+  std::vector<Sample> batch;
+  Plan plan;
+};
+
+/// Gradients that come from other replicas have blocks of the host's memory,
+/// bucket by bucket, all at once.
+TEST(Messages, SumsAreAsLargeAsGradients) {
+  for (int zero : {0, 1}) {
+    Planned host("cpu-2");
+    host.add(1, 2).zero = zero;
+    double gradients = host.model.modules[0].getParameters() *
+                       host.model.modules[0].gradientBytes;
+    // A small rest is combined by all.
+    EXPECT_NEAR(host.getMessages(4)[0], gradients, zero ? 64 : 1 << 15);
+  }
+  Planned alone("cpu-2"), device("h100-80g");
+  alone.add(1, 1);
+  device.add(1, 2);
+  EXPECT_EQ(alone.getMessages(4)[0], 0);
+  EXPECT_EQ(device.getMessages(4)[0], 0);
+  // A program for the CPU, planned for devices.
+  device.cluster.onHost = true;
+  EXPECT_GT(device.getMessages(4)[0], 0);
+}
+
+/// Of each sample a rank has some tokens, which are packed; of one sample they
+/// lie together.
+TEST(Messages, SequencesOfSeveralSamplesArePacked) {
+  Planned planned("h100-80g");
+  planned.add(2, 1);
+  planned.plan.sequenceParallel = true;
+  TokenSums two = TokenSums::of(512) * 2;
+  double whole = 0;
+  for (const LayerKind &kind : planned.model.modules[0].kinds)
+    whole = std::max(whole, kind.reduced.at(two));
+  ASSERT_GT(whole, 0);
+  EXPECT_NEAR(planned.getMessages(4)[0], whole, 64);
+  EXPECT_EQ(planned.getMessages(8)[0], 0);
+}
+
+/// Each end packs for every part of the other: the encoder as many as it has in
+/// flight, sent and back; the language model two ahead, and gradients.
+TEST(Messages, UnequalReplicasPack) {
+  constexpr double kImage = 1 << 20;
+  Planned planned("h100-80g");
+  planned.addEncoder(kImage);
+  planned.add(1, 2);
+  planned.add(1, 1);
+  std::vector<double> bytes = planned.getMessages(4);
+  EXPECT_EQ(bytes[1], (2 + 2) * 2 * kImages * kImage);
+  EXPECT_EQ(bytes[0], (2 + 1) * kImages * kImage);
+}
+
+/// Blocks of programs are as large as any microbatch may want them: all images
+/// of a replica may go to each of the others.
+TEST(Messages, ProgramsHaveBlocksForEveryPair) {
+  constexpr double kImage = 1 << 20;
+  Planned planned("h100-80g");
+  planned.addEncoder(kImage);
+  planned.add(1, 2);
+  planned.add(1, 2);
+  EXPECT_EQ(planned.getMessages(4)[1], (2 + 2) * kImages * kImage);
+  planned.plan.compiled = true;
+  EXPECT_EQ(planned.getMessages(4)[1], (2 + 2) * 2 * kImages * kImage);
+  // Replicas that count the same have the same samples, whose rows lie
+  // together.
+  planned.model.modules[1].item = ItemKind::Sample;
+  EXPECT_EQ(planned.getMessages(4), std::vector<double>(2, 0));
+}
+
+} // namespace
