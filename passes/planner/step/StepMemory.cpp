@@ -268,6 +268,13 @@ void StepBuilder::addWaiting(const TaskGraph &graph,
   findFullest(result);
 }
 
+template <typename Function>
+static void forRanks(const scheduler::Stage &stage, Function f) {
+  for (const std::vector<int> &replica : stage.replicas)
+    for (int rank : replica)
+      f(rank);
+}
+
 void StepBuilder::limitMemory(scheduler::Problem &problem,
                               const std::vector<double> &less) const {
   std::vector<PlannedStep::Memory> held;
@@ -292,6 +299,20 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
             std::min(problem.memory[rank],
                      int64_t(std::max(0.0, memory - held[rank].total() -
                                                less[stages[s].unit])));
+  }
+  // A plan file has one bound for all ranks of a stage.
+  for (bool lower = plan.compiled; lower;) {
+    lower = false;
+    for (const scheduler::Stage &stage : problem.stages) {
+      int64_t least = std::numeric_limits<int64_t>::max();
+      forRanks(stage, [&](int rank) {
+        least = std::min(least, problem.memory[rank]);
+      });
+      forRanks(stage, [&](int rank) {
+        lower |= problem.memory[rank] > least;
+        problem.memory[rank] = least;
+      });
+    }
   }
 }
 
