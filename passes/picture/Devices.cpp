@@ -9,7 +9,6 @@
 #include "passes/picture/Markup.h"
 
 #include <algorithm>
-#include <cmath>
 
 using namespace llvm;
 

@@ -6,11 +6,8 @@
 
 #include "passes/picture/Markup.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
-
-#include <cmath>
 
 using namespace llvm;
 

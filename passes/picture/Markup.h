@@ -59,7 +59,6 @@ public:
 
   /// `standalone`: as a file of its own; else for the inside of a page.
   void write(llvm::raw_ostream &out, double height, bool standalone) const;
-  double getWidth() const { return width; }
 
 private:
   void close(llvm::StringRef element, llvm::StringRef hover);

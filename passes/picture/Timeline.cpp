@@ -13,7 +13,6 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
-#include <cmath>
 
 using namespace llvm;
 

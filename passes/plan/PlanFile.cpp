@@ -15,7 +15,6 @@
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
-#include <set>
 
 using namespace llvm;
 

@@ -11,7 +11,6 @@
 #include "passes/stages/StageCuts.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SetVector.h"
 
 #include <numeric>
 

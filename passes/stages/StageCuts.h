@@ -14,8 +14,6 @@
 
 #include "passes/stages/NominalCosts.h"
 
-#include "llvm/ADT/MapVector.h"
-
 namespace dt::stages {
 
 class StageCuts {

@@ -167,8 +167,6 @@ public:
   double tiedParameters(int begin, int end, int tp) const;
   /// Of these, what expert parallelism gives to other ranks.
   double expertsElsewhere(int begin, int end, int tp, int ep) const;
-  /// The product rate that a part reaches, for "bound by": share of the peak.
-  double peak() const { return peakFlops; }
 
   const Module &getModule() const { return description; }
 

@@ -8,8 +8,6 @@
 
 #include "models/frontend/json/JsonReader.h"
 
-#include <cmath>
-
 using namespace llvm;
 
 namespace dt::planner {

@@ -9,8 +9,6 @@
 
 #include "llvm/Support/FormatVariadic.h"
 
-#include <limits>
-
 using namespace llvm;
 
 namespace dt::planner {

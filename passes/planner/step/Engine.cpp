@@ -463,15 +463,6 @@ Expected<Simulation> Engine::run() {
 
 } // namespace
 
-double Simulation::getWallBubble() const {
-  double sum = 0;
-  for (Time time : busy)
-    sum += double(time);
-  return tasks > 0 && !busy.empty()
-             ? 1 - sum / (double(tasks) * double(busy.size()))
-             : 0;
-}
-
 double Simulation::getSpanBubble() const {
   Time longest = 0, work = 0;
   for (size_t i = 0; i < span.size(); ++i)

@@ -20,7 +20,6 @@ using scheduler::Time;
 
 /// Gradients of some ranks that are summed, and what follows from it.
 struct GradientReduction {
-  std::string name;
   std::vector<int> ranks;
   /// Stages whose weight gradients must be done; empty: all of the ranks' work.
   std::vector<int> stages;
@@ -82,7 +81,6 @@ struct Simulation {
   Time tasks = 0; ///< end of the last task
   Time step = 0;  ///< wall time of the step
 
-  double getWallBubble() const;
   double getSpanBubble() const;
 };
 

@@ -301,7 +301,6 @@ private:
     int64_t replicas = inside ? plan.units[unit.inside->unit].dp : unit.dp;
     items.replicas = int(replicas);
     list(m, items);
-    items.microbatch.assign(items.tokens.size(), 0);
     items.replica.assign(items.tokens.size(), 0);
     items.parts.assign(size_t(parts.microbatches) * replicas, {});
     items.moments.assign(items.parts.size(), {});
@@ -317,7 +316,6 @@ private:
     for (size_t p = 0; p < items.parts.size(); ++p)
       for (int32_t item : items.parts[p]) {
         items.moments[p] += TokenSums::of(items.tokens[item]);
-        items.microbatch[item] = int32_t(p / replicas);
         items.replica[item] = int32_t(p % replicas);
       }
   }
@@ -458,11 +456,8 @@ void Parts::permute(const std::vector<int32_t> &order) {
         size_t to = size_t(k) * items.replicas + r;
         size_t from = size_t(order[k]) * items.replicas + r;
         items.moments[to] = oldMoments[from];
-        if (oldParts.empty())
-          continue;
-        items.parts[to] = std::move(oldParts[from]);
-        for (int32_t item : items.parts[to])
-          items.microbatch[item] = k;
+        if (!oldParts.empty())
+          items.parts[to] = std::move(oldParts[from]);
       }
   }
 }

@@ -72,8 +72,7 @@ struct Parts {
     std::vector<std::vector<int32_t>> parts;
     std::vector<TokenSums> moments;
     int replicas = 1;
-    /// Where each item is.
-    std::vector<int32_t> microbatch, replica;
+    std::vector<int32_t> replica; ///< where each item is
   };
   std::vector<Items> modules;
 

@@ -9,7 +9,6 @@
 #include "passes/planner/step/StepBuilder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 

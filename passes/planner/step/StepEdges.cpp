@@ -372,7 +372,6 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
                                     2 * module.optimizerBytes) /
                                        (device.bandwidth * device.stream));
   GradientReduction reduction;
-  reduction.name = module.name;
   reduction.stages = {stage};
   if (first.cores > 0) {
     sum += gather;

@@ -11,7 +11,6 @@
 #include "passes/planner/step/StepBuilder.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace dt::planner {
 

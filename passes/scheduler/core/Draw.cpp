@@ -6,7 +6,6 @@
 
 #include "passes/scheduler/core/Draw.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 

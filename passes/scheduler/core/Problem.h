@@ -211,9 +211,8 @@ struct Instruction {
 struct Solution {
   /// Per rank: its tasks in order.
   std::vector<std::vector<Task>> ranks;
-  /// The one order in which messages happen, and every rank's list with its
-  /// sends and receives, each a subsequence of it. Filled by communicate().
-  std::vector<Message> communication;
+  /// Every rank's list with its sends and receives, each a subsequence of one
+  /// order of all messages. Filled by communicate().
   std::vector<std::vector<Instruction>> programs;
 };
 

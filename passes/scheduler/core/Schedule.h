@@ -13,7 +13,6 @@
 
 #include "passes/scheduler/core/TaskGraph.h"
 
-#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 
 namespace dt::scheduler {

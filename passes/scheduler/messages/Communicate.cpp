@@ -162,7 +162,6 @@ void Sorter::emit(int vertex) {
     return;
   }
   const MessageTable::Entry &entry = table.getEntries()[vertex - tasks];
-  solution.communication.push_back(entry.message);
   SmallVector<int> ranks(graph.getRanks(graph.getPlaceOf(entry.producer)));
   for (int rank : graph.getRanks(graph.getPlaceOf(entry.consumer)))
     if (!is_contained(ranks, rank))
@@ -177,7 +176,6 @@ void Sorter::emit(int vertex) {
 
 void Sorter::run() {
   build();
-  solution.communication.clear();
   solution.programs.assign(solution.ranks.size(), {});
   // Of one time messages go first: what a task starts with at that time has
   // been sent by then. (Tasks that take no time keep them apart by waiting.)

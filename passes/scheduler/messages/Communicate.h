@@ -52,7 +52,7 @@ bool isWellFormed(const Problem &problem, const Message &message);
 std::optional<Instruction::Action>
 getAction(const TaskGraph &graph, const MessageTable::Entry &entry, int rank);
 
-/// Fills `communication` and `programs` of a solution that evaluates.
+/// Fills `programs` of a solution that evaluates.
 llvm::Error communicate(const TaskGraph &graph, Solution &solution);
 
 /// Proves that the programs finish without buffering and compute what the

@@ -294,18 +294,12 @@ TaskGraph::Node Greedy::take(int place, TaskGraph::Slot slot) const {
 
 TaskGraph::Node Greedy::choose(int rank, Time now) const {
   Choice main = look(rank, now, false);
-  if (main.forward >= 0 && main.gradient >= 0 && !rules.ahead.empty() &&
-      next[main.forward][0] - next[main.forward][1] < rules.ahead[main.forward])
-    main.gradient = -1;
   // Weight gradients make room first; without any, what forwards left free is
   // enough.
   if (main.gradient >= 0 && main.weight >= 0 && overflows(main.gradient))
     return take(main.weight, TaskGraph::kWeight);
   if (main.gradient >= 0)
     return take(main.gradient, TaskGraph::kGradient);
-  if (main.weight >= 0 && !rules.waiting.empty() &&
-      next[main.weight][1] - next[main.weight][2] > rules.waiting[main.weight])
-    return take(main.weight, TaskGraph::kWeight);
   if (main.forward >= 0 && !isHeld(main.forward, rank, now))
     return take(main.forward, TaskGraph::kForward);
   // Nothing is due: fill the gap, if the next task that is known to come leaves

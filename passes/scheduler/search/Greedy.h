@@ -35,9 +35,6 @@ struct GreedyRules {
   /// (`wall`), or from its first task.
   Time target = 0;
   bool wall = false;
-  /// Forwards go before backwards until a place has run this many more forwards
-  /// than backwards: [place]; empty: backwards always go first.
-  std::vector<int> ahead;
   /// Forwards minus backwards that a place keeps up: [place]; empty: no matter.
   /// A place with fewer takes forwards only, then a backward, and so in turn.
   std::vector<int> level;
@@ -50,8 +47,6 @@ struct GreedyRules {
   /// Most microbatches between forward and input gradient: [place]; empty: no
   /// bound.
   std::vector<int> inFlight;
-  /// Most weight gradients that may wait: [place]; empty: no bound.
-  std::vector<int> waiting;
   /// Places whose tasks only fill gaps: they start when no other task of the
   /// rank can, and `patience` holds for them as for weight gradients; [place];
   /// empty: none.

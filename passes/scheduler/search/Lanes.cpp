@@ -9,7 +9,6 @@
 #include "passes/scheduler/core/Evaluate.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace dt::scheduler {
 

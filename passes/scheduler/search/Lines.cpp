@@ -172,19 +172,15 @@ public:
         const std::vector<int> &phases)
       : graph(graph), lines(lines), phases(phases), cursor(lines.size(), 0),
         end(graph.getNumNodes(), -1), split(graph.getNumNodes(), false),
-        listed(graph.getNumNodes(), false), free(graph.getProblem().ranks, 0) {
-    for (const Line &line : lines)
-      for (TaskGraph::Node node : line) {
-        listed[node] = true;
-        if (graph.getSlotOf(node) == TaskGraph::kWeight)
-          split[node - 1] = true;
-      }
+        free(graph.getProblem().ranks, 0) {
     solution.ranks.resize(graph.getProblem().ranks);
     linesOfRank.resize(graph.getProblem().ranks);
     lineOf.assign(graph.getNumNodes(), -1);
     for (size_t i = 0; i < lines.size(); ++i)
       for (TaskGraph::Node node : lines[i]) {
         lineOf[node] = int(i);
+        if (graph.getSlotOf(node) == TaskGraph::kWeight)
+          split[node - 1] = true;
         for (int rank : graph.getRanks(graph.getPlaceOf(node)))
           if (linesOfRank[rank].empty() || linesOfRank[rank].back() != int(i))
             linesOfRank[rank].push_back(int(i));
@@ -196,8 +192,6 @@ public:
   Solution run();
 
 private:
-  /// Whether two lines meet on some rank.
-  bool shares() const;
   /// Earliest start of a line's head, or -1 if an input does not exist yet.
   Time getStart(TaskGraph::Node node) const;
   void place(TaskGraph::Node node, Time start);
@@ -246,7 +240,7 @@ private:
   std::priority_queue<Head, std::vector<Head>, Later> heads;
   std::vector<size_t> cursor;
   std::vector<Time> end;
-  std::vector<bool> split, listed;
+  std::vector<bool> split;
   std::vector<Time> free;
   Solution solution;
 };
@@ -257,18 +251,6 @@ void Merge::countPhases() {
     for (TaskGraph::Node node : line)
       for (int rank : graph.getRanks(graph.getPlaceOf(node)))
         ++left[rank][phases[node]];
-}
-
-bool Merge::shares() const {
-  std::vector<int> owner(graph.getProblem().ranks, -1);
-  for (size_t i = 0; i < lines.size(); ++i)
-    for (TaskGraph::Node node : lines[i])
-      for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
-        if (owner[rank] >= 0 && owner[rank] != int(i))
-          return true;
-        owner[rank] = int(i);
-      }
-  return false;
 }
 
 Time Merge::getStart(TaskGraph::Node node) const {
@@ -336,7 +318,9 @@ void Merge::wake(int line, TaskGraph::Node node) {
 }
 
 Solution Merge::run() {
-  if (!shares()) {
+  bool shared = llvm::any_of(
+      linesOfRank, [](const std::vector<int> &own) { return own.size() > 1; });
+  if (!shared) {
     for (const Line &line : lines)
       for (TaskGraph::Node node : line)
         for (int rank : graph.getRanks(graph.getPlaceOf(node)))

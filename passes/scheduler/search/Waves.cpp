@@ -110,8 +110,6 @@ std::vector<int> WaveRun::countWarmups() const {
   }
   // Fewer than on the stages before, whose forwards they need.
   for (int place : lanes.order) {
-    if (!rules.extra.empty())
-      counts[place] = std::max(0, counts[place] + rules.extra[place]);
     for (const Waves::Neighbour &other : waves.before[place])
       counts[place] = std::min(
           counts[place],

@@ -24,8 +24,6 @@ struct WaveRules {
   /// A place more than one microbatch ahead leaves out a forward that a
   /// gradient would have to wait for.
   bool skipForwards = false;
-  /// Forwards before the first gradient in addition: [place]; empty: none.
-  std::vector<int> extra;
 };
 
 class Waves {

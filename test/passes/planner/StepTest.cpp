@@ -74,7 +74,7 @@ TEST(Engine, EqualsLongestPath) {
     EXPECT_EQ(simulation.start, timeline.start);
     EXPECT_EQ(simulation.end, timeline.end);
     EXPECT_EQ(simulation.step, timeline.wall);
-    EXPECT_DOUBLE_EQ(simulation.getWallBubble(), timeline.getWallBubble());
+    EXPECT_EQ(simulation.busy, timeline.busy);
   }
 }
 

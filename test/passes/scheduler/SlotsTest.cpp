@@ -41,8 +41,7 @@ struct OneStage {
     Bytes room = getRoom(problem, tasks).front();
     // Searches count the same as they go.
     if (problem.stages[0].hasBackward)
-      EXPECT_EQ(getMostHeld(TaskGraph(problem), {{tasks}, {}, {}}).front(),
-                room);
+      EXPECT_EQ(getMostHeld(TaskGraph(problem), {{tasks}, {}}).front(), room);
     return room;
   }
   Problem problem;
