@@ -7,6 +7,7 @@
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Room.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 
 #include <algorithm>
@@ -52,13 +53,6 @@ private:
   bool isSplit(TaskGraph::Node node) const {
     return state[node - node % 3 + TaskGraph::kGradient] & kSplit;
   }
-  Time getDuration(TaskGraph::Node node) const {
-    Time time = graph.getTime(node);
-    if (graph.getSlotOf(node) == TaskGraph::kGradient && !isSplit(node) &&
-        graph.exists(node + 1))
-      time += graph.getTime(node + 1);
-    return time;
-  }
   void start(TaskGraph::Node node);
 
   enum : uint8_t { kSplit = 1, kWhole = 2 };
@@ -102,7 +96,7 @@ Error Evaluation::number() {
         return createStringError("rank " + Twine(rank) + ": " +
                                  getName(problem, task) +
                                  ": the stage has no such task");
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+      if (!is_contained(ranks, rank))
         return createStringError("rank " + Twine(rank) + ": " +
                                  getName(problem, task) +
                                  ": the stage does not run here");
@@ -139,7 +133,7 @@ Error Evaluation::checkComplete() {
 void Evaluation::start(TaskGraph::Node node) {
   Time begin = earliest[node];
   ArrayRef<int> ranks = graph.getRanks(graph.getPlaceOf(node));
-  Time duration = getDuration(node), end = begin + duration;
+  Time duration = graph.getTime(node, isSplit(node)), end = begin + duration;
   timeline.start[node] = begin;
   timeline.end[node] = end;
   auto release = [&](TaskGraph::Node next, Time time) {

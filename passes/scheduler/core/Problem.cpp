@@ -9,6 +9,7 @@
 
 #include "passes/scheduler/core/Problem.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 
 #include <algorithm>
@@ -62,14 +63,9 @@ Error checkStage(const Problem &problem, const Stage &stage) {
   }
   if (stage.slots < 0)
     return fail("stage " + stage.name + ": negative slots");
-  std::pair<const Table *, StringRef> tables[] = {
-      {&stage.forward, "forward"},
-      {&stage.input, "input"},
-      {&stage.weight, "weight"},
-      {&stage.activation, "activation"},
-      {&stage.weightActivation, "weightActivation"}};
-  for (auto [table, what] : tables)
-    if (Error error = checkTable(*table, stage, what, problem.microbatches))
+  for (auto [what, table] : kTables)
+    if (Error error =
+            checkTable(stage.*table, stage, what, problem.microbatches))
       return error;
   if (stage.late)
     if (Error error =
@@ -169,10 +165,10 @@ std::vector<int> Problem::getTopologicalOrder() const {
 
 std::vector<int> Problem::getDepths() const {
   std::vector<int> depths(stages.size(), 1), order = getTopologicalOrder();
-  for (auto stage = order.rbegin(); stage != order.rend(); ++stage)
+  for (int stage : reverse(order))
     for (const Edge &edge : edges)
-      if (edge.from == *stage && !stages[edge.to].batchSync)
-        depths[*stage] = std::max(depths[*stage], depths[edge.to] + 1);
+      if (edge.from == stage && !stages[edge.to].batchSync)
+        depths[stage] = std::max(depths[stage], depths[edge.to] + 1);
   return depths;
 }
 

@@ -88,6 +88,12 @@ struct Stage {
   /// Most microbatches in flight (forward run, backward not); 0: no bound.
   int slots = 0;
 };
+inline constexpr std::pair<const char *, Table Stage::*> kTables[] = {
+    {"forward", &Stage::forward},
+    {"input", &Stage::input},
+    {"weight", &Stage::weight},
+    {"activation", &Stage::activation},
+    {"weightActivation", &Stage::weightActivation}};
 
 /// A module: stages that follow one another.
 struct Unit {
@@ -145,8 +151,9 @@ struct Problem {
   int getFirst(int stage, int microbatch) const {
     return microbatch - microbatch % getSpan(stage);
   }
+  int getGroupSize() const { return syncGroup > 0 ? syncGroup : microbatches; }
   int getNumGroups() const {
-    return syncGroup > 0 ? (microbatches + syncGroup - 1) / syncGroup : 1;
+    return (microbatches + getGroupSize() - 1) / getGroupSize();
   }
   int getGroup(int microbatch) const {
     return syncGroup > 0 ? microbatch / syncGroup : 0;

@@ -122,9 +122,7 @@ Problem withoutSpans(const Problem &problem) {
   Problem single = problem;
   for (size_t s = 0; s < single.stages.size(); ++s)
     if (problem.getSpan(int(s)) > 1)
-      for (Table Stage::*table :
-           {&Stage::forward, &Stage::input, &Stage::weight, &Stage::activation,
-            &Stage::weightActivation})
+      for (auto [name, table] : kTables)
         share(problem, int(s), single.stages[s].*table);
   for (size_t s = 0; s < single.stages.size(); ++s)
     if (problem.getSpan(int(s)) > 1 && single.stages[s].late)

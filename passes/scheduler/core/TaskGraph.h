@@ -95,6 +95,11 @@ public:
 
   /// Duration; of a gradient without its weight part.
   Time getTime(Node node) const { return time[node]; }
+  /// Of a task: a gradient that is not `split` has its weight part.
+  Time getTime(Node node, bool split) const {
+    bool both = getSlotOf(node) == kGradient && !split && exists(node + 1);
+    return time[node] + (both ? time[node + 1] : 0);
+  }
   /// Bytes that the forward of this node's microbatch keeps, and what is left
   /// of them between input and weight gradient.
   Bytes getActivation(Node node) const { return activation[node / 3]; }
@@ -112,6 +117,13 @@ public:
   const SlotBytes &getSlotBytes(Node node) const { return slots[node / 3]; }
   /// The largest of each kind.
   SlotBytes getLargestSlots(int place) const;
+  /// The most that a forward of a place keeps.
+  Bytes getMostActivation(int place) const {
+    Bytes most = 0;
+    for (int k = 0; k < problem.microbatches; ++k)
+      most = std::max(most, getActivation(getNode(place, kForward, k)));
+    return most;
+  }
   /// Bytes that running a node adds for good, to be counted from its start if
   /// positive, else from its end. `split`: of a gradient, weights come later.
   Bytes getMemoryChange(Node node, bool split) const {

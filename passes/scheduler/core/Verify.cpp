@@ -89,10 +89,7 @@ Error Verifier::checkSteps() {
     }
   for (size_t i = 0; i < seen.size(); ++i) {
     const MessageTable::Entry &entry = table.getEntries()[i];
-    SmallVector<int> ranks(graph.getRanks(graph.getPlaceOf(entry.producer)));
-    for (int rank : graph.getRanks(graph.getPlaceOf(entry.consumer)))
-      if (!is_contained(ranks, rank))
-        ranks.push_back(rank);
+    SmallVector<int> ranks = getRanks(graph, entry);
     if (seen[i] == int(ranks.size()))
       continue;
     std::string name = getName(problem, entry.message);

@@ -71,6 +71,15 @@ bool isWellFormed(const Problem &problem, const Message &message) {
          message.to >= 0 && message.to < int(to->replicas.size());
 }
 
+SmallVector<int> getRanks(const TaskGraph &graph,
+                          const MessageTable::Entry &entry) {
+  SmallVector<int> ranks(graph.getRanks(graph.getPlaceOf(entry.producer)));
+  for (int rank : graph.getRanks(graph.getPlaceOf(entry.consumer)))
+    if (!is_contained(ranks, rank))
+      ranks.push_back(rank);
+  return ranks;
+}
+
 std::optional<Instruction::Action>
 getAction(const TaskGraph &graph, const MessageTable::Entry &entry, int rank) {
   bool sends =
@@ -154,24 +163,15 @@ void Sorter::emit(int vertex) {
     int place = graph.getPlaceOf(vertex);
     bool split = graph.getSlotOf(vertex) == TaskGraph::kGradient &&
                  graph.exists(vertex + 1) && timeline.start[vertex + 1] >= 0;
-    for (int rank : graph.getRanks(place)) {
-      Instruction step;
-      step.task = graph.getTask(vertex, split);
-      solution.programs[rank].push_back(step);
-    }
+    for (int rank : graph.getRanks(place))
+      solution.programs[rank].push_back(
+          {Instruction::Run, graph.getTask(vertex, split), {}});
     return;
   }
   const MessageTable::Entry &entry = table.getEntries()[vertex - tasks];
-  SmallVector<int> ranks(graph.getRanks(graph.getPlaceOf(entry.producer)));
-  for (int rank : graph.getRanks(graph.getPlaceOf(entry.consumer)))
-    if (!is_contained(ranks, rank))
-      ranks.push_back(rank);
-  for (int rank : ranks) {
-    Instruction step;
-    step.action = *getAction(graph, entry, rank);
-    step.message = entry.message;
-    solution.programs[rank].push_back(step);
-  }
+  for (int rank : getRanks(graph, entry))
+    solution.programs[rank].push_back(
+        {*getAction(graph, entry, rank), {}, entry.message});
 }
 
 void Sorter::run() {

@@ -23,6 +23,8 @@
 
 #include "passes/scheduler/core/Evaluate.h"
 
+#include "llvm/ADT/SmallVector.h"
+
 #include <optional>
 
 namespace dt::scheduler {
@@ -44,6 +46,10 @@ public:
 private:
   std::vector<Entry> entries; // sorted by message
 };
+
+/// The ranks that have a part in a message: senders, then who only receives.
+llvm::SmallVector<int> getRanks(const TaskGraph &graph,
+                                const MessageTable::Entry &entry);
 
 /// Whether `message` can be looked at: stage, microbatch and replicas exist.
 bool isWellFormed(const Problem &problem, const Message &message);

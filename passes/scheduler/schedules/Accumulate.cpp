@@ -13,6 +13,8 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Lines.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 
 namespace dt::scheduler {
@@ -23,9 +25,9 @@ namespace {
 std::vector<bool> findTowers(const Problem &problem,
                              const std::vector<int> &order) {
   std::vector<bool> tower(problem.stages.size(), false);
-  for (size_t i = order.size(); i-- > 0;)
+  for (int stage : llvm::reverse(order))
     for (const Edge &edge : problem.edges)
-      if (edge.to == order[i] &&
+      if (edge.to == stage &&
           (problem.stages[edge.to].batchSync || tower[edge.to]))
         tower[edge.from] = true;
   return tower;
@@ -35,12 +37,12 @@ std::vector<bool> findTowers(const Problem &problem,
 std::vector<int> findAhead(const Problem &problem,
                            const std::vector<int> &order) {
   std::vector<int> ahead(problem.stages.size(), 0);
-  for (size_t i = order.size(); i-- > 0;) {
-    int &own = ahead[order[i]];
+  for (int stage : llvm::reverse(order)) {
+    int &own = ahead[stage];
     own = std::min(problem.microbatches,
-                   problem.units[problem.stages[order[i]].unit].getRunAhead());
+                   problem.units[problem.stages[stage].unit].getRunAhead());
     for (const Edge &edge : problem.edges)
-      if (edge.from == order[i])
+      if (edge.from == stage)
         own = std::max(own, ahead[edge.to]);
   }
   return ahead;
@@ -67,8 +69,7 @@ static llvm::Expected<Solution> solveAccumulate(const TaskGraph &graph,
         solution.ranks[rank].push_back(graph.getTask(node, /*split=*/false));
     }
   };
-  int n = problem.microbatches;
-  int size = problem.syncGroup > 0 ? problem.syncGroup : n;
+  int n = problem.microbatches, size = problem.getGroupSize();
   for (int group = 0; group * size < n; ++group) {
     int begin = group * size, end = std::min(n, begin + size);
     for (int k = begin; k < end; ++k)
@@ -84,9 +85,9 @@ static llvm::Expected<Solution> solveAccumulate(const TaskGraph &graph,
           for (int next = k == begin ? k : k + ahead[stage];
                next < std::min(end, k + ahead[stage] + 1); ++next)
             add(stage, TaskGraph::kForward, next);
-      for (auto stage = order.rbegin(); stage != order.rend(); ++stage)
-        if (!problem.stages[*stage].batchSync)
-          add(*stage, TaskGraph::kGradient, k);
+      for (int stage : llvm::reverse(order))
+        if (!problem.stages[stage].batchSync)
+          add(stage, TaskGraph::kGradient, k);
     }
   }
   return solution;

@@ -15,6 +15,8 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/search/Lines.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 
 namespace dt::scheduler {
@@ -22,16 +24,13 @@ namespace dt::scheduler {
 static llvm::Expected<Solution> solveDistMMPipe(const TaskGraph &graph,
                                                 const SolveOptions &) {
   const Problem &problem = graph.getProblem();
-  bool sync = false;
-  for (const Stage &stage : problem.stages)
-    sync |= stage.batchSync;
-  if (!sync)
+  if (llvm::none_of(problem.stages,
+                    [](const Stage &stage) { return stage.batchSync; }))
     return llvm::createStringError("distmm-pipe: expected a batch-sync stage");
   std::vector<int> depths = problem.getDepths();
   // Groups before the barrier, and what fills the way to it and back.
-  int group = problem.syncGroup > 0 ? problem.syncGroup : problem.microbatches;
   return mergeLines(graph, [&](int place, int stage) {
-    int ahead = group + 2 * (depths[stage] - 1) +
+    int ahead = problem.getGroupSize() + 2 * (depths[stage] - 1) +
                 problem.units[problem.stages[stage].unit].getRunAhead();
     return makeOneFOneB(graph, place, std::min(problem.microbatches, ahead));
   });

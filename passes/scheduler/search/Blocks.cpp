@@ -6,6 +6,8 @@
 
 #include "passes/scheduler/search/Blocks.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <tuple>
 
@@ -25,10 +27,8 @@ Blocks::Blocks(const Lanes &lanes) : lanes(lanes) {
     rounds = std::max(rounds, int(places.size()));
   }
   for (int place : lanes.order) {
+    activation[place] = graph.getMostActivation(place);
     for (int k = 0; k < n; ++k) {
-      activation[place] = std::max(
-          activation[place],
-          graph.getActivation(graph.getNode(place, TaskGraph::kForward, k)));
       forward[place] +=
           graph.getTime(graph.getNode(place, TaskGraph::kForward, k));
       gradient[place] +=
@@ -171,8 +171,7 @@ Blocks::Way Blocks::getWay(const BlockRules &rules, Time period) const {
         reserve(place, ready + rules.forward[roundOf[place]] * work / 384,
                 lengths.forward[place], roundOf[place] % 2);
   }
-  for (auto p = lanes.order.rbegin(); p != lanes.order.rend(); ++p) {
-    int place = *p;
+  for (int place : llvm::reverse(lanes.order)) {
     if (!lanes.hasBackward[place])
       continue;
     TaskGraph::Node node = graph.getNode(place, TaskGraph::kGradient, 0);

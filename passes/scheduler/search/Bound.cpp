@@ -99,18 +99,18 @@ std::vector<Time> Bound::getRoundTrips() const {
   };
   std::vector<Time> times(problem.stages.size(), 0);
   std::vector<int> order = problem.getTopologicalOrder();
-  for (auto stage = order.rbegin(); stage != order.rend(); ++stage) {
-    const Stage &from = problem.stages[*stage];
+  for (int stage : reverse(order)) {
+    const Stage &from = problem.stages[stage];
     for (const Edge &edge : problem.edges) {
       const Stage &to = problem.stages[edge.to];
-      if (edge.from != *stage || !edge.gradient || !edge.routes.empty() ||
+      if (edge.from != stage || !edge.gradient || !edge.routes.empty() ||
           to.batchSync)
         continue;
-      times[*stage] =
-          std::max(times[*stage],
+      times[stage] =
+          std::max(times[stage],
                    2 * getLatency(edge) + times[edge.to] + least(to.input));
     }
-    times[*stage] += least(from.forward);
+    times[stage] += least(from.forward);
   }
   return times;
 }

@@ -8,6 +8,8 @@
 
 #include "passes/scheduler/core/Room.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -179,13 +181,13 @@ void Greedy::setReserves() {
   size_t count = problem.stages.size();
   std::vector<std::vector<bool>> after(count, std::vector<bool>(count));
   std::vector<int> topological = problem.getTopologicalOrder();
-  for (auto s = topological.rbegin(); s != topological.rend(); ++s)
+  for (int stage : llvm::reverse(topological))
     for (const Edge &edge : problem.edges)
-      if (edge.from == *s) {
-        after[*s][edge.to] = true;
+      if (edge.from == stage) {
+        after[stage][edge.to] = true;
         for (size_t t = 0; t < count; ++t)
           if (after[edge.to][t])
-            after[*s][t] = true;
+            after[stage][t] = true;
       }
   for (int place = 0; place < graph.getNumPlaces(); ++place)
     for (int k = 0; isSplit(place) && k < counts[place]; ++k)
@@ -199,14 +201,9 @@ void Greedy::setReserves() {
       Bytes sum = 0;
       for (int other : graph.getPlacesOfRank(rank)) {
         int stage = graph.getPlaceInfo(other).stage;
-        if (!after[graph.getPlaceInfo(place).stage][stage] ||
-            problem.stages[stage].batchSync)
-          continue;
-        Bytes most = 0;
-        for (int k = 0; k < problem.microbatches; ++k)
-          most = std::max(most, graph.getActivation(graph.getNode(
-                                    other, TaskGraph::kForward, k)));
-        sum += most;
+        if (after[graph.getPlaceInfo(place).stage][stage] &&
+            !problem.stages[stage].batchSync)
+          sum += graph.getMostActivation(other);
       }
       reserve[place] = std::max(reserve[place], sum);
     }
@@ -215,10 +212,7 @@ void Greedy::setReserves() {
 void Greedy::start(TaskGraph::Node node, Time now) {
   int place = graph.getPlaceOf(node);
   TaskGraph::Slot slot = graph.getSlotOf(node);
-  Time duration = graph.getTime(node);
-  if (slot == TaskGraph::kGradient && !isSplit(place) && graph.exists(node + 1))
-    duration += graph.getTime(node + 1);
-  Time end = now + duration;
+  Time end = now + graph.getTime(node, isSplit(place));
   ++next[place][slot];
   Task task = graph.getTask(node, isSplit(place));
   Bytes change = room.run(node, isSplit(place));

@@ -344,18 +344,11 @@ std::vector<BlockRules> LaneSearch::listBlocks(const Blocks &blocks) {
     if (rules.period)
       ruleSets.push_back(rules);
   }
-  std::vector<int> order(ruleSets.size());
-  for (size_t i = 0; i < order.size(); ++i)
-    order[i] = int(i);
-  llvm::sort(order, [&](int a, int b) {
-    return std::make_pair(ruleSets[a].period, a) <
-           std::make_pair(ruleSets[b].period, b);
+  llvm::stable_sort(ruleSets, [](const BlockRules &a, const BlockRules &b) {
+    return a.period < b.period;
   });
-  std::vector<BlockRules> best;
-  for (int i : order)
-    if (best.size() < 80)
-      best.push_back(ruleSets[i]);
-  return best;
+  ruleSets.resize(std::min<size_t>(ruleSets.size(), 80));
+  return ruleSets;
 }
 
 void LaneSearch::searchBlocks() {

@@ -19,23 +19,22 @@ std::vector<int> getInFlight(const Problem &problem,
                              const std::vector<int> &given) {
   std::vector<int> counts(problem.stages.size(), 1);
   std::vector<int> order = problem.getTopologicalOrder();
-  for (auto s = order.rbegin(); s != order.rend(); ++s) {
-    int &count = counts[*s];
-    bool fixed = !given.empty() && given[*s] > 0;
+  for (int stage : llvm::reverse(order)) {
+    int &count = counts[stage];
+    bool fixed = !given.empty() && given[stage] > 0;
     if (fixed)
-      count = given[*s];
+      count = given[stage];
     for (const Edge &edge : problem.edges) {
-      if (edge.from != *s)
+      if (edge.from != stage)
         continue;
       if (problem.stages[edge.to].batchSync)
-        count = std::max(count, problem.syncGroup > 0 ? problem.syncGroup
-                                                      : problem.microbatches);
+        count = std::max(count, problem.getGroupSize());
       else if (!fixed)
         count = std::max(count, counts[edge.to] + 1);
     }
-    count =
-        std::min(problem.microbatches,
-                 count + problem.units[problem.stages[*s].unit].getRunAhead());
+    count = std::min(
+        problem.microbatches,
+        count + problem.units[problem.stages[stage].unit].getRunAhead());
   }
   return counts;
 }
@@ -52,9 +51,7 @@ std::vector<int> getNeeds(const Problem &problem,
       if (edge.from != stages[i])
         continue;
       if (to.batchSync)
-        needs[i] =
-            std::max(needs[i], problem.syncGroup > 0 ? problem.syncGroup
-                                                     : problem.microbatches);
+        needs[i] = std::max(needs[i], problem.getGroupSize());
       else if (!llvm::is_contained(stages, edge.to))
         needs[i] = std::max(needs[i], inFlight[edge.to] + 1);
     }
@@ -271,11 +268,7 @@ Time Merge::getStart(TaskGraph::Node node) const {
 }
 
 void Merge::place(TaskGraph::Node node, Time start) {
-  Time duration = graph.getTime(node);
-  if (graph.getSlotOf(node) == TaskGraph::kGradient && !split[node] &&
-      graph.exists(node + 1))
-    duration += graph.getTime(node + 1);
-  end[node] = start + duration;
+  end[node] = start + graph.getTime(node, split[node]);
   for (int rank : graph.getRanks(graph.getPlaceOf(node))) {
     free[rank] = end[node];
     solution.ranks[rank].push_back(graph.getTask(node, split[node]));
@@ -373,6 +366,18 @@ Solution mergeLines(const TaskGraph &graph,
   }
   appendSyncLines(graph, lines);
   return mergeLines(graph, lines, phases);
+}
+
+Solution mergeSplitOneFOneB(const TaskGraph &graph, int delay) {
+  const Problem &problem = graph.getProblem();
+  std::vector<int> inFlight = getInFlight(problem),
+                   depths = problem.getDepths();
+  int deepest = *llvm::max_element(depths);
+  return mergeLines(graph, [&](int place, int stage) {
+    return makeOneFOneB(graph, place,
+                        inFlight[stage] + (delay - 1) * (depths[stage] - 1),
+                        delay * (deepest - depths[stage]));
+  });
 }
 
 } // namespace dt::scheduler

@@ -71,6 +71,10 @@ Solution mergeLines(const TaskGraph &graph, const std::vector<Line> &lines,
 Solution mergeLines(const TaskGraph &graph,
                     llvm::function_ref<Line(int place, int stage)> makeLine,
                     const std::vector<int> &phases = {});
+/// 1F1B with split backwards: a stage that is i stages from the first puts
+/// weight gradients off by `delay` * i microbatches, and one that is d stages
+/// from the last runs (`delay` - 1) * d forwards more ahead.
+Solution mergeSplitOneFOneB(const TaskGraph &graph, int delay);
 
 } // namespace dt::scheduler
 

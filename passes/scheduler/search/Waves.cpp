@@ -6,6 +6,8 @@
 
 #include "passes/scheduler/search/Waves.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 
 namespace dt::scheduler {
@@ -21,8 +23,7 @@ Waves::Waves(const Lanes &lanes) : lanes(lanes) {
            graph.getSuccessors(graph.getNode(place, TaskGraph::kForward, k))) {
         int other = graph.getPlaceOf(d.node);
         auto known = [&](const Neighbour &n) { return n.place == other; };
-        if (d.edge < 0 || other == place ||
-            std::any_of(after[place].begin(), after[place].end(), known))
+        if (d.edge < 0 || other == place || llvm::any_of(after[place], known))
           continue;
         bool gradient = graph.getProblem().edges[d.edge].gradient;
         after[place].push_back({other, d.latency, gradient});
@@ -89,8 +90,7 @@ int WaveRun::countBefore(int place, Time arrival) const {
 std::vector<int> WaveRun::countWarmups() const {
   std::vector<int> counts(graph.getNumPlaces(), 0);
   std::vector<Time> back(graph.getNumPlaces(), 0);
-  for (auto p = lanes.order.rbegin(); p != lanes.order.rend(); ++p) {
-    int place = *p;
+  for (int place : llvm::reverse(lanes.order)) {
     if (!lanes.hasBackward[place]) {
       counts[place] = n - 1; // nothing else to do
       continue;
@@ -179,8 +179,7 @@ void WaveRun::chooseForwards(std::vector<bool> &required) const {
   for (int place : lanes.order)
     required[place] = needsForward(place);
   // Who has nobody to run for leaves it, too.
-  for (auto p = lanes.order.rbegin(); p != lanes.order.rend(); ++p) {
-    int place = *p;
+  for (int place : llvm::reverse(lanes.order)) {
     bool any = waves.after[place].empty(), must = false;
     for (const Waves::Neighbour &other : waves.after[place]) {
       any |= required[other.place];
@@ -200,14 +199,14 @@ bool WaveRun::wave(int microbatch, std::vector<bool> &required) {
           countForwards(place) <= microbatch)
         return false;
   }
-  for (auto p = lanes.order.rbegin(); p != lanes.order.rend(); ++p) {
-    if (!lanes.hasBackward[*p])
+  for (int place : llvm::reverse(lanes.order)) {
+    if (!lanes.hasBackward[place])
       continue;
     // Nobody waits for the gradients of a first stage: once its forwards have
     // run it has no reason to put anything off.
-    if (microbatch && isSource(*p) && countForwards(*p) == n)
-      run.flush(lanes.laneOf[*p]);
-    if (!run.append(*p, kB))
+    if (microbatch && isSource(place) && countForwards(place) == n)
+      run.flush(lanes.laneOf[place]);
+    if (!run.append(place, kB))
       return false;
   }
   return true;

@@ -87,13 +87,10 @@ void GreedySearch::findCaps() {
     forKept.push_back(memory[rank] - getLate(graph, int(rank)));
   std::vector<int> inFlight = getInFlight(problem);
   for (int place = 0; place < graph.getNumPlaces(); ++place) {
-    Bytes most = 0;
-    if (!problem.stages[graph.getPlaceInfo(place).stage].batchSync)
-      for (int k = 0; k < problem.microbatches; ++k)
-        most = std::max(most, graph.getActivation(graph.getNode(
-                                  place, TaskGraph::kForward, k)));
-    bytes.push_back(most);
-    base.push_back(inFlight[graph.getPlaceInfo(place).stage]);
+    int stage = graph.getPlaceInfo(place).stage;
+    bool sync = problem.stages[stage].batchSync;
+    bytes.push_back(sync ? 0 : graph.getMostActivation(place));
+    base.push_back(inFlight[stage]);
   }
 }
 
@@ -177,13 +174,7 @@ void GreedySearch::tryRules(const GreedyRules &rules) {
 
 void GreedySearch::tryLines(int delay) {
   // The closed orders, where they fit: H1 (delay 1), H2 (delay 2).
-  std::vector<int> depths = problem.getDepths();
-  int deepest = *std::max_element(depths.begin(), depths.end());
-  Solution solution = mergeLines(graph, [&](int place, int stage) {
-    return makeOneFOneB(graph, place,
-                        base[place] + (delay - 1) * (depths[stage] - 1),
-                        delay * (deepest - depths[stage]));
-  });
+  Solution solution = mergeSplitOneFOneB(graph, delay);
   Problem bounded = problem;
   bounded.memory = memory;
   TaskGraph boundedGraph(bounded);
@@ -290,9 +281,8 @@ Problem shorten(const Problem &problem, int microbatches) {
       table.values.resize(size / n * microbatches);
   };
   for (Stage &stage : result.stages) {
-    for (Table *table : {&stage.forward, &stage.input, &stage.weight,
-                         &stage.activation, &stage.weightActivation})
-      cut(*table);
+    for (auto [name, table] : kTables)
+      cut(stage.*table);
     if (stage.late)
       cut(*stage.late);
   }
