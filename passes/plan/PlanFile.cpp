@@ -263,9 +263,8 @@ void PlanParser::pipeline(const JsonReader &json, StringSet<> &named) {
 
 void PlanParser::pipelines() {
   StringSet<> named;
-  if (top.has("pipelines"))
-    for (const JsonReader &json : top.at("pipelines").list())
-      pipeline(json, named);
+  for (const JsonReader &json : top.listIfAny("pipelines"))
+    pipeline(json, named);
   if (plan.schedule.empty())
     plan.schedule = plan.ranks > 1 ? "1f1b" : "accumulate";
 }

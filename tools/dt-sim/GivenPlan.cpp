@@ -21,11 +21,9 @@ using models::JsonReader;
 constexpr int64_t kMost = int64_t(1) << 20;
 
 int readSize(const JsonReader &json, StringRef key) {
-  int64_t size = 1;
-  json.read(key, size, 1);
-  if (size > kMost)
-    json.at(key).fail("expected at most " + Twine(kMost));
-  return int(std::min(size, kMost));
+  int size = 1;
+  json.read(key, size, 1, kMost);
+  return size;
 }
 
 /// The first of a list or a range "3-10".
@@ -65,11 +63,9 @@ void readSpeeds(const JsonReader &json, UnitPlan &unit) {
     json.fail("expected dp = " + Twine(unit.dp) + " numbers, not " +
               Twine(speeds.size()));
   for (const JsonReader &one : speeds) {
-    int64_t speed = one.integer(1);
-    if (speed > kMost)
-      one.fail("expected at most " + Twine(kMost));
+    int speed = int(one.integer(1, kMost));
     if (unit.blocks.empty() || unit.blocks.back().speed != speed)
-      unit.blocks.push_back({0, int(std::min(speed, kMost))});
+      unit.blocks.push_back({0, speed});
     ++unit.blocks.back().replicas;
   }
   if (unit.blocks.size() == 1)

@@ -176,6 +176,15 @@ std::vector<JsonReader> JsonReader::list() const {
   return result;
 }
 
+std::vector<JsonReader> JsonReader::listIfAny(StringRef key) const {
+  return has(key) ? at(key).list() : std::vector<JsonReader>();
+}
+
+void JsonReader::checkVersion() const {
+  if (at("version").integer(1) != 1)
+    at("version").fail("expected 1");
+}
+
 std::string JsonReader::string() const {
   if (value->is_string())
     return value->get<std::string>();
@@ -197,7 +206,7 @@ bool JsonReader::flag() const {
   return false;
 }
 
-int64_t JsonReader::integer(int64_t low) const {
+int64_t JsonReader::integer(int64_t low, int64_t high) const {
   bool fits =
       value->is_number_integer() &&
       !(value->is_number_unsigned() &&
@@ -211,7 +220,9 @@ int64_t JsonReader::integer(int64_t low) const {
          ", not " + typeName());
     return low;
   }
-  return result;
+  if (result > high)
+    fail("expected at most " + Twine(high));
+  return std::min(result, high);
 }
 
 double JsonReader::number(double low, double high) const {

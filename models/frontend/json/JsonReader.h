@@ -81,11 +81,16 @@ public:
   std::vector<std::pair<std::string, JsonReader>> entries() const;
   /// Elements of a list.
   std::vector<JsonReader> list() const;
+  /// Those of a key's list; none without the key.
+  std::vector<JsonReader> listIfAny(llvm::StringRef key) const;
+  /// Of a file of which there is one version.
+  void checkVersion() const;
 
   std::string string() const;
   std::vector<std::string> strings() const;
   bool flag() const;
-  int64_t integer(int64_t low = std::numeric_limits<int64_t>::min()) const;
+  int64_t integer(int64_t low = std::numeric_limits<int64_t>::min(),
+                  int64_t high = std::numeric_limits<int64_t>::max()) const;
   double number(double low = -std::numeric_limits<double>::infinity(),
                 double high = std::numeric_limits<double>::infinity()) const;
   /// One of `names`; its position.
@@ -106,7 +111,7 @@ public:
     else if constexpr (std::is_same_v<T, std::string>)
       field = at(key).string();
     else if constexpr (std::is_integral_v<T>)
-      field = at(key).integer(limits...);
+      field = T(at(key).integer(limits...));
     else
       field = at(key).number(limits...);
   }

@@ -39,10 +39,9 @@ LayerProfile readLayer(const JsonReader &json) {
   LayerProfile layer;
   for (const JsonReader &entry : json.list()) {
     ProfilePoint point = readPoint(entry);
-    int64_t tp = entry.has("tp") ? entry.at("tp").integer(1) : 1;
-    if (tp > 4096)
-      entry.at("tp").fail("expected at most 4096");
-    std::vector<ProfilePoint> &points = layer.points[int(tp)];
+    int tp = 1;
+    entry.read("tp", tp, 1, 4096);
+    std::vector<ProfilePoint> &points = layer.points[tp];
     if (!points.empty() && point.tokens <= points.back().tokens)
       entry.at("tokens").fail("expected more tokens than in the point before "
                               "of the same TP: points ascend");
@@ -109,8 +108,7 @@ Expected<Profile> parseProfile(StringRef text, StringRef file) {
   Error wrong = models::readJson(text, file, [&](const JsonReader &root) {
     root.keys(
         {"version", "device", "save", "modules", "update", "inside", "reduce"});
-    if (root.at("version").integer(1) != 1)
-      root.at("version").fail("expected 1");
+    root.checkVersion();
     root.read("device", profile.device);
     root.read("save", profile.save);
     root.read("update", profile.update, 0, kMostSeconds);

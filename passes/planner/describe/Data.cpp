@@ -217,8 +217,7 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
   auto read = [&](const models::JsonReader &root) {
     root.keys({"kinds", "samples"});
     if (root.has("kinds"))
-      for (const models::JsonReader &name : root.at("kinds").list())
-        kinds.push_back(name.string());
+      kinds = root.at("kinds").strings();
     if (kinds.size() > size_t(kMostItemKinds))
       root.at("kinds").fail("expected at most " + Twine(kMostItemKinds));
     for (const models::JsonReader &entry : root.at("samples").list()) {
@@ -228,15 +227,13 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
       if (tokens > 1 << 24)
         entry.at("tokens").fail("expected at most 2^24 tokens");
       sample.tokens = int32_t(std::min<int64_t>(tokens, 1 << 24));
-      if (entry.has("items"))
-        for (const models::JsonReader &kind : entry.at("items").list())
-          sample.items.push_back(readTokens(kind));
+      for (const models::JsonReader &kind : entry.listIfAny("items"))
+        sample.items.push_back(readTokens(kind));
       if (sample.items.size() > kinds.size())
         entry.at("items").fail("expected a list for each of the " +
                                Twine(kinds.size()) + " kinds");
       samples.push_back(std::move(sample));
-      weights.push_back(entry.has("count") ? entry.at("count").number(0, 1e15)
-                                           : 1);
+      entry.read("count", weights.emplace_back(1), 0, 1e15);
     }
   };
   if (Error error = models::readJson(text, file, read))

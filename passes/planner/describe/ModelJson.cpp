@@ -25,9 +25,10 @@ namespace {
 using models::JsonReader;
 
 constexpr double kMost = 1e24;
+constexpr int64_t kMostCount = 1000000;
 
-double figure(const JsonReader &json, StringRef key, double otherwise = 0) {
-  return json.has(key) ? json.at(key).number(0, kMost) : otherwise;
+double figure(const JsonReader &json, StringRef key) {
+  return json.has(key) ? json.at(key).number(0, kMost) : 0;
 }
 
 Linear readLinear(const JsonReader &json, StringRef key) {
@@ -39,11 +40,8 @@ Linear readLinear(const JsonReader &json, StringRef key) {
           figure(value, "square")};
 }
 
-int small(const JsonReader &json, int low, int64_t most = 1000000) {
-  int64_t value = json.integer(low);
-  if (value > most)
-    json.fail("expected at most " + Twine(most));
-  return int(std::max<int64_t>(low, std::min(value, most)));
+int small(const JsonReader &json, int low) {
+  return int(json.integer(low, kMostCount));
 }
 
 Op readOp(const JsonReader &json) {
@@ -57,8 +55,7 @@ Op readOp(const JsonReader &json) {
   op.rows = readLinear(json, "rows");
   op.n = figure(json, "n");
   op.k = figure(json, "k");
-  if (json.has("count"))
-    op.count = small(json.at("count"), 1);
+  json.read("count", op.count, 1, kMostCount);
   op.flops = readLinear(json, "flops");
   op.bytes = readLinear(json, "bytes");
   op.fixedBytes = figure(json, "fixed_bytes");
@@ -74,9 +71,8 @@ LayerKind readKind(const JsonReader &json) {
   LayerKind kind;
   kind.name = json.at("name").string();
   auto readOps = [&](StringRef key, std::vector<Op> &ops) {
-    if (json.has(key))
-      for (const JsonReader &op : json.at(key).list())
-        ops.push_back(readOp(op));
+    for (const JsonReader &op : json.listIfAny(key))
+      ops.push_back(readOp(op));
   };
   readOps("forward", kind.forward);
   readOps("input", kind.input);
@@ -84,10 +80,8 @@ LayerKind readKind(const JsonReader &json) {
   kind.parameters = figure(json, "parameters");
   kind.expertParameters = figure(json, "expert_parameters");
   kind.reduced = readLinear(json, "reduced");
-  if (json.has("forward_reduces"))
-    kind.forwardReduces = small(json.at("forward_reduces"), 0, 1000);
-  if (json.has("backward_reduces"))
-    kind.backwardReduces = small(json.at("backward_reduces"), 0, 1000);
+  json.read("forward_reduces", kind.forwardReduces, 0, 1000);
+  json.read("backward_reduces", kind.backwardReduces, 0, 1000);
   if (json.has("kept")) {
     JsonReader kept = json.at("kept");
     std::vector<StringRef> saves = models::textsOf<Save>();
@@ -116,7 +110,7 @@ void readLayers(const JsonReader &json, Module &module) {
       if (pair.size() != 2)
         return entry.fail("expected [kind, count]");
       kind = small(pair[0], 0);
-      count = small(pair[1], 1, 100000);
+      count = int(pair[1].integer(1, 100000));
     } else {
       kind = small(entry, 0);
     }
@@ -130,19 +124,18 @@ void readLayers(const JsonReader &json, Module &module) {
 
 std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
   std::vector<Exchange> result;
-  if (json.has(key))
-    for (const JsonReader &entry : json.at(key).list()) {
-      entry.keys({"kind", "bytes", "rows", "beside", "count"});
-      Exchange exchange;
-      exchange.kind = entry.at("kind").choice<rt::CollectiveKind>();
-      exchange.bytes = readLinear(entry, "bytes");
-      exchange.rows = readLinear(entry, "rows");
-      if (entry.has("beside"))
-        for (const JsonReader &op : entry.at("beside").list())
-          exchange.beside.push_back(readOp(op));
-      int count = entry.has("count") ? small(entry.at("count"), 1, 10000) : 1;
-      result.insert(result.end(), count, exchange);
-    }
+  for (const JsonReader &entry : json.listIfAny(key)) {
+    entry.keys({"kind", "bytes", "rows", "beside", "count"});
+    Exchange exchange;
+    exchange.kind = entry.at("kind").choice<rt::CollectiveKind>();
+    exchange.bytes = readLinear(entry, "bytes");
+    exchange.rows = readLinear(entry, "rows");
+    for (const JsonReader &op : entry.listIfAny("beside"))
+      exchange.beside.push_back(readOp(op));
+    int count = 1;
+    entry.read("count", count, 1, 10000);
+    result.insert(result.end(), count, exchange);
+  }
   return result;
 }
 
@@ -154,9 +147,7 @@ RankLayer readRankLayer(const JsonReader &json, const std::vector<Op> &table) {
              "parameters"});
   RankLayer layer;
   auto readOps = [&](StringRef key, std::vector<Op> &ops) {
-    if (!json.has(key))
-      return;
-    for (const JsonReader &entry : json.at(key).list()) {
+    for (const JsonReader &entry : json.listIfAny(key)) {
       int64_t number = small(entry, 0);
       if (number >= int64_t(table.size()))
         return entry.fail("there are only " + Twine(table.size()) +
@@ -221,17 +212,14 @@ Module readModule(const JsonReader &json, const Model &model) {
   json.read("precision", module.precision);
   json.read("trainable", module.trainable);
   json.read("input_gradient", module.inputGradient);
-  if (json.has("max_tp"))
-    module.maxTP = small(json.at("max_tp"), 1);
-  module.weightBytes = figure(json, "weight_bytes", module.weightBytes);
-  module.gradientBytes = figure(json, "gradient_bytes", module.gradientBytes);
-  module.optimizerBytes =
-      figure(json, "optimizer_bytes", module.optimizerBytes);
+  json.read("max_tp", module.maxTP, 1, kMostCount);
+  json.read("weight_bytes", module.weightBytes, 0, kMost);
+  json.read("gradient_bytes", module.gradientBytes, 0, kMost);
+  json.read("optimizer_bytes", module.optimizerBytes, 0, kMost);
   for (const JsonReader &kind : json.at("kinds").list())
     module.kinds.push_back(readKind(kind));
   readLayers(json.at("layers"), module);
-  for (const JsonReader &entry :
-       json.has("ties") ? json.at("ties").list() : std::vector<JsonReader>()) {
+  for (const JsonReader &entry : json.listIfAny("ties")) {
     entry.keys({"layers", "parameters"});
     Tie &tie = module.ties.emplace_back();
     for (const JsonReader &layer : entry.at("layers").list())
@@ -293,13 +281,10 @@ Expected<Model> parseModel(StringRef text, StringRef file, ModelOpener open) {
   Error wrong = models::readJson(text, file, [&](const JsonReader &root) {
     root.keys(
         {"version", "name", "pace", "items", "modules", "edges", "contrast"});
-    if (root.at("version").integer(1) != 1)
-      root.at("version").fail("expected 1");
+    root.checkVersion();
     root.read("name", model.name);
     if (root.has("items")) {
-      model.items.clear();
-      for (const JsonReader &item : root.at("items").list())
-        model.items.push_back(item.string());
+      model.items = root.at("items").strings();
       if (model.items.size() > size_t(kMostItemKinds))
         root.at("items").fail("expected at most " + Twine(kMostItemKinds));
     }
@@ -314,8 +299,8 @@ Expected<Model> parseModel(StringRef text, StringRef file, ModelOpener open) {
       }
     if (root.ok() && root.has("pace"))
       model.pace = findModule(root.at("pace"), model);
-    if (root.ok() && root.has("edges"))
-      for (const JsonReader &edge : root.at("edges").list()) {
+    if (root.ok())
+      for (const JsonReader &edge : root.listIfAny("edges")) {
         edge.keys({"from", "to", "bytes"});
         model.edges.push_back({findModule(edge.at("from"), model),
                                findModule(edge.at("to"), model),

@@ -19,21 +19,13 @@ using models::JsonReader;
 
 constexpr double kTiny = 1e-30;
 constexpr double kHuge = 1e30;
+constexpr int64_t kMostCount = 1000000;
 /// More devices than this are a mistake in a file.
 constexpr int64_t kMostDevices = int64_t(1) << 17;
 
 double positive(const JsonReader &json) { return json.number(kTiny, kHuge); }
 
-double share(const JsonReader &json, StringRef key, double otherwise) {
-  return json.has(key) ? json.at(key).number(kTiny, 1) : otherwise;
-}
-
-int small(const JsonReader &json) {
-  int64_t value = json.integer(1);
-  if (value > 1000000)
-    json.fail("expected at most 1000000");
-  return int(std::min<int64_t>(value, 1000000));
-}
+int count(const JsonReader &json) { return int(json.integer(1, kMostCount)); }
 
 std::vector<double> readFigures(const JsonReader &json, bool ascend) {
   std::vector<double> figures;
@@ -99,13 +91,10 @@ Link readLink(const JsonReader &json) {
 GemmEfficiency readGemm(const JsonReader &json) {
   json.keys({"peak", "rows", "columns", "depth"});
   GemmEfficiency gemm;
-  gemm.peak = share(json, "peak", 1);
-  auto half = [&](StringRef key) {
-    return json.has(key) ? json.at(key).number(0, 1e9) : 0;
-  };
-  gemm.rows = half("rows");
-  gemm.columns = half("columns");
-  gemm.depth = half("depth");
+  json.read("peak", gemm.peak, kTiny, 1);
+  json.read("rows", gemm.rows, 0, 1e9);
+  json.read("columns", gemm.columns, 0, 1e9);
+  json.read("depth", gemm.depth, 0, 1e9);
   return gemm;
 }
 
@@ -131,9 +120,10 @@ DeviceKind readDevice(StringRef name, const JsonReader &json) {
   json.read("launch", device.launch, 0, 1);
   if (json.has("gemm"))
     device.gemm = readGemm(json.at("gemm"));
-  device.attention = share(json, "attention", device.gemm.peak);
-  device.convolution = share(json, "convolution", device.gemm.peak);
-  device.stream = share(json, "stream", 1);
+  device.attention = device.convolution = device.gemm.peak;
+  json.read("attention", device.attention, kTiny, 1);
+  json.read("convolution", device.convolution, kTiny, 1);
+  json.read("stream", device.stream, kTiny, 1);
   if (json.has("measured"))
     for (auto &[precision, rates] : json.at("measured").entries()) {
       if (!device.flops.count(precision))
@@ -177,19 +167,16 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster, bool alone) {
                            models::didYouMean(device, names));
     node.device = 0;
   }
-  node.devices = small(json.at("devices"));
-  node.count = small(json.at("count"));
+  node.devices = count(json.at("devices"));
+  node.count = count(json.at("count"));
   node.inside = readLink(json.at("inside"));
   node.reduce = json.has("reduce") ? readLink(json.at("reduce")) : node.inside;
   node.network = node.count > 1 || !alone || json.has("network")
                      ? readLink(json.at("network"))
                      : node.inside;
-  if (json.has("nics"))
-    node.nics = small(json.at("nics"));
-  if (json.has("cores"))
-    node.cores = small(json.at("cores"));
-  if (json.has("pieces"))
-    node.pieces = small(json.at("pieces"));
+  json.read("nics", node.nics, 1, kMostCount);
+  json.read("cores", node.cores, 1, kMostCount);
+  json.read("pieces", node.pieces, 1, kMostCount);
   if (json.has("stragglers"))
     node.stragglers = readStragglers(json.at("stragglers"));
   return node;
@@ -198,14 +185,13 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster, bool alone) {
 Level readLevel(const JsonReader &json, const Cluster &cluster) {
   json.keys({"nodes", "oversubscription", "rails"});
   Level level;
-  level.nodes = small(json.at("nodes"));
+  level.nodes = count(json.at("nodes"));
   int below = cluster.levels.empty() ? 1 : cluster.levels.back().nodes;
   if (json.ok() && (level.nodes <= below || level.nodes % below != 0))
     json.at("nodes").fail("expected a multiple of the " + Twine(below) +
                           " below it, and more, not " + Twine(level.nodes));
   json.read("oversubscription", level.oversubscription, 1, 1e6);
-  if (json.has("rails"))
-    level.rails = small(json.at("rails"));
+  json.read("rails", level.rails, 1, kMostCount);
   for (const NodeKind &node : cluster.nodes)
     if (level.rails > node.nics)
       json.at("rails").fail("expected at most the " + Twine(node.nics) +
@@ -219,8 +205,7 @@ Expected<Cluster> parseCluster(StringRef text, StringRef file) {
   Cluster cluster;
   Error wrong = models::readJson(text, file, [&](const JsonReader &root) {
     root.keys({"version", "name", "devices", "nodes", "levels"});
-    if (root.at("version").integer(1) != 1)
-      root.at("version").fail("expected 1");
+    root.checkVersion();
     root.read("name", cluster.name);
     for (auto &[name, device] : root.at("devices").entries())
       cluster.devices.push_back(readDevice(name, device));
@@ -236,8 +221,8 @@ Expected<Cluster> parseCluster(StringRef text, StringRef file) {
     if (root.ok() && cluster.getNumDevices() > kMostDevices)
       root.at("nodes").fail("expected at most " + Twine(kMostDevices) +
                             " devices, not " + Twine(cluster.getNumDevices()));
-    if (root.ok() && root.has("levels"))
-      for (const JsonReader &level : root.at("levels").list())
+    if (root.ok())
+      for (const JsonReader &level : root.listIfAny("levels"))
         cluster.levels.push_back(readLevel(level, cluster));
   });
   if (wrong)
