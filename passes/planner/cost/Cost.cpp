@@ -38,14 +38,6 @@ ModuleCost::RateList::~RateList() {
     delete std::exchange(one, one->next);
 }
 
-namespace {
-
-Linear scaled(const Linear &l, double factor) {
-  return {l.item * factor, l.token * factor, l.square * factor};
-}
-
-} // namespace
-
 bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
                              double n, double k) const {
   auto it = device.measured.find(description.precision);
@@ -58,10 +50,10 @@ bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
     if (!products || rate.unit <= 0)
       return false;
     rate.measured = std::make_shared<Curve>(products->at(n, k));
-    rate.compute = scaled(op.rows, share * rate.unit);
+    rate.compute = op.rows * (share * rate.unit);
     return true;
   }
-  rate.bytes = scaled(op.bytes, share);
+  rate.bytes = op.bytes * share;
   if (op.kind == Op::Stream) {
     rate.measured = known.stream;
     rate.compute = rate.bytes;
@@ -69,7 +61,7 @@ bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
   } else if (op.kind == Op::Attention) {
     rate.measured =
         pass == Pass::Forward ? known.attention : known.attentionBack;
-    rate.compute = scaled(op.flops, share);
+    rate.compute = op.flops * share;
   }
   return rate.measured != nullptr;
 }
@@ -97,7 +89,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
     return rate;
   }
   rate.fixedBytes = fixed * moved;
-  rate.bytes = scaled(op.bytes, share * moved);
+  rate.bytes = op.bytes * (share * moved);
   if (rate.product) {
     // m n k / (m/(m + rows) ...): linear in m + rows.
     double row = n > 0 && k > 0 ? 2 * n * k * op.count /
@@ -105,16 +97,15 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
                                        (n / (n + device.gemm.columns)) *
                                        (k / (k + device.gemm.depth)))
                                 : 0;
-    rate.compute = scaled(op.rows, share * row);
+    rate.compute = op.rows * (share * row);
     rate.least = device.gemm.rows * row;
     rate.cut = cut;
     if (cut)
-      rate.bytes = scaled(rate.bytes, 1 / tp);
+      rate.bytes = rate.bytes * (1 / tp);
   } else if (op.kind != Op::Stream) {
     double reached =
         op.kind == Op::Attention ? device.attention : device.convolution;
-    rate.compute =
-        scaled(op.flops, share / (cut ? tp : 1) / (peakFlops * reached));
+    rate.compute = op.flops * (share / (cut ? tp : 1) / (peakFlops * reached));
   }
   if (op.expert) {
     // As many tokens for each rank, in fewer and larger products.

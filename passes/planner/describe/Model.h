@@ -51,6 +51,18 @@ struct Linear {
   double at(const TokenSums &m) const {
     return item * m.items + token * m.tokens + square * m.squares;
   }
+  Linear &operator+=(const Linear &other) {
+    item += other.item;
+    token += other.token;
+    square += other.square;
+    return *this;
+  }
+  friend Linear operator*(const Linear &l, double factor) {
+    return {l.item * factor, l.token * factor, l.square * factor};
+  }
+  friend bool operator==(const Linear &a, const Linear &b) {
+    return a.item == b.item && a.token == b.token && a.square == b.square;
+  }
 };
 inline Linear perItem(double value) { return {value, 0, 0}; }
 

@@ -35,7 +35,7 @@ OrderedJson print(const Linear &value) {
 }
 
 void put(OrderedJson &json, const char *key, const Linear &value) {
-  if (value.item || value.token || value.square)
+  if (!(value == Linear()))
     json[key] = print(value);
 }
 

@@ -301,16 +301,6 @@ private:
   Model result;
 };
 
-bool operator==(const Linear &a, const Linear &b) {
-  return a.item == b.item && a.token == b.token && a.square == b.square;
-}
-
-void add(Linear &sum, const Linear &value) {
-  sum.item += value.item;
-  sum.token += value.token;
-  sum.square += value.square;
-}
-
 bool isPricedAlike(const Op &a, const Op &b) {
   if (a.kind != b.kind || a.split != b.split || a.cheap != b.cheap)
     return false;
@@ -337,9 +327,9 @@ void condense(std::vector<Op> &ops) {
       sum.name = "stream";
     sum.count += op.count;
     sum.fixedBytes += op.fixedBytes;
-    add(sum.bytes, op.bytes);
+    sum.bytes += op.bytes;
     if (sum.kind != Op::Gemm)
-      add(sum.flops, op.flops);
+      sum.flops += op.flops;
   }
   for (Op &op : sums)
     if (op.kind == Op::Gemm || op.kind == Op::Stream)
@@ -347,9 +337,7 @@ void condense(std::vector<Op> &ops) {
   ops = std::move(sums);
 }
 
-void halve(Linear &value) {
-  value = {value.item / 2, value.token / 2, value.square / 2};
-}
+void halve(Linear &value) { value = value * 0.5; }
 
 void halveOps(std::vector<Op> &ops, bool isGradient) {
   for (Op &op : ops) {

@@ -23,13 +23,10 @@
 namespace dt::planner {
 
 /// Cost of an item by its tokens: a + b t + c t^2, in nanoseconds.
-struct ItemCost {
-  double item = 0, token = 0, square = 0;
+struct ItemCost : Linear {
+  using Linear::at;
   int64_t at(double tokens) const {
     return int64_t(item + token * tokens + square * tokens * tokens);
-  }
-  double at(const TokenSums &part) const {
-    return item * part.items + token * part.tokens + square * part.squares;
   }
 };
 
