@@ -353,8 +353,7 @@ Error Finder::checkAllocated(const Plan &plan, const planner::PlannedStep &step,
   for (auto [rank, bytes] : llvm::enumerate(plan.predicted.allocated)) {
     double snapshot = 0, estimate = 0;
     for (const UnitPlan &unit : plan.units)
-      if (int64_t(rank) >= unit.firstRank &&
-          int64_t(rank) < unit.firstRank + unit.getRanks()) {
+      if (unit.hasRank(int64_t(rank))) {
         snapshot = std::max(snapshot, step.memory[unit.module].snapshot);
         estimate = std::max(estimate, expected[unit.module]);
       }

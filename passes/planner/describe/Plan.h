@@ -73,6 +73,13 @@ struct UnitPlan {
 
   Save getSave(int stage) const { return saves.empty() ? save : saves[stage]; }
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
+  bool hasRank(int64_t rank) const {
+    return rank >= firstRank && rank < firstRank + getRanks();
+  }
+  /// Whether they have ranks in common.
+  bool meets(const UnitPlan &other) const {
+    return hasRank(other.firstRank) || other.hasRank(firstRank);
+  }
 };
 
 /// Where device time goes, as shares of step x devices; with bound / step they
@@ -208,6 +215,7 @@ struct Plan {
   int getHost(int unit) const {
     return units[unit].inside ? units[unit].inside->unit : unit;
   }
+  const UnitPlan &getHostPlan(int unit) const { return units[getHost(unit)]; }
   const scheduler::Traits &getTraits() const {
     return scheduler::traitsOf(schedule);
   }

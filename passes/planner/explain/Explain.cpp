@@ -76,9 +76,7 @@ std::string boundOf(const PolicyInput &input, const Plan &plan,
   for (size_t a = 0; a < busy.size(); ++a)
     for (size_t b = 0; b < busy.size(); ++b) {
       const UnitPlan &x = plan.units[a], &y = plan.units[b];
-      if (a == b ||
-          (!x.inside && !y.inside && x.firstRank < y.firstRank + y.getRanks() &&
-           y.firstRank < x.firstRank + x.getRanks()))
+      if (a == b || (!x.inside && !y.inside && x.meets(y)))
         busy[a] += plan.predicted.busy[b];
     }
   size_t busiest =

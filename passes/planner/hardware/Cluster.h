@@ -145,6 +145,11 @@ public:
   int getNodeKind(int64_t rank) const;
   /// Number of the node that a rank is in, over all kinds.
   int64_t getNode(int64_t rank) const;
+  /// Of ranks that follow one another; -1 if they are in several.
+  int64_t getNodeOfAll(int64_t first, int64_t ranks) const {
+    int64_t node = getNode(first);
+    return node == getNode(first + ranks - 1) ? node : -1;
+  }
   /// Bytes that a plan may use on a device.
   double getMemory(int node) const {
     return getDevice(node).memory - getDevice(node).reserve;

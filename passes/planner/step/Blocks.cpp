@@ -122,9 +122,7 @@ void placeBlocks(const Costs &costs, ArrayRef<TokenSums> items, Plan &plan) {
   // Replicas on shared ranks would all have to be simulated.
   auto isAlone = [&](const UnitPlan &unit) {
     return none_of(plan.units, [&](const UnitPlan &other) {
-      return &other != &unit && !other.inside &&
-             other.firstRank < unit.firstRank + unit.getRanks() &&
-             unit.firstRank < other.firstRank + other.getRanks();
+      return &other != &unit && !other.inside && other.meets(unit);
     });
   };
   for (UnitPlan &unit : plan.units)

@@ -74,7 +74,7 @@ private:
     otherLoad.assign(batch.size(), 0);
     for (size_t m = 0; m < model.modules.size(); ++m) {
       // Modules differ in how many ranks share their work.
-      int64_t ranks = std::max<int64_t>(1, ranksOf(int(m)));
+      int64_t ranks = ranksOf(int(m));
       for (size_t i = 0; i < batch.size(); ++i) {
         int64_t load =
             effort.sums ? effort.sums->loads[m][i] : loadOf(batch[i], int(m));
@@ -85,11 +85,7 @@ private:
       }
     }
   }
-  int64_t ranksOf(int m) const {
-    const UnitPlan &unit = plan.units[m];
-    return unit.inside ? plan.units[unit.inside->unit].getRanks()
-                       : unit.getRanks();
-  }
+  int64_t ranksOf(int m) const { return plan.getHostPlan(m).getRanks(); }
   int64_t loadOf(const Sample &sample, int m) const {
     return loadOfSample(sample, model.modules[m].item, costs[m]);
   }
@@ -116,8 +112,7 @@ private:
     slots.assign(count(), {});
     std::vector<int64_t> loads(batch.size());
     for (size_t i = 0; i < batch.size(); ++i)
-      loads[i] = paceLoad[i] * 16 / std::max<int64_t>(1, ranksOf(model.pace)) +
-                 otherLoad[i];
+      loads[i] = paceLoad[i] * 16 / ranksOf(model.pace) + otherLoad[i];
     reorder::PartitionOptions options;
     options.groups = dp;
     options.maxCount = int32_t((batch.size() + dp - 1) / dp);
@@ -149,8 +144,7 @@ private:
     for (size_t k = 0; k < own.size(); ++k)
       for (int32_t sample : own[k]) {
         first[k] += otherLoad[sample];
-        stage[k] +=
-            paceLoad[sample] * 16 / std::max<int64_t>(1, ranksOf(model.pace));
+        stage[k] += paceLoad[sample] * 16 / ranksOf(model.pace);
       }
     std::vector<std::vector<int64_t>> forward(size_t(pp) + 1, stage);
     forward[0] = first;
@@ -239,8 +233,7 @@ private:
     });
     for (size_t i = 0; i < order.size(); i += dp)
       equal.emplace_back(order.begin() + i, order.begin() + i + dp);
-    double scale =
-        16.0 * dp / double(std::max<int64_t>(1, ranksOf(model.pace)));
+    double scale = 16.0 * dp / double(ranksOf(model.pace));
     auto length = [&](const std::vector<Ids> &groups) {
       double total = 0;
       for (const Ids &group : groups) {
@@ -261,7 +254,7 @@ private:
   void placeEvenly(int m) {
     Parts::Items &items = parts.modules[m];
     const UnitPlan &unit = plan.units[m];
-    int64_t replicas = unit.inside ? plan.units[unit.inside->unit].dp : unit.dp;
+    int64_t replicas = plan.getHostPlan(m).dp;
     bool own = m == model.pace || (unit.inside && replicas == dp);
     items.replicas = int(replicas);
     items.moments.assign(size_t(parts.microbatches) * replicas, {});
@@ -295,10 +288,8 @@ private:
   /// Puts a module's items where the plan wants them.
   void place(int m, bool intra) {
     Parts::Items &items = parts.modules[m];
-    const UnitPlan &unit = plan.units[m];
-    bool inside = unit.inside.has_value();
-    bool own = m == model.pace || inside;
-    int64_t replicas = inside ? plan.units[unit.inside->unit].dp : unit.dp;
+    bool own = m == model.pace || plan.units[m].inside.has_value();
+    int64_t replicas = plan.getHostPlan(m).dp;
     items.replicas = int(replicas);
     list(m, items);
     items.replica.assign(items.tokens.size(), 0);

@@ -122,11 +122,7 @@ std::string namesOf(const Model &model, const Plan &plan, size_t host) {
   std::vector<std::string> names = {"'" + model.modules[host].name + "'"};
   const UnitPlan &own = plan.units[host];
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    const UnitPlan &unit = plan.units[u].inside
-                               ? plan.units[plan.units[u].inside->unit]
-                               : plan.units[u];
-    if (u != host && unit.firstRank < own.firstRank + own.getRanks() &&
-        own.firstRank < unit.firstRank + unit.getRanks())
+    if (u != host && plan.getHostPlan(int(u)).meets(own))
       names.push_back("'" + model.modules[u].name + "'");
   }
   std::string text = names.size() > 1 ? "modules " : "module ";

@@ -8,6 +8,8 @@
 
 #include "passes/planner/step/StepBuilder.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -19,7 +21,7 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
     : costs(costs), plan(plan), fold(fold), slowdowns(slowdowns),
       prices(plan.units.size()) {
   for (const UnitPlan &unit : plan.units) {
-    const UnitPlan &host = plan.units[plan.getHost(unit.module)];
+    const UnitPlan &host = plan.getHostPlan(unit.module);
     const std::string &precision = costs.model.modules[unit.module].precision;
     nodes.push_back(
         slowestNode(costs.cluster, host.firstRank, host.getRanks(), precision));
@@ -49,12 +51,8 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
     if (!plan.units[u].inside)
       addStages(int(u));
   for (size_t u = 0; u < plan.units.size(); ++u)
-    if (plan.units[u].inside) {
-      int host = plan.units[u].inside->unit, at = plan.units[u].inside->stage;
-      int count = plan.units[host].pp * plan.units[host].vpp;
-      stages[stageBase[host] + (at < 0 ? count + at : at)].guests.push_back(
-          int(u));
-    }
+    if (plan.units[u].inside)
+      stages[firstStageOf(int(u))].guests.push_back(int(u));
 }
 
 /// One rank of the problem for a replica's TP group, unless units of unequal TP
@@ -66,8 +64,7 @@ void StepBuilder::layOutRanks() {
       const UnitPlan &x = plan.units[a], &y = plan.units[b];
       if (x.inside || y.inside)
         continue;
-      shared |= x.firstRank < y.firstRank + y.getRanks() &&
-                y.firstRank < x.firstRank + x.getRanks();
+      shared |= x.meets(y);
       alike &=
           x.firstRank == 0 && y.firstRank == 0 && x.getRanks() == y.getRanks();
     }
@@ -78,15 +75,14 @@ void StepBuilder::layOutRanks() {
       grain = shared ? std::gcd(grain, unit.firstRank) : grain;
       shrink = std::gcd(shrink, unit.dp);
     }
-  bool blocks =
-      std::any_of(plan.units.begin(), plan.units.end(),
-                  [](const UnitPlan &unit) { return !unit.blocks.empty(); });
+  bool blocks = llvm::any_of(
+      plan.units, [](const UnitPlan &unit) { return !unit.blocks.empty(); });
   if (!fold || (shared && (!alike || blocks)))
     shrink = 1;
   int64_t next = 0;
   for (const UnitPlan &unit : plan.units) {
     rankBase.push_back(next);
-    const UnitPlan &host = plan.units[plan.getHost(unit.module)];
+    const UnitPlan &host = plan.getHostPlan(unit.module);
     std::vector<int64_t> &ends = classEnds.emplace_back();
     if (fold && !shared)
       for (const UnitPlan::Block &block : host.blocks)
@@ -116,23 +112,10 @@ std::vector<int> StepBuilder::ranksOf(int u, int position,
   return result;
 }
 
-int64_t StepBuilder::rankOfReplica(int u, int position, int64_t replica) const {
-  return plan.units[u].getRank(position, replica);
-}
-
 int64_t StepBuilder::nodeOfReplica(int u, int position, int64_t replica) const {
   const UnitPlan &unit = plan.units[u];
-  int64_t first = rankOfReplica(u, position, replica),
-          node = costs.cluster.getNode(first);
-  int64_t last = first + int64_t(unit.tp) * unit.cp - 1;
-  return node == costs.cluster.getNode(last) ? node : -1;
-}
-
-int64_t StepBuilder::nodeOfUnit(int u) const {
-  const UnitPlan &unit = plan.units[u];
-  int64_t node = costs.cluster.getNode(unit.firstRank);
-  int64_t last = unit.firstRank + unit.getRanks() - 1;
-  return node == costs.cluster.getNode(last) ? node : -1;
+  return costs.cluster.getNodeOfAll(unit.getRank(position, replica),
+                                    int64_t(unit.tp) * unit.cp);
 }
 
 void StepBuilder::addStages(int u) {
@@ -192,8 +175,7 @@ double StepBuilder::slowdownOf(const StageInfo &stage, int64_t r) const {
     return 1;
   const UnitPlan &unit = plan.units[stage.unit];
   auto first =
-      slowdowns->begin() +
-      rankOfReplica(stage.unit, plan.getPosition(unit, stage.index), r);
+      slowdowns->begin() + unit.getRank(plan.getPosition(unit, stage.index), r);
   return *std::max_element(first, first + unit.tp * unit.cp);
 }
 
@@ -211,11 +193,7 @@ int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
   double most = -1;
   int64_t slowest = begin;
   for (int64_t r = begin; r < end; ++r) {
-    double load = 0;
-    if (alone)
-      load = replicaLoads[r];
-    else
-      load = loadOf(stage, parts, k, r);
+    double load = alone ? replicaLoads[r] : loadOf(stage, parts, k, r);
     if (load > most) {
       most = load;
       slowest = r;

@@ -167,6 +167,9 @@ private:
   gatherPieces(const Parts &parts, const ModelEdge &edge, int carrier) const;
   void addBroker(scheduler::Problem &problem, const Parts &parts,
                  const ModelEdge &edge);
+  /// The edge of these messages, if there are any.
+  void addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
+                 std::vector<scheduler::Route> routes);
   void addEvenBroker(scheduler::Problem &problem, const Parts &parts,
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
@@ -188,8 +191,7 @@ private:
   }
   /// Of the host's blocks, the one that a replica is in.
   size_t blockOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks =
-        plan.units[plan.getHost(unit)].blocks;
+    const std::vector<UnitPlan::Block> &blocks = plan.getHostPlan(unit).blocks;
     size_t block = 0;
     while (block + 1 < blocks.size() && replica >= blocks[block].replicas)
       replica -= blocks[block++].replicas;
@@ -197,7 +199,7 @@ private:
   }
   /// Of what a unit has in a microbatch, over an equal share.
   double shareOf(int unit, int64_t replica) const {
-    const UnitPlan &host = plan.units[plan.getHost(unit)];
+    const UnitPlan &host = plan.getHostPlan(unit);
     double all = 0;
     for (const UnitPlan::Block &block : host.blocks)
       all += double(block.replicas) * block.speed;
@@ -215,8 +217,7 @@ private:
   }
   /// Beside other replicas; 1 where all are alike.
   double speedOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks =
-        plan.units[plan.getHost(unit)].blocks;
+    const std::vector<UnitPlan::Block> &blocks = plan.getHostPlan(unit).blocks;
     return blocks.empty() ? 1 : blocks[blockOf(unit, replica)].speed;
   }
   bool isOneNode() const {
@@ -230,8 +231,6 @@ private:
   /// inside a node.
   std::vector<bool> staysInside(int unit, int from, int to) const;
   bool messagesAreAlike() const;
-  /// The node of all ranks of a unit; -1 if they are on several.
-  int64_t nodeOfUnit(int unit) const;
   /// NICs that a TP group of the unit has to itself, at least one.
   double nicsOf(int unit) const;
   /// A message between stages: what its NICs take and what comes on top.
@@ -240,11 +239,9 @@ private:
     double total() const { return occupied + latency; }
   };
   Wire wireOf(int from, int to, double bytes, bool sameNode) const;
-  /// First rank of the plan that a replica has at a pipeline position.
-  int64_t rankOfReplica(int unit, int position, int64_t replica) const;
   /// First rank of the plan that a rank of the problem stands for.
   int64_t planRankOf(int unit, int position, int64_t klass) const {
-    return rankOfReplica(unit, position, beginOf(unit, klass));
+    return plan.units[unit].getRank(position, beginOf(unit, klass));
   }
   /// The first replica of a class, and how many it has.
   int64_t beginOf(int unit, int64_t klass) const {
@@ -255,7 +252,7 @@ private:
   }
   /// Of a part: an item is in one piece.
   double piecesOf(int unit, const TokenSums &part) const {
-    return std::max(1.0, std::min(double(plan.units[plan.getHost(unit)].sub),
+    return std::max(1.0, std::min(double(plan.getHostPlan(unit).sub),
                                   std::floor(part.items)));
   }
   int firstStageOf(int unit) const;

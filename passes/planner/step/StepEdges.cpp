@@ -16,7 +16,7 @@ namespace dt::planner {
 
 double StepBuilder::nicsOf(int u) const {
   const NodeKind &node = costs.cluster.nodes[nodeOf(u)];
-  const UnitPlan &unit = plan.units[plan.getHost(u)];
+  const UnitPlan &unit = plan.getHostPlan(u);
   double devices = std::min<double>(node.devices, double(unit.tp) * unit.cp);
   return std::max(1.0, double(node.nics) * devices / double(node.devices));
 }
@@ -25,8 +25,7 @@ double StepBuilder::nicsOf(int u) const {
 StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
                                       bool sameNode) const {
   const Cluster &cluster = costs.cluster;
-  const UnitPlan &x = plan.units[plan.getHost(from)],
-                 &y = plan.units[plan.getHost(to)];
+  const UnitPlan &x = plan.getHostPlan(from), &y = plan.getHostPlan(to);
   if (sameNode) {
     double lanes = std::min(x.tp * x.cp, y.tp * y.cp);
     return {0, cluster.nodes[nodeOf(from)].inside.time(bytes / lanes)};
@@ -148,8 +147,7 @@ StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
 
 void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
                             const ModelEdge &edge) {
-  int from = lastStageOf(edge.from), to = firstStageOf(edge.to);
-  if (from == to)
+  if (lastStageOf(edge.from) == firstStageOf(edge.to))
     return; // inside one stage
   // The items that travel are the consumer's if it counts something else than
   // samples, else the producer's.
@@ -161,10 +159,6 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
           receivers = parts.modules[edge.to].replicas;
   std::vector<std::pair<int64_t, double>> pieces =
       gatherPieces(parts, edge, carrier);
-  scheduler::Edge result;
-  result.from = from;
-  result.to = to;
-  result.gradient = costs.model.modules[edge.from].hasBackward();
   // Of a class's messages the longest stands for all.
   int64_t froms = classes[edge.from], tos = classes[edge.to];
   std::vector<int64_t> fromNodes = nodesOfEnd(edge.from, /*last=*/true),
@@ -194,37 +188,43 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
   }
   if (fold)
     std::sort(messages.begin(), messages.end());
+  std::vector<scheduler::Route> routes;
   for (size_t i = 0; i < messages.size(); ++i) {
     int64_t key = messages[i].first;
-    if (i > 0 && messages[i - 1].first == key)
-      continue;
-    scheduler::Route route;
-    route.microbatch = int(key / tos / froms);
-    route.from = int(key / tos % froms);
-    route.to = int(key % tos);
-    route.latency = -messages[i].second;
-    result.routes.push_back(route);
+    if (i == 0 || messages[i - 1].first != key)
+      routes.push_back({int(key / tos / froms), int(key / tos % froms),
+                        int(key % tos), -messages[i].second});
   }
-  if (result.routes.empty())
+  addRoutes(problem, edge, std::move(routes));
+}
+
+void StepBuilder::addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
+                            std::vector<scheduler::Route> routes) {
+  if (routes.empty())
     return;
   overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, false).latency));
+  scheduler::Edge &result = problem.edges.emplace_back();
+  result.from = lastStageOf(edge.from);
+  result.to = firstStageOf(edge.to);
+  result.gradient = costs.model.modules[edge.from].hasBackward();
+  result.routes = std::move(routes);
   result.receiveDepth = kReceiveDepth;
-  problem.edges.push_back(std::move(result));
 }
 
 /// Without items: one message between each pair of classes, as large as an even
 /// share.
 void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
                                 const ModelEdge &edge, int carrier) {
-  scheduler::Edge result;
-  result.from = lastStageOf(edge.from);
-  result.to = firstStageOf(edge.to);
-  result.gradient = costs.model.modules[edge.from].hasBackward();
+  std::vector<scheduler::Route> routes;
   const Parts::Items &items = parts.modules[carrier];
-  int64_t senders = plan.units[plan.getHost(edge.from)].dp,
-          receivers = plan.units[plan.getHost(edge.to)].dp;
-  int64_t node = nodeOfUnit(plan.getHost(edge.from));
-  bool inside = node >= 0 && node == nodeOfUnit(plan.getHost(edge.to));
+  int64_t senders = plan.getHostPlan(edge.from).dp,
+          receivers = plan.getHostPlan(edge.to).dp;
+  auto nodeOfHost = [&](int unit) {
+    const UnitPlan &host = plan.getHostPlan(unit);
+    return costs.cluster.getNodeOfAll(host.firstRank, host.getRanks());
+  };
+  int64_t node = nodeOfHost(edge.from);
+  bool inside = node >= 0 && node == nodeOfHost(edge.to);
   for (int k = 0; k < parts.microbatches; ++k) {
     TokenSums sum;
     for (int r = 0; r < items.replicas; ++r)
@@ -232,21 +232,12 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
     if (sum.empty())
       continue;
     double bytes = edge.bytes.at(sum) / double(std::max(senders, receivers));
-    scheduler::Route route;
-    route.microbatch = k;
-    route.latency = toTime(wireOf(edge.from, edge.to, bytes, inside).total());
+    Time latency = toTime(wireOf(edge.from, edge.to, bytes, inside).total());
     for (int64_t a = 0; a < classes[edge.from]; ++a)
-      for (int64_t b = 0; b < classes[edge.to]; ++b) {
-        route.from = int(a);
-        route.to = int(b);
-        result.routes.push_back(route);
-      }
+      for (int64_t b = 0; b < classes[edge.to]; ++b)
+        routes.push_back({k, int(a), int(b), latency});
   }
-  if (result.routes.empty())
-    return;
-  overhead.push_back(toTime(wireOf(edge.from, edge.to, 0, false).latency));
-  result.receiveDepth = kReceiveDepth;
-  problem.edges.push_back(std::move(result));
+  addRoutes(problem, edge, std::move(routes));
 }
 
 void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
@@ -266,7 +257,7 @@ void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
 /// its own rows against all rows of the others.
 double StepBuilder::contrastTime(int u, const Parts &parts) const {
   constexpr double kElement = 4;
-  const UnitPlan &unit = plan.units[plan.getHost(u)];
+  const UnitPlan &unit = plan.getHostPlan(u);
   double width = costs.model.contrast.width, own = 0, others = 0;
   for (int tower : costs.model.contrast.towers) {
     double items = 0;
@@ -299,7 +290,7 @@ void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
     int stage = lastStageOf(tower);
     sync.unit = problem.stages[stage].unit;
     seconds = std::max(seconds, contrastTime(tower, parts));
-    if (std::find(from.begin(), from.end(), stage) != from.end())
+    if (llvm::is_contained(from, stage))
       continue; // towers in one stage
     from.push_back(stage);
     for (const std::vector<int> &replica : problem.stages[stage].replicas)
@@ -312,11 +303,10 @@ void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
   int index = int(problem.stages.size());
   problem.stages.push_back(std::move(sync));
   for (int stage : from) {
-    scheduler::Edge edge;
+    scheduler::Edge &edge = problem.edges.emplace_back();
     edge.from = stage;
     edge.to = index;
     edge.gradient = problem.stages[stage].hasBackward;
-    problem.edges.push_back(edge);
     overhead.push_back(0);
   }
 }
@@ -345,14 +335,13 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
 void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
                                int begin, int end) const {
   const Module &module = costs.model.modules[u];
-  const UnitPlan &unit = plan.units[u], &host = plan.units[plan.getHost(u)];
+  const UnitPlan &unit = plan.units[u], &host = plan.getHostPlan(u);
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
   int position = plan.getPosition(host, stages[stage].index);
-  Group group = cluster.getGroup(
-      nodeOf(u), host.dp * host.cp, int64_t(host.tp),
-      cluster.getPlace(rankOfReplica(plan.getHost(u), position, 0)));
+  Group group = cluster.getGroup(nodeOf(u), host.dp * host.cp, int64_t(host.tp),
+                                 cluster.getPlace(host.getRank(position, 0)));
   double all = cost.rankParameters(begin, end, host.tp),
          own = all - cost.expertsElsewhere(begin, end, host.tp, host.ep),
          gradients = own * module.gradientBytes;

@@ -72,7 +72,7 @@ StepBuilder::takesOf(const EngineOptions &engine, int u, int position,
   std::map<int, int64_t> nodeOfNic;
   for (int64_t r = 0; r < unit.dp; ++r)
     for (int i = 0; i < unit.tp * unit.cp; ++i) {
-      int64_t rank = rankOfReplica(u, position, r) + i;
+      int64_t rank = unit.getRank(position, r) + i;
       nodeOfNic[int(costs.cluster.getNic(rank))] = costs.cluster.getNode(rank);
     }
   for (auto [nic, node] : nodeOfNic)
