@@ -8,6 +8,8 @@
 
 #include "passes/picture/Markup.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -64,18 +66,15 @@ private:
   std::vector<LegendEntry> legend() const {
     std::vector<LegendEntry> entries;
     for (size_t part = 0; part < chart.parts.size(); ++part)
-      if (any_of(part))
+      if (llvm::any_of(chart.rows, [&](const BarChart::Row &row) {
+            return row.values[part] > 0;
+          }))
         entries.push_back(boxOf(chart.parts[part], classOf(part)));
     if (!chart.limitName.empty())
       entries.push_back({chart.limitName, [](Svg &to, double x, double y) {
                            to.line(x + 7, y - 1, x + 7, y + 13, "cap");
                          }});
     return entries;
-  }
-  bool any_of(size_t part) const {
-    return std::any_of(
-        chart.rows.begin(), chart.rows.end(),
-        [&](const BarChart::Row &row) { return row.values[part] > 0; });
   }
 
   void drawRow(const BarChart::Row &row, double y) {

@@ -27,42 +27,18 @@ using scheduler::Stage;
 using scheduler::Task;
 using scheduler::TaskGraph;
 
-BarKind kindOf(Kind kind) {
-  switch (kind) {
-  case Kind::Forward:
-    return BarKind::Forward;
-  case Kind::Backward:
-    return BarKind::Backward;
-  case Kind::Input:
-    return BarKind::Input;
-  case Kind::Weight:
-    return BarKind::Weight;
-  case Kind::Sync:
-    break;
-  }
-  return BarKind::Sync;
-}
-
-const char *describe(Kind kind) {
-  switch (kind) {
-  case Kind::Forward:
-    return "forward of ";
-  case Kind::Backward:
-    return "backward of ";
-  case Kind::Input:
-    return "gradients of inputs of ";
-  case Kind::Weight:
-    return "gradients of weights of ";
-  case Kind::Sync:
-    break;
-  }
-  return "loss over the batch ";
-}
+/// Of tasks, by Kind.
+constexpr std::pair<BarKind, const char *> kBars[] = {
+    {BarKind::Forward, "forward of "},
+    {BarKind::Backward, "backward of "},
+    {BarKind::Input, "gradients of inputs of "},
+    {BarKind::Weight, "gradients of weights of "},
+    {BarKind::Sync, "loss over the batch "}};
 
 std::string describe(const Problem &problem, const Task &task,
                      bool withReplica) {
   const Stage &stage = problem.stages[task.stage];
-  std::string text = describe(task.kind) + stage.name +
+  std::string text = kBars[int(task.kind)].second + stage.name +
                      (task.kind == Kind::Sync ? ", group " : ", microbatch ") +
                      std::to_string(task.microbatch);
   if (withReplica && stage.replicas.size() > 1)
@@ -150,10 +126,10 @@ private:
     lane.runs = describeStages(graph, rank, single);
     for (const Task &task : solution.ranks[rank]) {
       TaskGraph::Node node = graph.getNode(task);
-      lane.bars.push_back({kindOf(task.kind), problem.stages[task.stage].unit,
-                           double(timeline.start[node]),
-                           double(timeline.end[node]), task.microbatch,
-                           describe(problem, task, single)});
+      lane.bars.push_back(
+          {kBars[int(task.kind)].first, problem.stages[task.stage].unit,
+           double(timeline.start[node]), double(timeline.end[node]),
+           task.microbatch, describe(problem, task, single)});
     }
     lane.busy = double(timeline.busy[rank]);
     lane.peak = timeline.peak[rank];

@@ -39,15 +39,6 @@ AxisUnit unitOf(double value, ArrayRef<AxisUnit> units) {
   return units.front();
 }
 
-std::string print(double value, ArrayRef<AxisUnit> units) {
-  AxisUnit unit = unitOf(std::abs(value), units);
-  // Of the smallest there are no parts.
-  std::string text = unit.size == 1 && value == std::floor(value)
-                         ? fixed(value, 0)
-                         : threeDigits(value / unit.size);
-  return unit.name.empty() ? text : text + " " + unit.name;
-}
-
 } // namespace
 
 AxisUnit getTimeUnit(double end) {
@@ -81,7 +72,10 @@ std::string printBytes(double bytes) {
 std::string printCount(double count) {
   static const AxisUnit units[] = {{"", 1},    {"k", 1e3},  {"M", 1e6},
                                    {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
-  return print(count, units);
+  AxisUnit unit = unitOf(std::abs(count), units);
+  if (unit.size > 1)
+    return threeDigits(count / unit.size) + " " + unit.name;
+  return count == std::floor(count) ? fixed(count, 0) : threeDigits(count);
 }
 
 std::string printShare(double share) { return fixed(100 * share, 1) + " %"; }

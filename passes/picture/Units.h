@@ -7,8 +7,6 @@
 #ifndef PASSES_PICTURE_UNITS_H
 #define PASSES_PICTURE_UNITS_H
 
-#include "llvm/ADT/StringRef.h"
-
 #include <cstdint>
 #include <string>
 #include <vector>
