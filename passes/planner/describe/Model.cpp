@@ -53,13 +53,22 @@ Error checkOp(const Module &module, const LayerKind &kind, const Op &op) {
                        module.name, kind.name, op.name));
 }
 
-Error checkRankLayer(const Module &module, const LayerKind &kind,
-                     const RankLayer &layer) {
+/// Of a kind, or of it as a rank has it.
+template <typename Layer>
+Error checkOps(const Module &module, const LayerKind &kind,
+               const Layer &layer) {
   for (const std::vector<Op> *ops :
        {&layer.forward, &layer.input, &layer.weight})
     for (const Op &op : *ops)
       if (Error error = checkOp(module, kind, op))
         return error;
+  return Error::success();
+}
+
+Error checkRankLayer(const Module &module, const LayerKind &kind,
+                     const RankLayer &layer) {
+  if (Error error = checkOps(module, kind, layer))
+    return error;
   bool fine = good(layer.kept) && good(layer.keptToWeights) &&
               good(layer.keptForWeights) && good(layer.handedOut) &&
               good(layer.scratch) && good(layer.scratchOfHalves) &&
@@ -90,11 +99,8 @@ Error checkModule(const Module &module) {
       return wrong(formatv("module '{0}' names layer kind {1} of {2}",
                            module.name, kind, module.kinds.size()));
   for (const LayerKind &kind : module.kinds) {
-    for (const std::vector<Op> *ops :
-         {&kind.forward, &kind.input, &kind.weight})
-      for (const Op &op : *ops)
-        if (Error error = checkOp(module, kind, op))
-          return error;
+    if (Error error = checkOps(module, kind, kind))
+      return error;
     bool fine = good(kind.parameters) && good(kind.reduced) &&
                 good(kind.output) && good(kind.exchanged) &&
                 good(kind.dispatched) && good(kind.expertParameters) &&

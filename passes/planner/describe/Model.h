@@ -88,6 +88,11 @@ struct Op {
   /// what one gets of a token on average: expert parallelism shares them out.
   bool expert = false;
 };
+/// In files (docs/plan-model.schema.json).
+inline constexpr llvm::StringRef kOpKinds[] = {"gemm", "attention",
+                                               "convolution", "stream"};
+inline constexpr llvm::StringRef kOpSplits[] = {"whole", "columns", "depth",
+                                                "heads", "sequence"};
 
 using rt::Save;
 

@@ -8,13 +8,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/json/JsonReader.h"
-#include "passes/planner/describe/ModelNames.h"
+#include "passes/planner/describe/Model.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Path.h"
-
-#include <algorithm>
 
 using namespace llvm;
 
@@ -49,9 +47,9 @@ Op readOp(const JsonReader &json) {
              "bytes", "fixed_bytes", "cheap", "expert"});
   Op op;
   op.name = json.at("name").string();
-  op.kind = Op::Kind(json.at("kind").choice(kKinds));
+  op.kind = Op::Kind(json.at("kind").choice(kOpKinds));
   if (json.has("split"))
-    op.split = Op::Split(json.at("split").choice(kSplits));
+    op.split = Op::Split(json.at("split").choice(kOpSplits));
   op.rows = readLinear(json, "rows");
   op.n = figure(json, "n");
   op.k = figure(json, "k");

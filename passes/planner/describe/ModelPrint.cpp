@@ -8,7 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/json/JsonReader.h"
-#include "passes/planner/describe/ModelNames.h"
+#include "passes/planner/describe/Model.h"
 
 #include <map>
 
@@ -47,9 +47,9 @@ void put(OrderedJson &json, const char *key, double value) {
 OrderedJson print(const Op &op) {
   OrderedJson json;
   json["name"] = op.name;
-  json["kind"] = kKinds[op.kind].str();
+  json["kind"] = kOpKinds[op.kind].str();
   if (op.split != Op::Whole)
-    json["split"] = kSplits[op.split].str();
+    json["split"] = kOpSplits[op.split].str();
   put(json, "rows", op.rows);
   put(json, "n", op.n);
   put(json, "k", op.k);
