@@ -7,7 +7,6 @@
 #include "passes/plan/CheckPlan.h"
 #include "passes/plan/Passes.h"
 #include "passes/schedule/StageWork.h"
-#include "passes/scheduler/core/Schedule.h"
 
 using namespace mlir;
 

@@ -7,8 +7,9 @@
 #include "passes/plan/CheckPlan.h"
 
 #include "models/frontend/json/JsonReader.h"
-#include "passes/scheduler/core/Evaluate.h"
+#include "passes/plan/PlanModel.h"
 #include "passes/scheduler/core/Schedule.h"
+#include "passes/stages/StageCuts.h"
 #include "runtime/reorder/Partition.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -108,15 +109,10 @@ Error Checker::choosePace() {
     return plan.error("pace", "there is no unit '" + plan.pace + "'" +
                                   models::didYouMean(plan.pace, units));
   }
-  // The backbone, else what works on samples, else the first.
-  auto rank = [](dist::ModuleOp module) {
-    bool samples = module.getItem().value_or("") == dist::kSample;
-    return samples ? (module.getRole() == dist::Role::backbone ? 2 : 1) : 0;
-  };
   int best = -1;
   for (auto module : program.getOps<dist::ModuleOp>())
-    if (!module.getWholeBatch() && rank(module) > best) {
-      best = rank(module);
+    if (!module.getWholeBatch() && getPaceRank(module) > best) {
+      best = getPaceRank(module);
       plan.pace = module.getSymName().str();
     }
   return Error::success();
@@ -317,13 +313,8 @@ Error Checker::checkEdge(dist::EdgeOp edge) {
   auto argument = dist::ModuleOp::findArgument(forward, edge.getInput());
   if (!argument)
     return Error::success();
-  auto type = cast<RankedTensorType>(forward.getArgumentTypes()[*argument]);
-  if (type.getRank() > 0)
-    if (auto dim = nn::getShape(type)[0].asAffine();
-        dim && !dim->symbol.empty() && dim->offset == 0)
-      if (auto symbol = module.lookupSymbol<nn::DimOp>(dim->symbol);
-          symbol && symbol.getItem())
-        return Error::success();
+  if (stages::countsItems(module, forward.getArgumentTypes()[*argument]))
+    return Error::success();
   if (joins)
     return plan.error(
         from.at("span"),

@@ -9,10 +9,10 @@
 #include "passes/plan/ExecutablePlan.h"
 #include "passes/plan/LayerWork.h"
 #include "passes/plan/Passes.h"
-#include "passes/plan/TargetSpec.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
 
+#include "mlir/Dialect/DLTI/DLTI.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/ScopeExit.h"
 
@@ -40,6 +40,46 @@ private:
   const PlannedProgram &program;
 };
 
+/// The cluster that a plan is made for, as MLIR's DLTI dialect has it, so that
+/// any pass may ask. Sets `dlti.target_system_spec` of the program: for each
+/// kind of node its device, how many there are, peaks by precision
+/// ("flops.bf16"), memory, bandwidths and latencies; seconds, bytes, FLOPs.
+void setTargetSpec(mlir::ModuleOp program, const planner::Cluster &cluster) {
+  MLIRContext *context = program.getContext();
+  Builder b(context);
+  SmallVector<DataLayoutEntryInterface> nodes;
+  for (auto [i, node] : llvm::enumerate(cluster.nodes)) {
+    const planner::DeviceKind &device = cluster.devices[node.device];
+    SmallVector<DataLayoutEntryInterface> entries;
+    auto add = [&](const Twine &name, Attribute value) {
+      entries.push_back(DataLayoutEntryAttr::get(b.getStringAttr(name), value));
+    };
+    add("device", b.getStringAttr(device.name));
+    add("nodes", b.getI64IntegerAttr(node.count));
+    add("devices", b.getI64IntegerAttr(node.devices));
+    add("cores", b.getI64IntegerAttr(node.cores));
+    add("nics", b.getI64IntegerAttr(node.nics));
+    for (auto &[precision, flops] : device.flops)
+      add("flops." + precision, b.getF64FloatAttr(flops));
+    add("memory", b.getF64FloatAttr(device.memory));
+    add("bandwidth", b.getF64FloatAttr(device.bandwidth));
+    add("inside.bandwidth", b.getF64FloatAttr(node.inside.bandwidth));
+    add("inside.latency", b.getF64FloatAttr(node.inside.latency));
+    if (node.network.bandwidth > 0) {
+      add("network.bandwidth", b.getF64FloatAttr(node.network.bandwidth));
+      add("network.latency", b.getF64FloatAttr(node.network.latency));
+    }
+    std::string name = device.name;
+    for (const planner::NodeKind &other : ArrayRef(cluster.nodes).take_front(i))
+      if (other.device == node.device)
+        name = device.name + "." + std::to_string(i);
+    nodes.push_back(DataLayoutEntryAttr::get(
+        b.getStringAttr(name), TargetDeviceSpecAttr::get(context, entries)));
+  }
+  program->setAttr(DLTIDialect::kTargetSystemDescAttrName,
+                   TargetSystemSpecAttr::get(context, nodes));
+}
+
 struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
   using DistPlanBase::DistPlanBase;
   DistPlanPass(DistPlanOptions options, MeasureMemory measure)
@@ -58,6 +98,10 @@ struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
 private:
   llvm::Error run();
   llvm::Expected<planner::Cluster> readHardware();
+  uint64_t getSeed() {
+    auto seed = dist::getOnly<dist::SeedOp>(getOperation());
+    return seed ? uint64_t(seed.getValue()) : 0;
+  }
   bool cutBatch(mlir::ModuleOp copy, bool isOpen);
   llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
   llvm::Expected<std::vector<planner::Sample>>
@@ -163,11 +207,9 @@ DistPlanPass::drawSamples(const PlannedProgram &program, int draw) {
   auto opened = planner::openData(data);
   if (!opened)
     return opened.takeError();
-  auto seed = dist::getOnly<dist::SeedOp>(getOperation());
-  uint64_t first = seed ? uint64_t(seed.getValue()) : 0;
-  return fitToProgram(
-      planner::drawBatch(**opened, first + uint64_t(draw), 0, program.global),
-      (*opened)->getKinds(), program);
+  return fitToProgram(planner::drawBatch(**opened, getSeed() + uint64_t(draw),
+                                         0, program.global),
+                      (*opened)->getKinds(), program);
 }
 
 llvm::Expected<std::optional<planner::Profile>>
@@ -263,8 +305,7 @@ llvm::Error DistPlanPass::writeExplained(const planner::Plan &plan,
       return opened.takeError();
     drawn = std::make_unique<FittedData>(std::move(*opened), program);
     options.data = drawn.get();
-    auto seed = dist::getOnly<dist::SeedOp>(getOperation());
-    options.seed = seed ? uint64_t(seed.getValue()) : 0;
+    options.seed = getSeed();
   }
   options.plan = [&](StringRef policy, const planner::PolicyInput &other) {
     // A larger batch is more microbatches of the same sizes.
@@ -337,8 +378,7 @@ llvm::Error DistPlanPass::run() {
   planner::PolicyInput input{costs, *batch};
   planner::Robustness robustness;
   robustness.percentile = int(robust);
-  if (auto seed = dist::getOnly<dist::SeedOp>(getOperation()))
-    robustness.seed = uint64_t(seed.getValue());
+  robustness.seed = getSeed();
   robustness.batch = [&](int draw) { return drawSamples(*program, draw); };
   auto measureOwn = [&](const planner::Plan &plan) {
     return measure(plan, *program);

@@ -27,6 +27,7 @@ using namespace mlir;
 namespace dt::plan {
 
 using planner::Exchange;
+using planner::LayerVariant;
 using planner::perItem;
 using planner::RankLayer;
 using planner::Save;
@@ -39,18 +40,12 @@ namespace {
 /// a kind stand together to be described with it.
 constexpr int kChain = 3;
 
-/// How layers are cut, and what is saved.
-struct Variant {
-  int64_t tp = 1;
-  Save save = Save::Vjp;
-  bool sequenceParallel = false;
-};
-
 /// Layers of the stages that a module is cut into: the first of a kind stand
-/// alone (`chain` of them if so many follow one another), those that were seen
-/// before go with one another.
+/// alone (a chain of them for sequence parallelism, if so many follow one
+/// another), those that were seen before go with one another.
 std::vector<std::vector<int>> groupLayers(const planner::Module &module,
-                                          int chain) {
+                                          const LayerVariant &layout) {
+  int chain = layout.sequenceParallel ? kChain : 1;
   std::vector<std::vector<int>> groups;
   std::vector<bool> seen(module.kinds.size(), false);
   bool open = false;
@@ -68,11 +63,6 @@ std::vector<std::vector<int>> groupLayers(const planner::Module &module,
     seen[kind] = true;
   }
   return groups;
-}
-
-std::vector<std::vector<int>> groupLayers(const planner::Module &module,
-                                          const Variant &layout) {
-  return groupLayers(module, layout.sequenceParallel ? kChain : 1);
 }
 
 /// An item is one of the module's own kind; samples have as many others as they
@@ -120,10 +110,7 @@ public:
     layer.keptToWeights = perItem(getResiduals("forward.fwd", handsOn, &read) +
                                   getInputs(kHalves[1], handsOn));
     layer.keptForWeights = perItem(getResiduals("forward.bwd.input", handsOn));
-    for (auto parameter : stage.getOps<nn::ParameterOp>())
-      layer.parameters +=
-          double(cast<RankedTensorType>(parameter.getType()).getNumElements());
-    layer.parameters /= count;
+    layer.parameters = schedule::countParameters(stage) / count;
     return layer;
   }
 
@@ -210,7 +197,7 @@ void buildLayerWork(OpPassManager &pm) {
 /// Marks every module: its stages are its kinds of layers, its halves of
 /// backward apart, `tp` ranks, a saved set.
 void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
-                const Variant &layout) {
+                const LayerVariant &layout) {
   Builder b(outlined.getContext());
   for (auto [m, module] : llvm::enumerate(program.model.modules)) {
     auto op = outlined.lookupSymbol<dist::ModuleOp>(module.name);
@@ -241,7 +228,7 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
 /// difference to stand beside others as they are; where it makes none to any
 /// there is nothing to describe.
 void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
-                const Variant &layout) {
+                const LayerVariant &layout) {
   for (planner::Module &module : program.model.modules) {
     if (layout.tp > module.maxTP)
       continue;
@@ -262,7 +249,7 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
         chained = ChainReader(stage, group.size(), layout.tp).read();
       any |= chained.has_value();
       // A chain that is none was described alone.
-      auto alone = module.partitioned.find({int(layout.tp), layout.save});
+      auto alone = module.partitioned.find({layout.tp, layout.save});
       if (chained)
         layers[kind] = std::move(*chained);
       else if (group.size() == 1)
@@ -274,9 +261,7 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
       seen[kind] = true;
     }
     if (any && llvm::all_of(seen, [](bool s) { return s; }))
-      module
-          .partitioned[{int(layout.tp), layout.save, layout.sequenceParallel}] =
-          std::move(layers);
+      module.partitioned[layout] = std::move(layers);
   }
 }
 
@@ -323,7 +308,7 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
       for (Save save : {Save::None, Save::Vjp, Save::All}) {
         if (sequenceParallel && (tp == 1 || !hasChains(*result)))
           continue;
-        Variant layout{tp, save, sequenceParallel};
+        LayerVariant layout{int(tp), save, sequenceParallel};
         mlir::ModuleOp copy = copyProgram(outlined, program);
         markLayers(copy, *result, layout);
         OpPassManager pm(mlir::ModuleOp::getOperationName());

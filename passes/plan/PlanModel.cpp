@@ -217,10 +217,7 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
     entry.item = planner::ItemKind(1 + (kind - result.kinds.begin()));
   }
   result.items.push_back(most);
-  // The backbone, else what works on samples, else the first: as CheckPlan.
-  bool samples = item.value_or("") == dist::kSample;
-  int rank = samples ? (module.getRole() == dist::Role::backbone ? 2 : 1) : 0;
-  if (rank > paceRank) {
+  if (int rank = getPaceRank(module); rank > paceRank) {
     paceRank = rank;
     result.model.pace = int(result.model.modules.size());
   }
@@ -257,17 +254,8 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
   // What does not count items on its first axis cannot be cut over replicas.
   func::FuncOp into = target.getForward();
   auto argument = dist::ModuleOp::findArgument(into, edge.getInput());
-  bool counts = false;
-  if (argument)
-    if (auto type =
-            dyn_cast<RankedTensorType>(into.getArgumentTypes()[*argument]);
-        type && type.getRank() > 0)
-      if (auto dim = nn::getShape(type)[0].asAffine();
-          dim && !dim->symbol.empty() && dim->offset == 0) {
-        auto symbol = target.lookupSymbol<nn::DimOp>(dim->symbol);
-        counts = symbol && symbol.getItem();
-      }
-  if (!counts)
+  if (!argument ||
+      !stages::countsItems(target, into.getArgumentTypes()[*argument]))
     result.items[from->second] = result.items[to->second] = 0;
 }
 
@@ -275,6 +263,53 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
 
 llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program) {
   return ProgramBuilder(program).build();
+}
+
+int getPaceRank(dist::ModuleOp module) {
+  bool samples = module.getItem().value_or("") == dist::kSample;
+  return samples ? (module.getRole() == dist::Role::backbone ? 2 : 1) : 0;
+}
+
+std::vector<planner::Sample>
+fitToProgram(const std::vector<planner::Sample> &samples,
+             llvm::ArrayRef<std::string> names, const PlannedProgram &program) {
+  // By name; what is called otherwise in order.
+  std::vector<size_t> sources;
+  auto isKnown = [&](StringRef name) {
+    return llvm::is_contained(names, name);
+  };
+  for (auto &[name, most] : program.kinds)
+    sources.push_back(llvm::find(names, name) - names.begin());
+  size_t next = 0;
+  for (auto [k, source] : llvm::enumerate(sources)) {
+    if (isKnown(program.kinds[k].first))
+      continue;
+    while (next < names.size() &&
+           llvm::any_of(
+               program.kinds,
+               [&](auto &kind) { return kind.first == names[next]; }))
+      ++next;
+    source = next++;
+  }
+  std::vector<planner::Sample> result;
+  for (const planner::Sample &sample : samples) {
+    planner::Sample &fit = result.emplace_back();
+    fit.tokens = 1;
+    for (auto [k, source] : llvm::enumerate(sources)) {
+      size_t items = sample.get(planner::ItemKind(source + 1)).size();
+      fit.of(planner::ItemKind(k + 1))
+          .assign(std::min<size_t>(items, program.kinds[k].second), 1);
+    }
+  }
+  return result;
+}
+
+std::vector<planner::Sample> fullBatch(const PlannedProgram &program) {
+  planner::Sample sample;
+  sample.tokens = 1;
+  for (auto [k, kind] : llvm::enumerate(program.kinds))
+    sample.of(planner::ItemKind(k + 1)).assign(kind.second, 1);
+  return std::vector<planner::Sample>(program.global, sample);
 }
 
 } // namespace dt::plan

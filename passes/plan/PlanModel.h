@@ -51,6 +51,10 @@ struct PlannedProgram {
 /// made for, by module.
 llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program);
 
+/// How fit a module is to give the pace, from 0: the backbone, else what works
+/// on samples, else the first that there is.
+int getPaceRank(dist::ModuleOp module);
+
 /// A step's samples as the program counts them: one token an item, no more
 /// items than its bounds allow. `names` are the samples' kinds of items; those
 /// that the program calls otherwise stand for its others, in order.

@@ -68,6 +68,9 @@ public:
   FailureOr<sched::ProblemOp> build();
 
 private:
+  InFlightDiagnostic emitError() {
+    return plan ? plan.emitError() : program.emitError();
+  }
   LogicalResult openCluster();
   LogicalResult addUnits();
   LogicalResult addStage(dist::ModuleOp module);
@@ -110,8 +113,7 @@ LogicalResult ProblemBuilder::openCluster() {
       plan ? plan->getAttrOfType<StringAttr>(dist::kClusterAttr) : StringAttr();
   auto opened = planner::openCluster(name ? name.getValue() : "cpu-2");
   if (!opened)
-    return (plan ? plan.emitError() : program.emitError())
-           << "cluster: " << toString(opened.takeError());
+    return emitError() << "cluster: " << toString(opened.takeError());
   cluster = std::move(*opened);
   int64_t ranks = plan ? int64_t(plan.getRanks()) : 1;
   if (cluster->getNumDevices() < ranks)
@@ -126,9 +128,9 @@ FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
   auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
   StringRef type = precision ? precision.getValue() : "f32";
   if (!cluster->getDevice(0).flops.count(type.str()))
-    return (plan ? plan.emitError() : program.emitError())
-           << "cluster: '" << cluster->name << "' has no rate for " << type
-           << ", which module '" << module.getSymName() << "' computes in";
+    return emitError() << "cluster: '" << cluster->name << "' has no rate for "
+                       << type << ", which module '" << module.getSymName()
+                       << "' computes in";
   return priceStage(module, *cluster, without);
 }
 

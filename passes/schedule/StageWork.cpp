@@ -22,8 +22,6 @@ using planner::Op;
 using planner::perItem;
 using planner::RankLayer;
 
-namespace {
-
 static Op::Kind kindOf(nn::Work::Kind kind) {
   switch (kind) {
   case nn::Work::Product:
@@ -37,8 +35,6 @@ static Op::Kind kindOf(nn::Work::Kind kind) {
     return Op::Stream;
   }
 }
-
-} // namespace
 
 void FunctionReader::read(StringRef name) {
   auto function = module.lookupSymbol<func::FuncOp>(name);
@@ -169,10 +165,16 @@ RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
   layer.scratch = perItem(getScratchBytes(stage, sizes, /*whole=*/true));
   layer.scratchOfHalves =
       perItem(getScratchBytes(stage, sizes, /*whole=*/false));
-  for (auto parameter : stage.getOps<nn::ParameterOp>())
-    layer.parameters +=
-        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+  layer.parameters = countParameters(stage);
   return layer;
+}
+
+double countParameters(dist::ModuleOp stage) {
+  double count = 0;
+  for (auto parameter : stage.getOps<nn::ParameterOp>())
+    count +=
+        double(cast<RankedTensorType>(parameter.getType()).getNumElements());
+  return count;
 }
 
 std::optional<planner::StageTimes> getTimes(dist::ModuleOp module) {

@@ -49,6 +49,9 @@ private:
 /// What a rank does of a stage, its backward in halves or not.
 planner::RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes);
 
+/// Elements of all parameters, as a rank has them.
+double countParameters(dist::ModuleOp stage);
+
 /// What `dist.times` says of a module, or of all stages of one that is to be
 /// cut; nothing without it.
 std::optional<planner::StageTimes> getTimes(dist::ModuleOp module);

@@ -38,6 +38,17 @@ bool isView(Operation *op) { return workOf(op) <= nn::Work::View; }
 
 } // namespace
 
+bool countsItems(dist::ModuleOp module, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || tensor.getRank() == 0)
+    return false;
+  auto first = nn::getShape(tensor)[0].asAffine();
+  if (!first || first->symbol.empty() || first->offset != 0)
+    return false;
+  auto symbol = module.lookupSymbol<nn::DimOp>(first->symbol);
+  return symbol && symbol.getItem();
+}
+
 StageCuts::StageCuts(dist::ModuleOp module, int64_t parts)
     : module(module), forward(module.getForward()), parts(parts),
       costs(module) {
@@ -137,20 +148,9 @@ bool StageCuts::mayCross(Value value) const {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type)
     return false;
-  nn::Shape shape = nn::getShape(type);
-  for (const nn::DimExpr &dim : shape)
-    if (!dim.asAffine())
-      return false;
-  if (parts == 1)
-    return true;
-  if (shape.empty())
-    return false;
-  auto first = *shape[0].asAffine();
-  dist::ModuleOp lookup = module;
-  auto symbol = first.symbol.empty()
-                    ? nn::DimOp()
-                    : lookup.lookupSymbol<nn::DimOp>(first.symbol);
-  return symbol && symbol.getItem() && first.offset == 0;
+  return llvm::all_of(nn::getShape(type),
+                      [](const nn::DimExpr &dim) { return dim.asAffine(); }) &&
+         (parts == 1 || countsItems(module, type));
 }
 
 void StageCuts::findCrossing() {

@@ -16,6 +16,9 @@
 
 namespace dt::stages {
 
+/// Whether a tensor's first axis counts items, and nothing else.
+bool countsItems(dist::ModuleOp module, mlir::Type type);
+
 class StageCuts {
 public:
   /// `parts`: that a microbatch is cut into; if there are several,
@@ -56,8 +59,6 @@ private:
   void findCrossing();
   bool mayCross(mlir::Value value) const;
   double getMessageTime(size_t cut);
-  bool fits(double limit, int64_t stages, std::vector<size_t> *chosen);
-  mlir::LogicalResult setCuts(llvm::ArrayRef<size_t> inner);
   mlir::LogicalResult parsePieces(mlir::StringRef text,
                                   std::vector<size_t> &pieces);
 
@@ -72,7 +73,7 @@ private:
   /// Before placed op i: what crosses, whether it may, its bytes.
   std::vector<llvm::SmallVector<mlir::Value>> crossing;
   std::vector<bool> legal;
-  std::vector<double> bytes, prefix, message;
+  std::vector<double> bytes, prefix;
   /// Stage s is placed[cuts[s]] to placed[cuts[s + 1]].
   std::vector<size_t> cuts;
 };

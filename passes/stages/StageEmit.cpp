@@ -10,7 +10,6 @@
 
 #include "passes/stages/StageEmit.h"
 #include "dialects/nn/NNInference.h"
-#include "passes/stages/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Transforms/RegionUtils.h"

@@ -11,7 +11,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Schedule.h"
-#include "passes/scheduler/search/Lines.h"
 
 #include "llvm/ADT/STLExtras.h"
 
