@@ -210,8 +210,7 @@ void PlanParser::times(const JsonReader &json, UnitEntry &entry) {
     stage.keys(keys);
     planner::StageTimes &times = entry.times.emplace_back();
     for (auto [key, value] : planner::kStageTimes)
-      if (stage.has(key))
-        times.*value = stage.at(key).integer(0);
+      stage.read(key, times.*value, 0);
   }
   if (json.ok() && int64_t(entry.times.size()) != entry.getNumStages())
     json.fail("expected times of pp * vpp = " + Twine(entry.getNumStages()) +
@@ -277,8 +276,7 @@ void PlanParser::edges() {
     PlanFile::EdgeEntry &edge = plan.edges[name];
     if (json.has("receive_depth"))
       edge.depth = count(json.at("receive_depth"));
-    if (json.has("message"))
-      edge.message = json.at("message").integer(0);
+    json.read("message", edge.message, 0);
   }
 }
 

@@ -68,7 +68,9 @@ protected:
   int32_t inBackbone(int32_t patches) const {
     return std::max<int32_t>(1, int32_t(patches * kMerge));
   }
-  void maybeTarget(Stream &stream, Sample &sample) const {
+  /// At times with a target.
+  void addImage(Stream &stream, Sample &sample, int32_t patches) const {
+    sample.of(ItemKind::Image).push_back(patches);
     if (stream.uniform() < kTargetShare)
       sample.of(ItemKind::Target)
           .push_back(stream.lognormal(kTargetTokens, 0.5, 256, 16384));
@@ -90,8 +92,7 @@ public:
       used += inBackbone(patches);
       if (used > kSequence)
         return sample;
-      sample.of(ItemKind::Image).push_back(patches);
-      maybeTarget(stream, sample);
+      addImage(stream, sample, patches);
     }
   }
   std::string describe() const override {
@@ -116,8 +117,7 @@ public:
       if (sample.tokens + inBackbone(patches) > kSequence)
         break;
       sample.tokens += inBackbone(patches);
-      sample.of(ItemKind::Image).push_back(patches);
-      maybeTarget(stream, sample);
+      addImage(stream, sample, patches);
     }
     return sample;
   }
@@ -168,15 +168,11 @@ private:
   std::vector<double> until;
 };
 
-std::vector<int32_t> readTokens(const models::JsonReader &json) {
-  std::vector<int32_t> result;
-  for (const models::JsonReader &entry : json.list()) {
-    int64_t value = entry.integer(1);
-    if (value > 1 << 24)
-      entry.fail("expected at most 2^24 tokens");
-    result.push_back(int32_t(std::min<int64_t>(value, 1 << 24)));
-  }
-  return result;
+int32_t readTokens(const models::JsonReader &json, int64_t low) {
+  int64_t value = json.integer(low), most = 1 << 24;
+  if (value > most)
+    json.fail("expected at most 2^24 tokens");
+  return int32_t(std::min(value, most));
 }
 
 } // namespace
@@ -223,12 +219,12 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
     for (const models::JsonReader &entry : root.at("samples").list()) {
       entry.keys({"tokens", "items", "count"});
       Sample sample;
-      int64_t tokens = entry.at("tokens").integer(0);
-      if (tokens > 1 << 24)
-        entry.at("tokens").fail("expected at most 2^24 tokens");
-      sample.tokens = int32_t(std::min<int64_t>(tokens, 1 << 24));
-      for (const models::JsonReader &kind : entry.listIfAny("items"))
-        sample.items.push_back(readTokens(kind));
+      sample.tokens = readTokens(entry.at("tokens"), 0);
+      for (const models::JsonReader &kind : entry.listIfAny("items")) {
+        sample.items.emplace_back();
+        for (const models::JsonReader &item : kind.list())
+          sample.items.back().push_back(readTokens(item, 1));
+      }
       if (sample.items.size() > kinds.size())
         entry.at("items").fail("expected a list for each of the " +
                                Twine(kinds.size()) + " kinds");

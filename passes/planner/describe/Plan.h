@@ -223,6 +223,14 @@ struct Plan {
   CostOptions getOptions(int unit) const;
   CostOptions getOptions(int unit, int stage) const;
   bool hasSpans() const;
+  /// What `reorder` asks for: parts that are even inside a microbatch, and an
+  /// order of microbatches.
+  bool balancesParts() const {
+    return reorder == Reorder::Intra || reorder == Reorder::Both;
+  }
+  bool ordersMicrobatches() const {
+    return reorder == Reorder::Inter || reorder == Reorder::Both;
+  }
   /// Whether units take turns on the same ranks.
   bool sharesRanks() const { return getTraits().sharesRanks; }
   /// Whether every second round of stages goes back over the ranks, as in a V.

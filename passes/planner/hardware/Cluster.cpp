@@ -152,12 +152,13 @@ double Cluster::allReduce(const Group &group, double bytes) const {
   if (group.size() < 2 || bytes <= 0)
     return 0;
   const Link &inside = nodes[group.node].reduce;
-  double rings = 2 * ring(inside, group.inside, bytes);
-  if (group.nodes > 1)
-    rings += 2 * ring(networkOf(*this, group), group.nodes, bytes);
-  double trees = 2 * tree(inside, group.inside, bytes);
-  if (group.nodes > 1)
-    trees += 2 * tree(networkOf(*this, group), group.nodes, bytes);
+  double rings = 2 * ring(inside, group.inside, bytes),
+         trees = 2 * tree(inside, group.inside, bytes);
+  if (group.nodes > 1) {
+    Link network = networkOf(*this, group);
+    rings += 2 * ring(network, group.nodes, bytes);
+    trees += 2 * tree(network, group.nodes, bytes);
+  }
   return std::min(rings, trees);
 }
 
@@ -206,17 +207,13 @@ Expected<Cluster> Cluster::take(int64_t wanted) const {
       break;
     int64_t whole = std::min<int64_t>(node.count, wanted / node.devices);
     int64_t rest = wanted - whole * node.devices;
-    if (whole > 0) {
-      NodeKind part = node;
-      part.count = int(whole);
-      result.nodes.push_back(part);
-    }
+    if (whole > 0)
+      result.nodes.emplace_back(node).count = int(whole);
     wanted = whole == node.count ? rest : 0;
     if (whole < node.count && rest > 0) {
-      NodeKind part = node;
-      part.count = 1;
-      part.devices = int(rest);
-      result.nodes.push_back(part);
+      node.count = 1;
+      node.devices = int(rest);
+      result.nodes.push_back(node);
     }
   }
   return result;

@@ -116,9 +116,7 @@ private:
 void placeBlocks(const Costs &costs, ArrayRef<TokenSums> items, Plan &plan) {
   for (UnitPlan &unit : plan.units)
     unit.blocks.clear();
-  bool weighs =
-      plan.assign == Assign::Items &&
-      (plan.reorder == Reorder::Intra || plan.reorder == Reorder::Both);
+  bool weighs = plan.assign == Assign::Items && plan.balancesParts();
   // Replicas on shared ranks would all have to be simulated.
   auto isAlone = [&](const UnitPlan &unit) {
     return none_of(plan.units, [&](const UnitPlan &other) {

@@ -37,6 +37,13 @@ int32_t largestItem(const Sample &sample, ItemKind kind) {
   return most;
 }
 
+/// Of those that cost the same the first.
+void sortDearestFirst(Ids &ids, const std::vector<int64_t> &costs) {
+  std::sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
+    return costs[a] != costs[b] ? costs[a] > costs[b] : a < b;
+  });
+}
+
 class Builder {
 public:
   Builder(const Model &model, const Plan &plan,
@@ -51,9 +58,7 @@ public:
     speeds = plan.units[model.pace].getSpeeds();
     measure();
     bool whole = plan.assign == Assign::Samples;
-    bool intra =
-        plan.reorder == Reorder::Intra || plan.reorder == Reorder::Both;
-    if (!intra || plan.assign == Assign::Given)
+    if (!plan.balancesParts() || plan.assign == Assign::Given)
       asDrawn();
     else if (whole)
       byReplica();
@@ -63,7 +68,7 @@ public:
       if (effort.mean)
         placeEvenly(int(m));
       else
-        place(int(m), intra);
+        place(int(m));
     return std::move(parts);
   }
 
@@ -117,13 +122,11 @@ private:
     options.groups = dp;
     options.maxCount = int32_t((batch.size() + dp - 1) / dp);
     reorder::Partition lpt = reorder::partitionLPT(loads, options);
-    bool inter =
-        plan.reorder == Reorder::Inter || plan.reorder == Reorder::Both;
     for (int r = 0; r < dp; ++r) {
       std::vector<Ids> own = intoMicrobatches(lpt.groups[r]);
       Ids order(own.size());
       std::iota(order.begin(), order.end(), 0);
-      if (inter && own.size() > 1)
+      if (plan.ordersMicrobatches() && own.size() > 1)
         order = fillIntervals(own);
       for (size_t k = 0; k < own.size(); ++k)
         slot(int(k), r) = std::move(own[order[k]]);
@@ -176,9 +179,7 @@ private:
     for (int k = 0; k < int(together.size()); ++k) {
       // The dearest part to the replica that has done least so far.
       Ids &group = together[k], replicas(dp);
-      std::sort(group.begin(), group.end(), [&](int32_t a, int32_t b) {
-        return pace[a] != pace[b] ? pace[a] > pace[b] : a < b;
-      });
+      sortDearestFirst(group, pace);
       std::iota(replicas.begin(), replicas.end(), 0);
       std::sort(replicas.begin(), replicas.end(), [&](int32_t a, int32_t b) {
         return sum[a] != sum[b] ? sum[a] < sum[b] : a < b;
@@ -228,9 +229,7 @@ private:
     std::vector<Ids> even = reorder::partition(other, options).groups, equal;
     Ids order(pace.size());
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      return pace[a] != pace[b] ? pace[a] > pace[b] : a < b;
-    });
+    sortDearestFirst(order, pace);
     for (size_t i = 0; i < order.size(); i += dp)
       equal.emplace_back(order.begin() + i, order.begin() + i + dp);
     double scale = 16.0 * dp / double(ranksOf(model.pace));
@@ -286,7 +285,7 @@ private:
   }
 
   /// Puts a module's items where the plan wants them.
-  void place(int m, bool intra) {
+  void place(int m) {
     Parts::Items &items = parts.modules[m];
     bool own = m == model.pace || plan.units[m].inside.has_value();
     int64_t replicas = plan.getHostPlan(m).dp;
@@ -299,7 +298,7 @@ private:
     for (int k = 0; k < parts.microbatches; ++k) {
       if (own && replicas == dp)
         stay(items, ofSample, k);
-      else if (plan.assign == Assign::Items && intra)
+      else if (plan.assign == Assign::Items && plan.balancesParts())
         spread(m, items, ofSample, k);
       else
         spreadSamples(m, items, ofSample, k);

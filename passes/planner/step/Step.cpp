@@ -72,18 +72,14 @@ Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
           row[k] = std::max(row[k], table.at(k, r, n, replicas));
       return row;
     };
-    std::vector<int64_t> forward = slowest(stage.forward),
-                         input = slowest(stage.input),
-                         weight = slowest(stage.weight);
-    rows.push_back(forward);
-    rows.push_back(input);
-    rows.push_back(weight);
     auto it = rankOf.try_emplace({stage.replicas[0][0]}, int(rankOf.size()));
     stage.replicas = {{it.first->second}};
     // Tables keep their shape, for schedules that look at the times.
-    stage.forward = scheduler::Table(forward);
-    stage.input = scheduler::Table(input);
-    stage.weight = scheduler::Table(weight);
+    for (scheduler::Table *table :
+         {&stage.forward, &stage.input, &stage.weight}) {
+      rows.push_back(slowest(*table));
+      *table = scheduler::Table(rows.back());
+    }
     stage.activation = stage.weightActivation = scheduler::Table(0);
     stage.late.reset();
   }
@@ -113,8 +109,8 @@ bool wantsOrder(const Plan &plan, const Model &model) {
   // What comes together in a task would change with it.
   if (!model.contrast.towers.empty() || plan.hasSpans())
     return false;
-  bool inter = plan.reorder == Reorder::Inter || plan.reorder == Reorder::Both;
-  return inter && plan.assign == Assign::Items && plan.microbatches > 2;
+  return plan.ordersMicrobatches() && plan.assign == Assign::Items &&
+         plan.microbatches > 2;
 }
 
 /// The module and all others that have some of its devices.
