@@ -67,14 +67,20 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
   return bytes;
 }
 
-double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
-                        StringRef name) {
+/// Results of a function that have an attribute.
+static double getResultBytes(dist::ModuleOp module, const Sizes &sizes,
+                             StringRef name, StringRef attribute) {
   double bytes = 0;
   auto function = module.lookupSymbol<func::FuncOp>(name);
   for (unsigned i = 0; function && i < function.getNumResults(); ++i)
-    if (function.getResultAttr(i, nn::kResidualAttr))
+    if (function.getResultAttr(i, attribute))
       bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
   return bytes;
+}
+
+double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
+                        StringRef name) {
+  return getResultBytes(module, sizes, name, nn::kResidualAttr);
 }
 
 /// Arguments of functions that have a name by `attribute`, each once.
@@ -275,17 +281,6 @@ double getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
   return most;
 }
 
-/// Gradients of inputs that a function gives.
-static double getInputGradientBytes(dist::ModuleOp module, const Sizes &sizes,
-                                    StringRef name) {
-  double bytes = 0;
-  if (auto backward = module.lookupSymbol<func::FuncOp>(name))
-    for (unsigned i = 0; i < backward.getNumResults(); ++i)
-      if (backward.getResultAttr(i, nn::kGradOfAttr))
-        bytes += sizes.bytesOfItem(backward.getResultTypes()[i]);
-  return bytes;
-}
-
 SlotBytes getSlotBytes(dist::ModuleOp module) {
   Sizes sizes(module);
   double kept = getResidualBytes(module, sizes, "forward.fwd") +
@@ -299,7 +294,7 @@ SlotBytes getSlotBytes(dist::ModuleOp module) {
   bytes.early = kept + sent + gradients - toWeights;
   bytes.late = getResidualBytes(module, sizes, "forward.bwd.input");
   for (StringRef name : kBackwards)
-    bytes.late += getInputGradientBytes(module, sizes, name);
+    bytes.late += getResultBytes(module, sizes, name, nn::kGradOfAttr);
   if (!hasHalves(module))
     bytes = {0, bytes.all(), 0};
   double pieces = double(dist::Placement(module).sub);
