@@ -93,6 +93,25 @@ public:
             successors.data() + succBegin[node + 1]};
   }
 
+  /// When the last of what a node waits for has come, by the ends of tasks; -1
+  /// if one has no end yet. `back`: time runs backwards.
+  Time getArrival(Node node, const std::vector<Time> &end,
+                  bool back = false) const {
+    Time arrival = 0;
+    for (const Dependence &d :
+         back ? getSuccessors(node) : getPredecessors(node)) {
+      if (end[d.node] < 0)
+        return -1;
+      arrival = std::max(arrival, end[d.node] + d.latency);
+    }
+    // Inside a microbatch: gradient after forward, weight after gradient.
+    Slot slot = getSlotOf(node);
+    if (back ? slot == kWeight || !exists(node + 1) : slot == kForward)
+      return arrival;
+    Time own = end[back ? node + 1 : node - 1];
+    return own < 0 ? -1 : std::max(arrival, own);
+  }
+
   /// Duration; of a gradient without its weight part.
   Time getTime(Node node) const { return time[node]; }
   /// Of a task: a gradient that is not `split` has its weight part.

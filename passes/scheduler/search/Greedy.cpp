@@ -66,7 +66,7 @@ private:
     if (!bounded)
       return true;
     TaskGraph::Node node = take(place, TaskGraph::kForward);
-    Bytes need = graph.hasSlots() ? room.peek(node, isSplit(place))
+    Bytes need = graph.hasSlots() ? room.peek(node, split[place])
                                   : graph.getActivation(node) + reserve[place];
     for (int rank : graph.getRanks(place))
       if (held[rank] > limit[rank] - growth[rank] - need)
@@ -97,7 +97,7 @@ private:
   /// Whether an input gradient would keep more for its weight gradient than its
   /// forward kept, and more than there is.
   bool overflows(int place) const {
-    if (!isSplit(place))
+    if (!split[place])
       return false;
     Bytes more = room.peek(take(place, TaskGraph::kGradient), true);
     for (int rank : graph.getRanks(place))
@@ -105,7 +105,6 @@ private:
         return true;
     return false;
   }
-  bool isSplit(int place) const { return split[place]; }
 
   /// What a task waits for: tasks that have not started, then the latest
   /// arrival. One that is not there waits for ever.
@@ -190,7 +189,7 @@ void Greedy::setReserves() {
             after[stage][t] = true;
       }
   for (int place = 0; place < graph.getNumPlaces(); ++place)
-    for (int k = 0; isSplit(place) && k < counts[place]; ++k)
+    for (int k = 0; split[place] && k < counts[place]; ++k)
       for (int rank : graph.getRanks(place))
         growth[rank] =
             std::max(growth[rank],
@@ -212,10 +211,10 @@ void Greedy::setReserves() {
 void Greedy::start(TaskGraph::Node node, Time now) {
   int place = graph.getPlaceOf(node);
   TaskGraph::Slot slot = graph.getSlotOf(node);
-  Time end = now + graph.getTime(node, isSplit(place));
+  Time end = now + graph.getTime(node, split[place]);
   ++next[place][slot];
-  Task task = graph.getTask(node, isSplit(place));
-  Bytes change = room.run(node, isSplit(place));
+  Task task = graph.getTask(node, split[place]);
+  Bytes change = room.run(node, split[place]);
   for (int rank : graph.getRanks(place)) {
     if (rules.wall || !solution.ranks[rank].empty())
       idle[rank] += now - freeAt[rank];
@@ -259,7 +258,7 @@ Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
       choice.soonest = std::min(choice.soonest, at);
     else if (better(place, choice.forward, TaskGraph::kForward))
       choice.forward = place;
-    if (isSplit(place) && next[place][2] < next[place][1] &&
+    if (split[place] && next[place][2] < next[place][1] &&
         (choice.weight < 0 || next[place][2] < next[choice.weight][2]))
       choice.weight = place;
   }
@@ -356,7 +355,7 @@ std::optional<Solution> Greedy::run() {
     const Stage &stage = problem.stages[graph.getPlaceInfo(place).stage];
     if (next[place][0] < counts[place] ||
         (stage.hasBackward && next[place][1] < counts[place]) ||
-        (isSplit(place) && next[place][2] < counts[place]))
+        (split[place] && next[place][2] < counts[place]))
       return std::nullopt;
   }
   return std::move(solution);

@@ -53,25 +53,6 @@ Justify::Held Justify::getChange(TaskGraph::Node node, bool split) const {
   return {};
 }
 
-Time Justify::getArrival(TaskGraph::Node node, bool back) const {
-  Time arrival = 0;
-  for (const TaskGraph::Dependence &d :
-       back ? graph.getSuccessors(node) : graph.getPredecessors(node)) {
-    if (end[d.node] < 0)
-      return -1;
-    arrival = std::max(arrival, end[d.node] + d.latency);
-  }
-  TaskGraph::Slot slot = graph.getSlotOf(node);
-  if (back ? slot != TaskGraph::kWeight && graph.exists(node + 1)
-           : slot != TaskGraph::kForward) {
-    Time own = end[back ? node + 1 : node - 1];
-    if (own < 0)
-      return -1;
-    arrival = std::max(arrival, own);
-  }
-  return arrival;
-}
-
 template <typename Put>
 bool Justify::visit(const Order &order, bool back, Put put) {
   std::fill(end.begin(), end.end(), -1);
@@ -80,7 +61,7 @@ bool Justify::visit(const Order &order, bool back, Put put) {
   auto advance = [&](size_t lane) {
     for (; cursor[lane] < order[lane].size(); ++cursor[lane], --left) {
       TaskGraph::Node node = order[lane][cursor[lane]];
-      Time arrival = getArrival(node, back);
+      Time arrival = graph.getArrival(node, end, back);
       if (arrival < 0)
         break;
       if (!put(node, arrival))

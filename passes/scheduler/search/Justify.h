@@ -59,7 +59,6 @@ private:
   Held getChange(TaskGraph::Node node, bool split) const;
   /// The last pass's order, the other way round.
   Order getReversed(const Nudge *nudge) const;
-  Time getArrival(TaskGraph::Node node, bool back) const;
 
   const Lanes &lanes;
   const TaskGraph &graph;

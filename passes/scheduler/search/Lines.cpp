@@ -251,19 +251,10 @@ void Merge::countPhases() {
 }
 
 Time Merge::getStart(TaskGraph::Node node) const {
-  Time start = 0;
-  for (const TaskGraph::Dependence &predecessor : graph.getPredecessors(node)) {
-    if (end[predecessor.node] < 0)
-      return -1;
-    start = std::max(start, end[predecessor.node] + predecessor.latency);
-  }
-  if (graph.getSlotOf(node) != TaskGraph::kForward) {
-    if (end[node - 1] < 0)
-      return -1;
-    start = std::max(start, end[node - 1]);
-  }
-  for (int rank : graph.getRanks(graph.getPlaceOf(node)))
-    start = std::max(start, free[rank]);
+  Time start = graph.getArrival(node, end);
+  if (start >= 0)
+    for (int rank : graph.getRanks(graph.getPlaceOf(node)))
+      start = std::max(start, free[rank]);
   return start;
 }
 
