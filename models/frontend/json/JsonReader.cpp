@@ -241,6 +241,15 @@ double JsonReader::number(double low, double high) const {
   return std::isfinite(low) ? low : 0;
 }
 
+size_t JsonReader::findName(ArrayRef<StringRef> names, StringRef what) const {
+  std::string name = string();
+  const StringRef *found = llvm::find(names, name);
+  if (found != names.end())
+    return found - names.begin();
+  fail("no " + what + " is named '" + name + "'" + didYouMean(name, names));
+  return 0;
+}
+
 size_t JsonReader::choice(ArrayRef<StringRef> names) const {
   std::string word = string();
   for (auto [i, name] : enumerate(names))

@@ -95,6 +95,14 @@ public:
                 double high = std::numeric_limits<double>::infinity()) const;
   /// One of `names`; its position.
   size_t choice(llvm::ArrayRef<llvm::StringRef> names) const;
+  /// Position of the one in a list that has this name; `what` they are.
+  template <typename List>
+  size_t findNamed(const List &list, llvm::StringRef what) const {
+    std::vector<llvm::StringRef> names;
+    for (const auto &one : list)
+      names.push_back(one.name);
+    return findName(names, what);
+  }
   /// A case of an enum of runtime/Enums.h.
   template <typename E> E choice() const { return E(choice(textsOf<E>())); }
 
@@ -117,6 +125,8 @@ public:
   }
 
 private:
+  size_t findName(llvm::ArrayRef<llvm::StringRef> names,
+                  llvm::StringRef what) const;
   std::string typeName() const;
   JsonReader child(const OrderedJson *json, std::string childPath) const {
     return JsonReader(json, std::move(childPath), error);

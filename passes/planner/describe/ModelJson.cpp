@@ -260,16 +260,7 @@ Module takeModule(const JsonReader &json, const Model &model,
 }
 
 int findModule(const JsonReader &json, const Model &model) {
-  std::string name = json.string();
-  std::vector<StringRef> names;
-  for (size_t i = 0; i < model.modules.size(); ++i) {
-    if (model.modules[i].name == name)
-      return int(i);
-    names.push_back(model.modules[i].name);
-  }
-  json.fail("no module is named '" + name + "'" +
-            models::didYouMean(name, names));
-  return 0;
+  return int(json.findNamed(model.modules, "module"));
 }
 
 } // namespace

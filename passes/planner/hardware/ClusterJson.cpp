@@ -154,19 +154,7 @@ NodeKind readNode(const JsonReader &json, const Cluster &cluster, bool alone) {
   json.keys({"device", "devices", "count", "inside", "reduce", "network",
              "nics", "cores", "pieces", "stragglers"});
   NodeKind node;
-  std::string device = json.at("device").string();
-  std::vector<StringRef> names;
-  for (const DeviceKind &kind : cluster.devices)
-    names.push_back(kind.name);
-  node.device = -1;
-  for (size_t i = 0; i < names.size(); ++i)
-    if (names[i] == device)
-      node.device = int(i);
-  if (node.device < 0) {
-    json.at("device").fail("no device is named '" + device + "'" +
-                           models::didYouMean(device, names));
-    node.device = 0;
-  }
+  node.device = int(json.at("device").findNamed(cluster.devices, "device"));
   node.devices = count(json.at("devices"));
   node.count = count(json.at("count"));
   node.inside = readLink(json.at("inside"));
