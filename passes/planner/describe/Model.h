@@ -42,6 +42,9 @@ struct TokenSums {
   friend TokenSums operator*(TokenSums m, double factor) {
     return {m.items * factor, m.tokens * factor, m.squares * factor};
   }
+  friend bool operator==(const TokenSums &a, const TokenSums &b) {
+    return a.items == b.items && a.tokens == b.tokens && a.squares == b.squares;
+  }
   bool empty() const { return items <= 0; }
 };
 

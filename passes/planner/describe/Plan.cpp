@@ -437,17 +437,18 @@ std::string printPlan(const Plan &plan, const Model &model) {
     json["predicted"]["fastest"] = {{"step", plan.faster->step},
                                     {"has", plan.faster->has},
                                     {"this_has", plan.faster->here}};
-  if (plan.searched)
-    json["predicted"]["searched"] = {{"plans", plan.searched->plans},
-                                     {"simulated", plan.searched->simulated},
-                                     {"gap", plan.searched->getGap(p.step)}};
-  if (plan.searched && plan.searched->refused)
-    json["predicted"]["searched"]["refused"] = plan.searched->refused;
-  if (plan.searched)
+  if (plan.searched) {
+    Json &searched = json["predicted"]["searched"];
+    searched = {{"plans", plan.searched->plans},
+                {"simulated", plan.searched->simulated},
+                {"gap", plan.searched->getGap(p.step)}};
+    if (plan.searched->refused)
+      searched["refused"] = plan.searched->refused;
     for (auto [number, size] : plan.searched->sizes)
       if (std::isfinite(size.step))
-        json["predicted"]["searched"]["microbatches"][std::to_string(number)] =
-            {{size.isBound ? "at_least" : "step", size.step}};
+        searched["microbatches"][std::to_string(number)] = {
+            {size.isBound ? "at_least" : "step", size.step}};
+  }
   return json.dump(1);
 }
 

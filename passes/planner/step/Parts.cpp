@@ -49,7 +49,9 @@ public:
   Builder(const Model &model, const Plan &plan,
           const std::vector<Sample> &batch, const std::vector<ItemCost> &costs,
           const PartsOptions &effort)
-      : model(model), plan(plan), batch(batch), costs(costs), effort(effort) {}
+      : model(model), plan(plan), batch(batch), costs(costs), effort(effort),
+        sums(effort.sums ? *effort.sums
+                         : ownSums.emplace(model, batch, costs)) {}
 
   Parts run() {
     parts.microbatches = int(plan.microbatches);
@@ -81,8 +83,7 @@ private:
       // Modules differ in how many ranks share their work.
       int64_t ranks = ranksOf(int(m));
       for (size_t i = 0; i < batch.size(); ++i) {
-        int64_t load =
-            effort.sums ? effort.sums->loads[m][i] : loadOf(batch[i], int(m));
+        int64_t load = sums.loads[m][i];
         if (int(m) == model.pace)
           paceLoad[i] = load;
         else
@@ -91,12 +92,6 @@ private:
     }
   }
   int64_t ranksOf(int m) const { return plan.getHostPlan(m).getRanks(); }
-  int64_t loadOf(const Sample &sample, int m) const {
-    return loadOfSample(sample, model.modules[m].item, costs[m]);
-  }
-  int32_t largestOf(const Sample &sample, int m) const {
-    return largestItem(sample, model.modules[m].item);
-  }
 
   int count() const { return int(plan.microbatches) * dp; }
   Ids &slot(int k, int r) { return slots[size_t(k) * dp + r]; }
@@ -166,7 +161,9 @@ private:
     options.effort = effort.effort;
     if (!speeds.empty())
       return bySpeed(options);
-    std::vector<Ids> own = cutSamples(options);
+    std::vector<Ids> own = sums.getParts(options.groups, [&] {
+      return reorder::partition(paceLoad, options).groups;
+    });
     std::vector<int64_t> other(own.size(), 0), pace(own.size(), 0);
     for (size_t p = 0; p < own.size(); ++p)
       for (int32_t sample : own[p]) {
@@ -209,11 +206,6 @@ private:
       for (int k = 0; k < int(plan.microbatches); ++k)
         slot(k, r) = std::move(own[k].second);
     }
-  }
-
-  std::vector<Ids> cutSamples(const reorder::PartitionOptions &options) const {
-    auto cut = [&] { return reorder::partition(paceLoad, options).groups; };
-    return effort.sums ? effort.sums->getParts(options.groups, cut) : cut();
   }
 
   /// `dp` parts to a microbatch, in one of two ways. Parts of equal work side
@@ -263,12 +255,9 @@ private:
       for (int r = 0; r < dp; ++r)
         for (int32_t sample : slot(k, r)) {
           (own ? items.moments[size_t(k) * replicas + r] : sum) +=
-              effort.sums ? effort.sums->moments[m][sample]
-                          : momentsOf(batch[sample], model.modules[m].item);
+              sums.moments[m][sample];
           if (!own)
-            largest =
-                std::max(largest, effort.sums ? effort.sums->largest[m][sample]
-                                              : largestOf(batch[sample], m));
+            largest = std::max(largest, sums.largest[m][sample]);
         }
       if (own)
         continue;
@@ -372,7 +361,7 @@ private:
       for (int r = g * from; r < (g + 1) * from; ++r)
         for (int32_t sample : slot(k, r)) {
           samples.push_back(sample);
-          loads.push_back(loadOf(batch[sample], m));
+          loads.push_back(sums.loads[m][sample]);
         }
       reorder::PartitionOptions options;
       options.groups = to;
@@ -399,6 +388,8 @@ private:
   const std::vector<Sample> &batch;
   const std::vector<ItemCost> &costs;
   const PartsOptions &effort;
+  std::optional<SampleSums> ownSums; ///< where the options have none
+  SampleSums &sums;
   Parts parts;
   int dp = 1;
   std::vector<int32_t> speeds; ///< of the pacing unit's replicas

@@ -19,6 +19,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 namespace dt::planner {
 

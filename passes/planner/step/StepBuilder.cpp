@@ -448,14 +448,10 @@ bool StepBuilder::isUniform(const Parts &parts) const {
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Parts::Items &items = parts.modules[u];
     for (int k = 0; k < parts.microbatches; ++k)
-      for (int r = 1; r < items.replicas; ++r) {
-        const TokenSums &a = parts.get(int(u), k, r - 1),
-                        &b = parts.get(int(u), k, r);
+      for (int r = 1; r < items.replicas; ++r)
         if (classOf(int(u), r - 1) == classOf(int(u), r) &&
-            (a.items != b.items || a.tokens != b.tokens ||
-             a.squares != b.squares))
+            !(parts.get(int(u), k, r - 1) == parts.get(int(u), k, r)))
           return false;
-      }
   }
   return messagesAreAlike();
 }
