@@ -59,12 +59,12 @@ public:
     result.name = module.getSymName().str();
     auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
     result.precision = precision ? precision.str() : "f32";
-    std::vector<stages::StageCuts::Piece> pieces = cuts.getPieces();
+    llvm::ArrayRef<stages::StageCuts::Piece> pieces = cuts.getPieces();
     for (size_t i = 0, end; i < pieces.size(); i = end) {
       end = i + 1;
       while (end < pieces.size() && !pieces[end].mayBegin)
         ++end;
-      addLayer(llvm::ArrayRef(pieces).slice(i, end - i),
+      addLayer(pieces.slice(i, end - i),
                end < pieces.size() ? pieces[end].bytes : 0);
       names.emplace_back();
       for (size_t p = i; p < end; ++p)

@@ -55,6 +55,11 @@ StageCuts::StageCuts(dist::ModuleOp module, int64_t parts)
   classify();
   namePieces();
   findCrossing();
+  for (auto [i, piece] : llvm::enumerate(pieces)) {
+    piece.end = i + 1 < pieces.size() ? pieces[i + 1].begin : placed.size();
+    piece.mayBegin = i == 0 || legal[piece.begin];
+    piece.bytes = bytes[piece.begin];
+  }
 }
 
 void StageCuts::classify() {
@@ -131,17 +136,6 @@ void StageCuts::namePieces() {
     pieces.push_back({"embed", 0});
   else if (last + 1 < placed.size())
     pieces.push_back({"head", last + 1});
-}
-
-std::vector<StageCuts::Piece> StageCuts::getPieces() const {
-  std::vector<Piece> result;
-  for (auto [i, piece] : llvm::enumerate(pieces)) {
-    auto &[name, begin] = piece;
-    size_t end = i + 1 < pieces.size() ? pieces[i + 1].second : placed.size();
-    result.push_back(
-        {name, begin, end, i == 0 || bool(legal[begin]), bytes[begin]});
-  }
-  return result;
 }
 
 bool StageCuts::mayCross(Value value) const {
@@ -256,7 +250,7 @@ LogicalResult StageCuts::balance(int64_t stages) {
 LogicalResult StageCuts::parsePieces(StringRef text,
                                      std::vector<size_t> &result) {
   auto find = [&](StringRef name) {
-    auto it = llvm::find_if(pieces, [&](auto &p) { return p.first == name; });
+    auto it = llvm::find_if(pieces, [&](auto &p) { return p.name == name; });
     return it == pieces.end() ? pieces.size() : size_t(it - pieces.begin());
   };
   auto [firstName, lastNumber] = text.split('-');
@@ -272,7 +266,7 @@ LogicalResult StageCuts::parsePieces(StringRef text,
 
 LogicalResult StageCuts::assign(ArrayAttr stages) {
   std::string names = llvm::join(
-      llvm::map_range(pieces, [](auto &piece) { return piece.first; }), ", ");
+      llvm::map_range(pieces, [](auto &piece) { return piece.name; }), ", ");
   auto fail = [&](size_t stage) {
     InFlightDiagnostic error = module.emitError();
     error << "units." << module.getSymName() << ".stages[" << stage << "]: ";
@@ -286,14 +280,14 @@ LogicalResult StageCuts::assign(ArrayAttr stages) {
       if (failed(parsePieces(text, members)))
         return fail(s) << "there is no piece '" << text.getValue()
                        << "' (pieces: " << names << ")";
-    size_t cut = next < pieces.size() ? pieces[next].second : placed.size();
+    size_t cut = next < pieces.size() ? pieces[next].begin : placed.size();
     for (size_t member : members) {
       if (member != next)
         return fail(s) << "expected "
                        << (next < pieces.size()
-                               ? "'" + pieces[next].first + "' next"
+                               ? "'" + pieces[next].name + "' next"
                                : std::string("no further piece"))
-                       << ", not '" << pieces[member].first
+                       << ", not '" << pieces[member].name
                        << "' (pieces in order: " << names << ")";
       ++next;
     }
@@ -312,7 +306,7 @@ LogicalResult StageCuts::assign(ArrayAttr stages) {
   }
   if (next != pieces.size())
     return fail(stages.size() - 1)
-           << "'" << pieces[next].first << "' is in no stage";
+           << "'" << pieces[next].name << "' is in no stage";
   cuts.push_back(placed.size());
   return success();
 }

@@ -46,11 +46,11 @@ public:
   /// What a plan names: placed ops `begin` to `end`.
   struct Piece {
     std::string name;
-    size_t begin, end;
-    bool mayBegin; ///< whether a stage may begin here
-    double bytes;  ///< that cross into it
+    size_t begin, end = 0;
+    bool mayBegin = true; ///< whether a stage may begin here
+    double bytes = 0;     ///< that cross into it
   };
-  std::vector<Piece> getPieces() const;
+  llvm::ArrayRef<Piece> getPieces() const { return pieces; }
   llvm::ArrayRef<mlir::Operation *> getPlaced() const { return placed; }
 
 private:
@@ -68,8 +68,7 @@ private:
   NominalCosts costs;
   std::vector<mlir::Operation *> placed; ///< in order
   llvm::DenseMap<mlir::Operation *, size_t> indexOf;
-  /// Names of pieces and where each begins in `placed`.
-  std::vector<std::pair<std::string, size_t>> pieces;
+  std::vector<Piece> pieces;
   /// Before placed op i: what crosses, whether it may, its bytes.
   std::vector<llvm::SmallVector<mlir::Value>> crossing;
   std::vector<bool> legal;
