@@ -8,6 +8,7 @@
 
 #include "models/frontend/json/JsonReader.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -101,6 +102,7 @@ public:
   }
 };
 
+/// A sample is one document: length, images and their sizes are all skewed.
 class Documents : public Generated {
 public:
   Sample draw(uint64_t seed, uint64_t index) const override {
@@ -179,31 +181,8 @@ int32_t readTokens(const models::JsonReader &json, int64_t low) {
 
 std::unique_ptr<Data> makePacked() { return std::make_unique<Packed>(); }
 
-std::unique_ptr<Data> makeDocuments() { return std::make_unique<Documents>(); }
-
 std::unique_ptr<Data> makeUniform(const Sample &sample) {
   return std::make_unique<Uniform>(sample);
-}
-
-Expected<std::unique_ptr<Data>> makeMeasured(std::vector<Sample> samples,
-                                             std::vector<double> weights,
-                                             std::vector<std::string> kinds) {
-  if (samples.empty())
-    return createStringError("the data description holds no samples");
-  if (samples.size() != weights.size())
-    return createStringError("as many weights as samples are expected");
-  double sum = 0;
-  for (double weight : weights) {
-    if (!(weight >= 0) || std::isinf(weight))
-      return createStringError(
-          "a sample's weight is no finite number of at least 0");
-    sum += weight;
-  }
-  if (!(sum > 0) || std::isinf(sum))
-    return createStringError(
-        "the weights of all samples are zero or too large");
-  return std::make_unique<Measured>(std::move(samples), weights,
-                                    std::move(kinds));
 }
 
 Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
@@ -234,18 +213,20 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
   };
   if (Error error = models::readJson(text, file, read))
     return std::move(error);
-  auto data =
-      makeMeasured(std::move(samples), std::move(weights), std::move(kinds));
-  if (!data)
-    return createStringError(file + ": " + toString(data.takeError()));
-  return data;
+  if (samples.empty())
+    return createStringError(file + ": the data description holds no samples");
+  if (!any_of(weights, [](double weight) { return weight > 0; }))
+    return createStringError(
+        file + ": the weights of all samples are zero or too large");
+  return std::make_unique<Measured>(std::move(samples), weights,
+                                    std::move(kinds));
 }
 
 Expected<std::unique_ptr<Data>> openData(StringRef name) {
   if (name == "packed")
     return makePacked();
   if (name == "documents")
-    return makeDocuments();
+    return std::make_unique<Documents>();
   auto buffer = MemoryBuffer::getFile(name, /*IsText=*/true);
   if (!buffer)
     return createStringError(
@@ -266,10 +247,8 @@ std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
 }
 
 TokenSums momentsOf(const Sample &sample, ItemKind kind) {
-  if (kind == ItemKind::Sample)
-    return TokenSums::of(sample.tokens);
   TokenSums sum;
-  for (int32_t tokens : sample.get(kind))
+  for (int32_t tokens : sample.getTokens(kind))
     sum += TokenSums::of(tokens);
   return sum;
 }
@@ -284,13 +263,8 @@ TokenSums momentsOf(const std::vector<Sample> &samples, ItemKind kind) {
 std::vector<int32_t> itemsOf(const std::vector<Sample> &samples,
                              ItemKind kind) {
   std::vector<int32_t> result;
-  for (const Sample &sample : samples) {
-    if (kind == ItemKind::Sample)
-      result.push_back(sample.tokens);
-    else
-      for (int32_t tokens : sample.get(kind))
-        result.push_back(tokens);
-  }
+  for (const Sample &sample : samples)
+    append_range(result, sample.getTokens(kind));
   return result;
 }
 

@@ -32,6 +32,10 @@ struct Sample {
     return index < items.size() ? llvm::ArrayRef(items[index])
                                 : llvm::ArrayRef<int32_t>();
   }
+  /// The same, where a sample itself is an item of its kind.
+  llvm::ArrayRef<int32_t> getTokens(ItemKind kind) const {
+    return kind == ItemKind::Sample ? llvm::ArrayRef(tokens) : get(kind);
+  }
   std::vector<int32_t> &of(ItemKind kind) {
     if (items.size() < size_t(kind))
       items.resize(size_t(kind));
@@ -55,16 +59,11 @@ public:
 /// Sequences packed to the full length with image-text pairs: the backbone's
 /// work is constant, images and their sizes differ.
 std::unique_ptr<Data> makePacked();
-/// A sample is one document: length, images and their sizes are all skewed.
-std::unique_ptr<Data> makeDocuments();
 /// Every sample alike: for closed forms and for models without data.
 std::unique_ptr<Data> makeUniform(const Sample &sample);
-/// Draws of these samples, each as often as its weight says.
-llvm::Expected<std::unique_ptr<Data>>
-makeMeasured(std::vector<Sample> samples, std::vector<double> weights,
-             std::vector<std::string> kinds = {"image", "target"});
 /// {"kinds": ["image", …], "samples": [{"tokens": n, "items": [[…], …],
-/// "count": w}]}: items are tokens by kind.
+/// "count": w}]}: draws of these samples, each as often as its weight says;
+/// items are tokens by kind.
 llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
                                                 llvm::StringRef file);
 /// "packed", "documents", or a file.

@@ -6,6 +6,7 @@
 
 #include "passes/planner/describe/Plan.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <nlohmann/json.hpp>
@@ -107,8 +108,7 @@ CostOptions Plan::getOptions(int unit, int stage) const {
 }
 
 bool Plan::hasSpans() const {
-  return std::any_of(units.begin(), units.end(),
-                     [](const UnitPlan &unit) { return unit.span > 1; });
+  return any_of(units, [](const UnitPlan &unit) { return unit.span > 1; });
 }
 
 Error checkPlan(const Plan &plan, const Model &model, const Cluster &cluster) {

@@ -140,7 +140,6 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     unit.name = input.model().modules[u].name;
     unit.device = devicesOf(input.costs.cluster, layout);
     unit.ranks = layout.getRanks();
-    unit.firstRank = layout.firstRank;
     TokenSums sum;
     for (const TokenSums &part : parts.modules[u].moments) {
       sum += part;

@@ -24,7 +24,7 @@ namespace dt::planner {
 struct Explanation {
   struct Unit {
     std::string name, device;
-    int64_t ranks = 0, firstRank = 0;
+    int64_t ranks = 0;
     /// Items of a part: mean and most; tokens of the fullest part.
     double items = 0, mostItems = 0, mostTokens = 0;
     double seconds = 0; ///< of a microbatch in the slowest stage, on average

@@ -18,25 +18,6 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-int64_t loadOfSample(const Sample &sample, ItemKind kind,
-                     const ItemCost &cost) {
-  if (kind == ItemKind::Sample)
-    return cost.at(sample.tokens);
-  int64_t sum = 0;
-  for (int32_t tokens : sample.get(kind))
-    sum += cost.at(tokens);
-  return sum;
-}
-
-int32_t largestItem(const Sample &sample, ItemKind kind) {
-  if (kind == ItemKind::Sample)
-    return sample.tokens;
-  int32_t most = 0;
-  for (int32_t tokens : sample.get(kind))
-    most = std::max(most, tokens);
-  return most;
-}
-
 /// Of those that cost the same the first.
 void sortDearestFirst(Ids &ids, const std::vector<int64_t> &costs) {
   std::sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
@@ -299,18 +280,11 @@ private:
       }
   }
   void list(int m, Parts::Items &items) const {
-    for (size_t s = 0; s < batch.size(); ++s) {
-      auto add = [&](int32_t tokens) {
+    for (size_t s = 0; s < batch.size(); ++s)
+      for (int32_t tokens : batch[s].getTokens(model.modules[m].item)) {
         items.tokens.push_back(tokens);
         items.owner.push_back(int32_t(s));
-      };
-      ItemKind kind = model.modules[m].item;
-      if (kind == ItemKind::Sample)
-        add(batch[s].tokens);
-      else
-        for (int32_t tokens : batch[s].get(kind))
-          add(tokens);
-    }
+      }
   }
   std::vector<Ids> bySample(const Parts::Items &items) const {
     std::vector<Ids> result(batch.size());
@@ -408,8 +382,12 @@ SampleSums::SampleSums(const Model &model, const std::vector<Sample> &batch,
     largest.emplace_back();
     for (const Sample &sample : batch) {
       moments.back().push_back(momentsOf(sample, kind));
-      loads.back().push_back(loadOfSample(sample, kind, costs[m]));
-      largest.back().push_back(largestItem(sample, kind));
+      int64_t &load = loads.back().emplace_back(0);
+      int32_t &most = largest.back().emplace_back(0);
+      for (int32_t tokens : sample.getTokens(kind)) {
+        load += costs[m].at(tokens);
+        most = std::max(most, tokens);
+      }
     }
   }
 }

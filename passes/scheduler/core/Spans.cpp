@@ -6,14 +6,16 @@
 
 #include "passes/scheduler/core/Spans.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <map>
 
 namespace dt::scheduler {
 
 bool hasSpans(const Problem &problem) {
-  return std::any_of(problem.units.begin(), problem.units.end(),
-                     [](const Unit &unit) { return unit.span > 1; });
+  return llvm::any_of(problem.units,
+                      [](const Unit &unit) { return unit.span > 1; });
 }
 
 namespace {
