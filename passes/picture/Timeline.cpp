@@ -140,11 +140,11 @@ void TimelinePicture::drawLegends() {
                          to.line(x, y + 2, x + 14, y + 11, "message");
                        }});
   if (showsMemory())
-    entries.push_back({chart.memoryName + " held (full height: " +
-                           printBytes(double(most)) + ")",
-                       [](Svg &to, double x, double y) {
-                         to.rect(x, y + 5, 14, 7, "memory");
-                       }});
+    entries.push_back(
+        {"activations held (full height: " + printBytes(double(most)) + ")",
+         [](Svg &to, double x, double y) {
+           to.rect(x, y + 5, 14, 7, "memory");
+         }});
   top = drawLegend(svg, entries, kMargin, kTotal - kMargin, top) + 10;
 }
 
@@ -202,7 +202,7 @@ void TimelinePicture::drawMemory(const Lane &each, double y) {
   data += "H" + px(x(chart.end)) + "V" + px(y + memory) + "Z";
   svg.path(data, "memory",
            nameRanks(each) + ": at most " + printBytes(double(each.peak)) +
-               " of " + chart.memoryName);
+               " of activations");
 }
 
 void TimelinePicture::drawLane(size_t number) {
@@ -284,7 +284,7 @@ void drawTimelinePage(raw_ostream &os, const TimelineChart &chart) {
   page.heading("Ranks");
   HtmlTable table;
   table.head = {"ranks", "runs", "busy", "idle until the end",
-                "most " + chart.memoryName};
+                "most activations"};
   table.words = 2;
   for (const Lane &each : chart.lanes)
     table.rows.push_back(

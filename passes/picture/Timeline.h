@@ -43,7 +43,7 @@ struct Lane {
   std::vector<int64_t> ranks; ///< ascending
   std::string runs;           ///< stages, with replicas
   std::vector<Bar> bars;
-  /// Bytes held from a time on, ascending; empty: not known.
+  /// Bytes of activations held from a time on, ascending; empty: not known.
   std::vector<std::pair<double, int64_t>> memory;
   double busy = 0; ///< time with tasks
   int64_t peak = 0;
@@ -66,7 +66,6 @@ struct TimelineChart {
   double end = 0;
   /// Else times are of no known unit.
   bool nanoseconds = true;
-  std::string memoryName = "activations"; ///< what Lane::memory counts
 };
 
 /// `standalone`: a file of its own, with title and notes.
