@@ -265,15 +265,12 @@ std::vector<std::pair<Time, Bytes>> getMemoryCurve(const TaskGraph &graph,
                                                    const Solution &solution,
                                                    const Timeline &timeline,
                                                    int rank) {
-  std::vector<std::pair<Time, Bytes>> changes, curve;
+  std::vector<std::pair<Time, Bytes>> curve;
+  Bytes held = 0;
   for (const Task &task : solution.ranks[rank]) {
     TaskGraph::Node node = graph.getNode(task);
     Bytes change = graph.getMemoryChange(node, task.kind == Kind::Input);
-    changes.push_back(
-        {change > 0 ? timeline.start[node] : timeline.end[node], change});
-  }
-  Bytes held = 0;
-  for (auto [time, change] : changes) {
+    Time time = change > 0 ? timeline.start[node] : timeline.end[node];
     held += change;
     if (!curve.empty() && curve.back().first == time)
       curve.back().second = held;

@@ -12,6 +12,7 @@
 #include "passes/scheduler/messages/Communicate.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
 
 using namespace llvm;
@@ -50,10 +51,8 @@ const Registry::Entry *Registry::find(StringRef name) const {
 }
 
 std::string Registry::getNames() const {
-  std::string names;
-  for (const Entry &entry : entries)
-    names += (names.empty() ? "" : ", ") + entry.name;
-  return names;
+  auto nameOf = [](const Entry &entry) { return entry.name; };
+  return join(map_range(entries, nameOf), ", ");
 }
 
 /// Takes from `memory` what ranks hold beyond the problem's, so many times, but

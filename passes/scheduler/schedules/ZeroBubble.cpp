@@ -23,14 +23,11 @@ static llvm::Expected<Solution> solveZeroBubble(const TaskGraph &graph,
   return searchZeroBubble(graph, graph.getProblem().memory, options);
 }
 
-static llvm::Expected<Solution> solveZeroBubble1P(const TaskGraph &graph,
-                                                  const SolveOptions &options) {
-  return searchZeroBubble(graph, getRelativeMemory(graph, 16), options);
-}
-
-static llvm::Expected<Solution> solveZeroBubble2P(const TaskGraph &graph,
-                                                  const SolveOptions &options) {
-  return searchZeroBubble(graph, getRelativeMemory(graph, 32), options);
+/// In `times` the memory of 1F1B.
+template <int times>
+static llvm::Expected<Solution> solveInMemory(const TaskGraph &graph,
+                                              const SolveOptions &options) {
+  return searchZeroBubble(graph, getRelativeMemory(graph, 16 * times), options);
 }
 
 static llvm::Expected<Solution> solveZeroBubbleV(const TaskGraph &graph,
@@ -49,10 +46,10 @@ void addZeroBubble(Registry &registry) {
       {.splitsBackward = true, .order = OrderOf::Search, .planned = true});
   // Within the devices' memory `zb` does as well or better.
   registry.add("zb-1p", "zero bubble by search in the memory of 1F1B",
-               solveZeroBubble1P,
+               solveInMemory<1>,
                {.splitsBackward = true, .order = OrderOf::Search});
   registry.add("zb-2p", "zero bubble by search in twice the memory of 1F1B",
-               solveZeroBubble2P,
+               solveInMemory<2>,
                {.splitsBackward = true, .order = OrderOf::Search});
   registry.add("zb-v",
                "zero bubble by search on two stages a rank in V shape, in the "
