@@ -71,7 +71,7 @@ static bool lowerMemory(const TaskGraph &graph, const Solution &solution,
   return lower;
 }
 
-/// Searches for an order within memory try so often with less of it.
+/// Schedules that keep to memory try so often with less of it.
 constexpr int kLowerings = 5;
 
 /// Schedules order single microbatches. Tasks that serve several hold more at
@@ -84,7 +84,7 @@ static Expected<Solution> solveSingly(const TaskGraph &graph,
     return entry.solve(graph, options);
   Problem single = withoutSpans(problem);
   bool bounded =
-      !problem.memory.empty() && entry.traits.order == OrderOf::Search;
+      !problem.memory.empty() && entry.traits.order != OrderOf::Shape;
   std::vector<Bytes> least;
   TaskGraph singleGraph(single);
   Room room(singleGraph);

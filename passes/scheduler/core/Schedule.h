@@ -37,8 +37,8 @@ using Solver = llvm::Expected<Solution> (*)(const TaskGraph &,
 /// What the order of a schedule's tasks follows from.
 enum class OrderOf {
   Shape, ///< stages and microbatches: a closed form, whatever tasks take
-  Times, ///< also what tasks take
-  Search ///< a search within the memory of ranks
+  Times, ///< also what tasks take, and the memory of ranks
+  Search ///< a search within that memory
 };
 
 /// What a schedule says of itself. Planner and passes ask for this, never for

@@ -4,10 +4,10 @@
 //
 // The module with the most work runs 1F1B; tasks of the others that share its
 // ranks (encoder, generator) start when it has nothing to do, as in Optimus
-// (Feng et al., ATC 2025) and BigMac. How far ahead the others run and how
-// tight a gap may be is tried out; the best that fits into memory is taken.
-// What a task can fill is decided by the size of stages: small ones (one layer
-// of one sub-microbatch) fill more.
+// (Feng et al., ATC 2025) and BigMac. How far ahead the others run, or that
+// they keep step with it, and how tight a gap may be is tried out; the best
+// that fits into memory is taken. What a task can fill is decided by the size
+// of stages: small ones (one layer of one sub-microbatch) fill more.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,10 +27,13 @@ static llvm::Expected<Solution> solveNested(const TaskGraph &graph,
   std::vector<int> inFlight = getInFlight(problem);
   std::optional<Solution> best;
   Time bestTime = 0;
-  for (int ahead : {0, 1, 2, 4, n})
+  for (auto [ahead, inStep] :
+       {std::pair(0, false), std::pair(1, false), std::pair(2, false),
+        std::pair(4, false), std::pair(n, false), std::pair(n, true)})
     for (int patience : {0, 4, 8, 12, 16}) {
       GreedyRules rules;
       rules.split = false;
+      rules.inStep = inStep;
       rules.patience = patience;
       for (int place = 0; place < graph.getNumPlaces(); ++place) {
         int stage = graph.getPlaceInfo(place).stage;

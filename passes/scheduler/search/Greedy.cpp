@@ -85,6 +85,12 @@ private:
     int ahead = next[place][0] - next[place][1];
     if (!rules.inFlight.empty() && ahead >= rules.inFlight[place])
       return false;
+    if (rules.inStep && rules.filler[place])
+      for (int rank : graph.getRanks(place))
+        for (int other : graph.getPlacesOfRank(rank))
+          if (!rules.filler[other] && depths[other] < depths[place] &&
+              next[other][0] - next[other][1] >= rules.inFlight[other])
+            return false;
     if (level.empty() || ahead < level[place])
       return true;
     return !next[place][1] && !rules.warmup.empty() &&

@@ -51,6 +51,9 @@ struct GreedyRules {
   /// rank can, and `patience` holds for them as for weight gradients; [place];
   /// empty: none.
   std::vector<bool> filler;
+  /// A filler's forward waits until what comes behind it on its rank, and is no
+  /// filler, may begin another microbatch.
+  bool inStep = false;
   /// Lower goes first among equal kinds on a rank: [place]; empty: stages with
   /// fewer stages behind them first.
   std::vector<int> rank;

@@ -75,6 +75,35 @@ TEST(Tight, TasksThatServeSeveralKeepToMemory) {
     }
 }
 
+/// The same in the bubbles of another module, on its ranks.
+TEST(Tight, NestedTasksThatServeSeveralKeepToMemory) {
+  for (int tasks = 5; tasks < 12; ++tasks) {
+    Problem problem = makeChain(4, 24, {100, 100, 100, 0}, 1);
+    problem.units.push_back({"encoder", std::nullopt, 4});
+    problem.units[0].span = 2;
+    Stage encoder = problem.stages[0];
+    encoder.name = "encoder";
+    encoder.unit = 1;
+    encoder.activation = 4 * 37;
+    encoder.forward = encoder.input = encoder.weight = 40;
+    problem.edges.push_back({4, 0, 0, true, {}, 0});
+    problem.stages.push_back(encoder);
+    for (Stage &stage : problem.stages)
+      stage.late = 0;
+    problem.memory.assign(4, Bytes(tasks) * 37);
+    SolveOptions options;
+    options.communicate = false;
+    llvm::Expected<Solution> solution = solve(problem, "nested", options);
+    if (!solution) { // it does not hold one of each
+      llvm::consumeError(solution.takeError());
+      continue;
+    }
+    llvm::Error over = checkMemory(TaskGraph(problem), *solution);
+    EXPECT_FALSE(bool(over))
+        << tasks << ": " << llvm::toString(std::move(over));
+  }
+}
+
 /// Stages that differ, other modules before and behind: an order within memory
 /// that is not far from what a search with much effort finds.
 TEST(Tight, UnevenStagesBetweenOtherModules) {
