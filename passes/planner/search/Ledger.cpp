@@ -50,6 +50,10 @@ bool Ledger::take(const Plan &plan) {
   return simulated.insert(key).second;
 }
 
+bool Ledger::has(const Plan &plan) const {
+  return simulated.count(keyOf(plan)) > 0;
+}
+
 Searched Ledger::get() const {
   Searched result;
   result.simulated = int64_t(simulated.size());

@@ -23,6 +23,7 @@ public:
   double look(const PolicyInput &input, const Plan &plan);
   /// Notes that a plan is simulated; false if it was.
   bool take(const Plan &plan);
+  bool has(const Plan &plan) const; ///< simulated
   Searched get() const;
   /// Seconds that none of those left out beats that has so many microbatches;
   /// infinite if there is none.

@@ -278,6 +278,8 @@ Expected<Candidates> improveAndFinish(const PolicyInput &input,
                  isSmall(input) ? 8 : 3);
   if (!input.costs.cluster.hasSeveralKinds()) // bounds say little there
     search.close(families);
+  if (uniform) // whose families are few
+    search.spread([&](const Plan &plan) { return neighbours.of(plan); });
   search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
   return search.finish(isSmall(input) ? 8 : 4);
 }

@@ -337,6 +337,26 @@ bool PlanSearch::step(
   return flush();
 }
 
+void PlanSearch::spread(
+    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
+  Ledger done;
+  while (left > 0) {
+    std::string family;
+    Entry next{1.3 * getBest(), {}};
+    for (auto &[name, entries] : found)
+      for (const Entry &entry : entries)
+        if (entry.step < next.step && !done.has(entry.plan)) {
+          next = entry;
+          family = name;
+        }
+    if (family.empty())
+      break;
+    done.take(next.plan);
+    Entry start = next;
+    step(family, start, 0, neighbours);
+  }
+}
+
 const PlanSearch::Entry &PlanSearch::getSimplest() const {
   double limit = getBest() * (1 + kNegligible);
   const Entry *simplest = nullptr;

@@ -49,6 +49,9 @@ public:
   /// the best of all, one decision at a time, as long as that helps.
   void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
                int families);
+  /// With what is still left: plans next to those that were simulated, the
+  /// fastest first.
+  void spread(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
   /// Plans that are simpler than the simplest of the best, as long as one of
   /// them is no more than kNegligible slower than the best of all. Has
   /// simulations of its own, whatever the search has left.
