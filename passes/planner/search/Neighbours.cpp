@@ -266,7 +266,7 @@ int getBudget(const PolicyInput &input) {
   // Of uneven samples estimates say less.
   bool uniform =
       input.cache->isUniform(input.costs, input.batch, input.model().pace);
-  return input.simulations * (isSmall(input) ? 10 : uniform ? 3 : 4);
+  return input.simulations * (isSmall(input) ? 20 : uniform ? 4 : 7) / 2;
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,
