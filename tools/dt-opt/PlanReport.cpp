@@ -12,7 +12,7 @@
 #include "dialects/dist/DistMarks.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/schedule/StageWork.h"
-#include "passes/scheduler/core/Slots.h"
+#include "passes/scheduler/core/Room.h"
 #include "passes/scheduler/messages/Communicate.h"
 #include "passes/stages/NominalCosts.h"
 
@@ -86,11 +86,14 @@ void addActivations(mlir::ModuleOp program, const ScheduleReport &steps,
     stage.weightActivation = stages::toInteger(bytes.whole + bytes.late);
     stage.late = stages::toInteger(bytes.late);
   }
-  for (const std::vector<scheduler::Task> &tasks : steps.solution.ranks)
-    for (auto [stage, room] :
-         llvm::zip_equal(problem.stages, scheduler::getRoom(problem, tasks))) {
+  scheduler::TaskGraph graph(problem);
+  scheduler::Room room(graph);
+  for (auto [rank, tasks] : llvm::enumerate(steps.solution.ranks))
+    for (auto [stage, most] : llvm::zip_equal(
+             problem.stages,
+             scheduler::getRoomOfStages(graph, room, int(rank), tasks))) {
       int64_t &bytes = report.getModule(stage.name).activationBytes;
-      bytes = std::max(bytes, room);
+      bytes = std::max(bytes, most);
     }
 }
 

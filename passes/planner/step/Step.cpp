@@ -319,7 +319,7 @@ Error explainNoOrder(const Costs &costs, const Plan &plan,
   PlannedStep result;
   result.problem = std::move(problem);
   result.solution = std::move(*solution);
-  folded.describe(result);
+  folded.describe(scheduler::TaskGraph(result.problem), result);
   Error missing = checkMemory(costs, plan, result);
   if (!missing)
     return why;
@@ -377,6 +377,7 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
     makeNominal(nominal.emplace(problem));
   std::vector<double> less(plan.units.size(), 0);
   PlannedStep result;
+  std::optional<scheduler::TaskGraph> graph;
   for (int tries = 0;; ++tries) {
     auto solution =
         solveFolded(plan, options, folded, nominal ? *nominal : problem, less);
@@ -389,7 +390,8 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
     result.solution =
         fold ? std::move(*solution) : full->expand(whole, folded, *solution);
     result.problem = std::move(fold ? problem : whole);
-    builder.describe(result);
+    graph.emplace(result.problem);
+    builder.describe(*graph, result);
     if (tries == 3 || !lowerLimits(costs, plan, result, less))
       break;
     (fold ? problem : whole) = std::move(result.problem);
@@ -397,21 +399,20 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))
       return std::move(error);
-  scheduler::TaskGraph graph(result.problem);
   auto simulation =
-      simulate(graph, result.solution,
+      simulate(*graph, result.solution,
                builder.getEngineOptions(result.problem, options.links));
   if (!simulation)
     return simulation.takeError();
   result.simulation = std::move(*simulation);
-  builder.addWaiting(graph, result);
+  builder.addWaiting(*graph, result);
   if (options.requireMemory)
     if (Error error = checkMemory(costs, plan, result))
       return std::move(error);
   if (options.timeOnly)
     result.predicted.step = double(result.simulation.step) * 1e-9;
   else
-    predict(costs, plan, batch, builder, graph, result);
+    predict(costs, plan, batch, builder, *graph, result);
   if (!nominal)
     return std::move(result);
   if (!isStatic(plan))

@@ -40,7 +40,7 @@ public:
   EngineOptions getEngineOptions(const scheduler::Problem &problem,
                                  bool links) const;
   /// Ranks and memory, from the problem and the order of tasks.
-  void describe(PlannedStep &result) const;
+  void describe(const scheduler::TaskGraph &graph, PlannedStep &result) const;
   /// Adds outputs that wait for the forwards that use them, once it is known
   /// when tasks run: at the receiver where nothing bounds them there, else,
   /// where no gradient comes back, at the sender those that the receiver has no

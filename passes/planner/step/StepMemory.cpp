@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/step/StepBuilder.h"
-#include "passes/scheduler/core/Slots.h"
+#include "passes/scheduler/core/Evaluate.h"
 
 #include <algorithm>
 #include <limits>
@@ -316,7 +316,7 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
   }
 }
 
-void StepBuilder::describe(PlannedStep &result) const {
+void StepBuilder::describe(const TaskGraph &graph, PlannedStep &result) const {
   const scheduler::Problem &problem = result.problem;
   result.planRank.assign(ranks, 0);
   result.devices.assign(ranks, 0);
@@ -342,12 +342,10 @@ void StepBuilder::describe(PlannedStep &result) const {
           result.devices[rank] = double(plan.ranks) / double(ranks);
       }
   }
-  for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<scheduler::Bytes> room =
-        scheduler::getRoom(problem, result.solution.ranks[rank]);
-    result.held[rank].activations =
-        double(std::accumulate(room.begin(), room.end(), int64_t(0)));
-  }
+  std::vector<scheduler::Bytes> most =
+      scheduler::getMostHeld(graph, result.solution);
+  for (int rank = 0; rank < ranks; ++rank)
+    result.held[rank].activations = double(most[rank]);
   holdPacked(problem, &result.solution, result.held);
   findFullest(result);
 }

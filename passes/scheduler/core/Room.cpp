@@ -8,8 +8,6 @@
 
 namespace dt::scheduler {
 
-using SlotBytes = TaskGraph::SlotBytes;
-
 Room::Room(const TaskGraph &graph) : graph(&graph) {
   if (!graph.hasSlots())
     return;
@@ -29,44 +27,16 @@ Bytes Room::begin(llvm::ArrayRef<int> begun) {
   return bytes;
 }
 
-/// What a task takes, and what is free when it has ended.
-static std::pair<SlotBytes, SlotBytes>
-getChanges(const TaskGraph &graph, TaskGraph::Node node, bool split) {
-  SlotBytes slots = graph.getSlotBytes(node), begin, end;
-  switch (graph.getSlotOf(node)) {
-  case TaskGraph::kForward:
-    if (graph.exists(node + TaskGraph::kGradient)) {
-      begin.early = slots.early;
-      begin.whole = slots.whole;
-    }
-    break;
-  case TaskGraph::kGradient:
-    begin.late = slots.late;
-    end.early = slots.early;
-    if (!split) {
-      end.late = slots.late;
-      end.whole = slots.whole;
-    }
-    break;
-  case TaskGraph::kWeight:
-    end.late = slots.late;
-    end.whole = slots.whole;
-    break;
-  }
-  return {begin, end};
-}
-
 Bytes Room::peek(TaskGraph::Node node, bool split) const {
   if (places.empty())
     return graph->getMemoryChange(node, split);
   const Slots &place = places[graph->getPlaceOf(node)];
-  SlotBytes begin = getChanges(*graph, node, split).first;
-  auto grow = [&](Bytes SlotBytes::*kind) {
-    return std::max<Bytes>(0,
-                           place.held.*kind + begin.*kind - place.most.*kind);
-  };
-  return grow(&SlotBytes::early) + grow(&SlotBytes::whole) +
-         grow(&SlotBytes::late);
+  TaskGraph::SlotBytes taken = graph->getSlotChanges(node, split).taken;
+  Bytes grown = 0;
+  for (auto kind : TaskGraph::kSlotKinds)
+    grown +=
+        std::max<Bytes>(0, place.held.*kind + taken.*kind - place.most.*kind);
+  return grown;
 }
 
 Bytes Room::run(TaskGraph::Node node, bool split) {
@@ -74,13 +44,24 @@ Bytes Room::run(TaskGraph::Node node, bool split) {
   if (places.empty())
     return grown;
   Slots &place = places[graph->getPlaceOf(node)];
-  auto [begin, end] = getChanges(*graph, node, split);
-  for (auto kind : {&SlotBytes::early, &SlotBytes::whole, &SlotBytes::late}) {
-    place.held.*kind += begin.*kind;
+  TaskGraph::SlotChanges changes = graph->getSlotChanges(node, split);
+  for (auto kind : TaskGraph::kSlotKinds) {
+    place.held.*kind += changes.taken.*kind;
     place.most.*kind = std::max(place.most.*kind, place.held.*kind);
-    place.held.*kind -= end.*kind;
+    place.held.*kind -= changes.freed.*kind;
   }
   return grown;
+}
+
+std::vector<Bytes> getRoomOfStages(const TaskGraph &graph, Room &room, int rank,
+                                   llvm::ArrayRef<Task> tasks) {
+  std::vector<Bytes> bytes(graph.getProblem().stages.size(), 0);
+  for (int place : graph.getPlacesOfRank(rank))
+    bytes[graph.getPlaceInfo(place).stage] += room.begin(place);
+  for (const Task &task : tasks)
+    bytes[task.stage] +=
+        room.run(graph.getNode(task), task.kind == Kind::Input);
+  return bytes;
 }
 
 } // namespace dt::scheduler

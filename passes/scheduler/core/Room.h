@@ -36,6 +36,10 @@ private:
   std::vector<Slots> places; ///< nothing where bytes add up
 };
 
+/// Of a rank, by stage, with its order of tasks. `room` is the graph's.
+std::vector<Bytes> getRoomOfStages(const TaskGraph &graph, Room &room, int rank,
+                                   llvm::ArrayRef<Task> tasks);
+
 } // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_CORE_ROOM_H

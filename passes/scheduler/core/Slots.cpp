@@ -58,57 +58,6 @@ std::vector<int> assignSlots(const TaskGraph &graph,
   return slots;
 }
 
-std::vector<Bytes> getRoom(const Problem &problem,
-                           const std::vector<Task> &tasks) {
-  enum { Early, Whole, Late, Kinds };
-  struct Room {
-    Bytes held[Kinds] = {}, most[Kinds] = {};
-    void add(int kind, Bytes bytes) {
-      most[kind] = std::max(most[kind], held[kind] += bytes);
-    }
-  };
-  std::vector<Room> rooms(problem.stages.size());
-  for (const Task &task : tasks) {
-    const Stage &stage = problem.stages[task.stage];
-    if (!stage.hasBackward || task.kind == Kind::Sync)
-      continue;
-    auto of = [&](const Table &table) {
-      return table.at(task.microbatch, task.replica, problem.microbatches,
-                      int(stage.replicas.size()));
-    };
-    Bytes made = stage.hasWeight && stage.late ? of(*stage.late) : 0,
-          whole = stage.hasWeight ? of(stage.weightActivation) - made : 0,
-          early = of(stage.activation) - whole;
-    Room &room = rooms[task.stage];
-    switch (task.kind) {
-    case Kind::Forward:
-      room.add(Early, early);
-      room.add(Whole, whole);
-      break;
-    case Kind::Input:
-      room.add(Late, made);
-      room.add(Early, -early);
-      break;
-    case Kind::Weight:
-      room.add(Late, -made);
-      room.add(Whole, -whole);
-      break;
-    case Kind::Backward:
-      room.add(Late, made);
-      room.add(Late, -made);
-      room.add(Early, -early);
-      room.add(Whole, -whole);
-      break;
-    case Kind::Sync:
-      break;
-    }
-  }
-  std::vector<Bytes> bytes;
-  for (const Room &room : rooms)
-    bytes.push_back(room.most[Early] + room.most[Whole] + room.most[Late]);
-  return bytes;
-}
-
 Error checkSlots(const TaskGraph &graph,
                  const std::vector<Instruction> &program,
                  const std::vector<int> &slots) {

@@ -18,12 +18,6 @@ namespace dt::scheduler {
 std::vector<int> assignSlots(const TaskGraph &graph,
                              const std::vector<Instruction> &program);
 
-/// Bytes that each stage has room for with a rank's order of tasks, where
-/// programs have three kinds of slots (runtime/Enums.h, SlotKind): as many of
-/// each as are in use at once.
-std::vector<Bytes> getRoom(const Problem &problem,
-                           const std::vector<Task> &tasks);
-
 /// Error if two microbatches of a stage are in one slot at once, if tasks of
 /// one are in different slots, or if a slot is not below the stage's bound. -1
 /// where none is given.

@@ -23,6 +23,21 @@ static TaskGraph::SlotBytes getSlots(Bytes activation, Bytes weightActivation,
   return {activation - whole, whole, late};
 }
 
+TaskGraph::SlotChanges TaskGraph::getSlotChanges(Node node, bool split) const {
+  const SlotBytes &own = getSlotBytes(node);
+  switch (getSlotOf(node)) {
+  case kForward:
+    if (exists(node + kGradient))
+      return {{own.early, own.whole, 0}, {}};
+    return {};
+  case kGradient:
+    return {{0, 0, own.late}, split ? SlotBytes{own.early, 0, 0} : own};
+  case kWeight:
+    return {{}, {0, own.whole, own.late}};
+  }
+  return {};
+}
+
 TaskGraph::SlotBytes TaskGraph::getLargestSlots(int place) const {
   SlotBytes most;
   if (!hasSlots())

@@ -134,6 +134,14 @@ public:
   /// Whether the problem says of its bytes in which slot they are.
   bool hasSlots() const { return !slots.empty(); }
   const SlotBytes &getSlotBytes(Node node) const { return slots[node / 3]; }
+  static constexpr Bytes SlotBytes::*kSlotKinds[] = {
+      &SlotBytes::early, &SlotBytes::whole, &SlotBytes::late};
+  /// What a task takes, and what it leaves free when it ends; `split`: of a
+  /// gradient, weights come later.
+  struct SlotChanges {
+    SlotBytes taken, freed;
+  };
+  SlotChanges getSlotChanges(Node node, bool split) const;
   /// The largest of each kind.
   SlotBytes getLargestSlots(int place) const;
   /// The most that a forward of a place keeps.

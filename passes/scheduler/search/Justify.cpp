@@ -13,10 +13,6 @@
 
 namespace dt::scheduler {
 
-static constexpr Bytes TaskGraph::SlotBytes::*kKinds[] = {
-    &TaskGraph::SlotBytes::early, &TaskGraph::SlotBytes::whole,
-    &TaskGraph::SlotBytes::late};
-
 /// Tasks that one is moved past at most: keeps a pass linear.
 static constexpr int kLookBack = 64;
 
@@ -39,18 +35,10 @@ Justify::Justify(const Lanes &lanes) : lanes(lanes), graph(*lanes.graph) {
 Justify::Held Justify::getChange(TaskGraph::Node node, bool split) const {
   if (!graph.hasSlots())
     return {graph.getMemoryChange(node, split), 0, 0};
-  const Held &slots = graph.getSlotBytes(node);
-  switch (graph.getSlotOf(node)) {
-  case TaskGraph::kForward:
-    if (graph.exists(node + TaskGraph::kGradient))
-      return {slots.early, slots.whole, 0};
-    return {};
-  case TaskGraph::kGradient:
-    return {-slots.early, split ? 0 : -slots.whole, split ? slots.late : 0};
-  case TaskGraph::kWeight:
-    return {0, -slots.whole, -slots.late};
-  }
-  return {};
+  auto [change, freed] = graph.getSlotChanges(node, split);
+  for (auto kind : TaskGraph::kSlotKinds)
+    change.*kind -= freed.*kind;
+  return change;
 }
 
 template <typename Put>
@@ -87,10 +75,10 @@ bool Justify::put(TaskGraph::Node node, Time arrival, bool back) {
   int lane = lanes.laneOf[graph.getPlaceOf(node)];
   std::vector<Entry> &list = lists[lane];
   Held change = changes[node];
-  for (auto kind : kKinds)
+  for (auto kind : TaskGraph::kSlotKinds)
     change.*kind *= back ? -1 : 1;
   auto isFull = [&](const Entry &entry) {
-    return llvm::any_of(kKinds, [&](auto kind) {
+    return llvm::any_of(TaskGraph::kSlotKinds, [&](auto kind) {
       return change.*kind > 0 &&
              entry.held.*kind > most[lane].*kind - change.*kind;
     });
@@ -114,9 +102,10 @@ bool Justify::put(TaskGraph::Node node, Time arrival, bool back) {
   }
   list.insert(list.begin() + at,
               {time, time + duration, node, at ? list[at - 1].held : Held()});
-  bool changes = llvm::any_of(kKinds, [&](auto kind) { return change.*kind; });
-  for (size_t i = at; changes && i < list.size(); ++i)
-    for (auto kind : kKinds)
+  bool any = llvm::any_of(TaskGraph::kSlotKinds,
+                          [&](auto kind) { return change.*kind; });
+  for (size_t i = at; any && i < list.size(); ++i)
+    for (auto kind : TaskGraph::kSlotKinds)
       list[i].held.*kind += change.*kind;
   end[node] = time + duration;
   return true;
@@ -149,7 +138,7 @@ void Justify::shareMemory(const Order &order) {
     own.late = lanes.late[lane];
     Held held;
     for (TaskGraph::Node node : order[lane])
-      for (auto kind : kKinds)
+      for (auto kind : TaskGraph::kSlotKinds)
         own.*kind = std::max(own.*kind, held.*kind += changes[node].*kind);
     // What is left is for more forwards.
     Bytes left = std::max<Bytes>(0, lanes.limit[lane] - own.total()),

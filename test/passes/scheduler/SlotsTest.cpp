@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/scheduler/core/Slots.h"
 #include "passes/scheduler/core/Evaluate.h"
+#include "passes/scheduler/core/Room.h"
 
 #include <gtest/gtest.h>
 
@@ -38,10 +38,10 @@ struct OneStage {
                        : word[0] == 'W' ? Kind::Weight
                                         : Kind::Backward,
                        0, word[1] - '0'});
-    Bytes room = getRoom(problem, tasks).front();
-    // Searches count the same as they go.
-    if (problem.stages[0].hasBackward)
-      EXPECT_EQ(getMostHeld(TaskGraph(problem), {{tasks}, {}}).front(), room);
+    TaskGraph graph(problem);
+    Room meter(graph);
+    Bytes room = getRoomOfStages(graph, meter, 0, tasks).front();
+    EXPECT_EQ(getMostHeld(graph, {{tasks}, {}}).front(), room);
     return room;
   }
   Problem problem;
