@@ -130,18 +130,17 @@ bool Justify::pass(const Order &order, bool back) {
 void Justify::shareMemory(const Order &order) {
   most.clear();
   for (size_t lane = 0; lane < order.size(); ++lane) {
-    Held &own = most.emplace_back();
-    if (!graph.hasSlots()) {
-      own.early = lanes.limit[lane];
+    Bytes limit = lanes.limit[lane];
+    Held &own = most.emplace_back(Held{limit, limit, limit});
+    if (!graph.hasSlots() || limit == kNever)
       continue;
-    }
-    own.late = lanes.late[lane];
+    own = {0, 0, lanes.late[lane]};
     Held held;
     for (TaskGraph::Node node : order[lane])
       for (auto kind : TaskGraph::kSlotKinds)
         own.*kind = std::max(own.*kind, held.*kind += changes[node].*kind);
     // What is left is for more forwards.
-    Bytes left = std::max<Bytes>(0, lanes.limit[lane] - own.total()),
+    Bytes left = std::max<Bytes>(0, limit - own.total()),
           both = own.early + own.whole;
     if (both > 0) {
       auto early = Bytes(double(left) * double(own.early) / double(both));
