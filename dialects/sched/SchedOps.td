@@ -66,7 +66,7 @@ def Sched_StageOp : Sched_InProblem<"stage", [Symbol]> {
   let summary = "a part of a module that runs as one piece";
   let description = [{
     `on`: the ranks of every data-parallel replica; several ranks are a tensor-parallel group. Times (`forward`, `input`: gradient of the inputs, `weight`: gradient of the weights) and bytes (`keeps`: what a forward
-    keeps for the backward on each rank; `weight_keeps`: what is kept from the gradient of the inputs to that of the weights; `late_keeps`: what of that the former makes. With it, `memory` bounds slots of three kinds, without it bytes that add up) are one value, one a microbatch, or one a microbatch and replica (microbatch-major).
+    keeps for the backward on each rank; `weight_keeps`: what is kept from the gradient of the inputs to that of the weights; `late_keeps`: what of that the former makes) are one value, one a microbatch, or one a microbatch and replica (microbatch-major). With `late_keeps`, `memory` bounds slots of three kinds, without it bytes that add up.
 
     `no_backward`: nothing trainable at or before the stage. `frozen`: no gradient of weights. `batch_sync`: the stage is the synchronisation of a contrastive loss, of all ranks that make its inputs; it has only a `forward`.
     `slots`: most microbatches in flight.

@@ -425,9 +425,9 @@ Bound::Position Bound::getPosition(int u, int position, double beyond) const {
     // From the begin of its forward to the end of its backward, of which the
     // first stage of a split one may have no half of its own. A part of mean
     // size stands for all: bytes times seconds grow faster than the part.
-    double back = own.thereAndBack(begin, split ? end : begin, !split);
-    result.held += bytes * (beyond + back);
-    result.residence += back + beyond / own.largestShare;
+    double way = own.thereAndBack(begin, split ? end : begin, !split);
+    result.held += bytes * (beyond + way);
+    result.residence += way + beyond / own.largestShare;
   }
   for (size_t g = 0; g < units.size(); ++g)
     if (const auto &inside = plan.units[g].inside;

@@ -266,7 +266,7 @@ int getBudget(const PolicyInput &input) {
   // Of uneven samples estimates say less.
   bool uniform =
       input.cache->isUniform(input.costs, input.batch, input.model().pace);
-  return input.simulations * (isSmall(input) ? 20 : uniform ? 4 : 7) / 2;
+  return int(input.simulations * (isSmall(input) ? 10 : uniform ? 2 : 3.5));
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,

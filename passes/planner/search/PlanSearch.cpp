@@ -341,18 +341,19 @@ void PlanSearch::spread(
     function_ref<std::vector<Plan>(const Plan &)> neighbours) {
   Ledger done;
   while (left > 0) {
+    const Entry *next = nullptr;
     std::string family;
-    Entry next{1.3 * getBest(), {}};
     for (auto &[name, entries] : found)
       for (const Entry &entry : entries)
-        if (entry.step < next.step && !done.has(entry.plan)) {
-          next = entry;
+        if (entry.step < (next ? next->step : 1.3 * getBest()) &&
+            !done.has(entry.plan)) {
+          next = &entry;
           family = name;
         }
-    if (family.empty())
+    if (!next)
       break;
-    done.take(next.plan);
-    Entry start = next;
+    Entry start = *next;
+    done.take(start.plan);
     step(family, start, 0, neighbours);
   }
 }

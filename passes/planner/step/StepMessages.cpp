@@ -152,10 +152,10 @@ int countPacked(llvm::ArrayRef<Kind> tasks, int depth, bool sends,
   if (all.weights == 0)
     lateSlots = slots;
   auto note = [&] {
-    int there = sends ? std::min(now.forwards, slots)
-                      : std::min(depth, all.forwards - now.forwards),
-        back = sends ? now.getKept() : std::min(now.inputs, lateSlots);
-    most = std::max(most, there + gradient * back);
+    int outputs = sends ? std::min(now.forwards, slots)
+                        : std::min(depth, all.forwards - now.forwards),
+        gradients = sends ? now.getKept() : std::min(now.inputs, lateSlots);
+    most = std::max(most, outputs + gradient * gradients);
   };
   note();
   for (Kind kind : tasks) {
