@@ -12,7 +12,7 @@
 #include "dialects/dist/DistMarks.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/schedule/StageWork.h"
-#include "passes/scheduler/core/Room.h"
+#include "passes/scheduler/core/Footprint.h"
 #include "passes/scheduler/messages/Communicate.h"
 #include "passes/stages/NominalCosts.h"
 
@@ -87,11 +87,11 @@ void addActivations(mlir::ModuleOp program, const ScheduleReport &steps,
     stage.late = stages::toInteger(bytes.late);
   }
   scheduler::TaskGraph graph(problem);
-  scheduler::Room room(graph);
+  scheduler::Footprint footprint(graph);
   for (auto [rank, tasks] : llvm::enumerate(steps.solution.ranks))
     for (auto [stage, most] : llvm::zip_equal(
              problem.stages,
-             scheduler::getRoomOfStages(graph, room, int(rank), tasks))) {
+             scheduler::getFootprints(graph, footprint, int(rank), tasks))) {
       int64_t &bytes = report.getModule(stage.name).activationBytes;
       bytes = std::max(bytes, most);
     }

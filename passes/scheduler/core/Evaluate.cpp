@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Evaluate.h"
-#include "passes/scheduler/core/Room.h"
+#include "passes/scheduler/core/Footprint.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -283,12 +283,12 @@ std::vector<std::pair<Time, Bytes>> getMemoryCurve(const TaskGraph &graph,
 std::vector<Bytes> getMostHeld(const TaskGraph &graph,
                                const Solution &solution) {
   std::vector<Bytes> most;
-  Room room(graph);
+  Footprint footprint(graph);
   for (int rank = 0; rank < graph.getProblem().ranks; ++rank) {
-    Bytes held = room.begin(graph.getPlacesOfRank(rank));
+    Bytes held = footprint.begin(graph.getPlacesOfRank(rank));
     Bytes &peak = most.emplace_back(held);
     for (const Task &task : solution.ranks[rank]) {
-      held += room.run(graph.getNode(task), task.kind == Kind::Input);
+      held += footprint.run(graph.getNode(task), task.kind == Kind::Input);
       peak = std::max(peak, held);
     }
   }
@@ -298,12 +298,12 @@ std::vector<Bytes> getMostHeld(const TaskGraph &graph,
 Error checkMemory(const TaskGraph &graph, const Solution &solution) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight(graph.getNumPlaces(), 0);
-  Room room(graph);
+  Footprint footprint(graph);
   for (int rank = 0; rank < problem.ranks; ++rank) {
-    Bytes held = room.begin(graph.getPlacesOfRank(rank));
+    Bytes held = footprint.begin(graph.getPlacesOfRank(rank));
     for (const Task &task : solution.ranks[rank]) {
       TaskGraph::Node node = graph.getNode(task);
-      held += room.run(node, task.kind == Kind::Input);
+      held += footprint.run(node, task.kind == Kind::Input);
       if (!problem.memory.empty() && held > problem.memory[rank])
         return createStringError("rank " + Twine(rank) + ": " + Twine(held) +
                                  " bytes of activations after " +

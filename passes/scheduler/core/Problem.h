@@ -75,7 +75,7 @@ struct Stage {
   /// them that the weight gradient still needs after the input gradient.
   Table activation, weightActivation;
   /// Of `weightActivation`, what the gradient of inputs makes. Where stages say
-  /// it, ranks need room for slots (Room.h); else bytes add up.
+  /// it, ranks need room for slots (Footprint.h); else bytes add up.
   std::optional<Table> late;
   /// Without a backward (nothing trainable at or before the stage) what the
   /// forward keeps is free when it ends. Without a weight gradient (frozen) the

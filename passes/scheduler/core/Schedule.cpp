@@ -7,7 +7,7 @@
 #include "passes/scheduler/core/Schedule.h"
 
 #include "passes/scheduler/core/Evaluate.h"
-#include "passes/scheduler/core/Room.h"
+#include "passes/scheduler/core/Footprint.h"
 #include "passes/scheduler/core/Spans.h"
 #include "passes/scheduler/messages/Communicate.h"
 
@@ -56,16 +56,18 @@ std::string Registry::getNames() const {
 }
 
 /// Takes from `memory` what ranks hold beyond the problem's, so many times, but
-/// leaves them `least`. False: nothing.
+/// leaves them what one microbatch of `single` needs. False: nothing.
 static bool lowerMemory(const TaskGraph &graph, const Solution &solution,
-                        int times, llvm::ArrayRef<Bytes> least,
+                        int times, const TaskGraph &single,
                         std::vector<Bytes> &memory) {
+  Footprint footprint(single);
   bool lower = false;
   std::vector<Bytes> held = getMostHeld(graph, solution);
   for (size_t rank = 0; rank < memory.size(); ++rank)
     if (Bytes over = held[rank] - graph.getProblem().memory[rank]; over > 0) {
-      memory[rank] = std::max(std::min(least[rank], memory[rank]),
-                              memory[rank] - times * over);
+      Bytes least = footprint.begin(single.getPlacesOfRank(int(rank)));
+      memory[rank] =
+          std::max(std::min(least, memory[rank]), memory[rank] - times * over);
       lower = true;
     }
   return lower;
@@ -85,18 +87,14 @@ static Expected<Solution> solveSingly(const TaskGraph &graph,
   Problem single = withoutSpans(problem);
   bool bounded =
       !problem.memory.empty() && entry.traits.order != OrderOf::Shape;
-  std::vector<Bytes> least;
   TaskGraph singleGraph(single);
-  Room room(singleGraph);
-  for (int rank = 0; rank < single.ranks; ++rank)
-    least.push_back(room.begin(singleGraph.getPlacesOfRank(rank)));
   for (int tries = 0;; ++tries) {
     Expected<Solution> solution = entry.solve(singleGraph, options);
     if (!solution)
       return solution;
     joinTasks(problem, *solution);
     if (!bounded ||
-        !lowerMemory(graph, *solution, 1 << tries, least, single.memory))
+        !lowerMemory(graph, *solution, 1 << tries, singleGraph, single.memory))
       return solution;
     if (tries == kLowerings)
       return checkMemory(graph, *solution);

@@ -6,7 +6,7 @@
 
 #include "passes/scheduler/search/Greedy.h"
 
-#include "passes/scheduler/core/Room.h"
+#include "passes/scheduler/core/Footprint.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -24,7 +24,7 @@ public:
   Greedy(const TaskGraph &graph, const std::vector<Bytes> &memory,
          const GreedyRules &rules)
       : graph(graph), problem(graph.getProblem()), rules(rules), limit(memory),
-        room(graph), bounded(!memory.empty()) {
+        footprint(graph), bounded(!memory.empty()) {
     if (!bounded)
       limit.assign(problem.ranks, std::numeric_limits<Bytes>::max());
     level = rules.level;
@@ -66,7 +66,7 @@ private:
     if (!bounded)
       return true;
     TaskGraph::Node node = take(place, TaskGraph::kForward);
-    Bytes need = graph.hasSlots() ? room.peek(node, split[place])
+    Bytes need = graph.hasSlots() ? footprint.peek(node, split[place])
                                   : graph.getActivation(node) + reserve[place];
     for (int rank : graph.getRanks(place))
       if (held[rank] > limit[rank] - growth[rank] - need)
@@ -105,7 +105,7 @@ private:
   bool overflows(int place) const {
     if (!split[place])
       return false;
-    Bytes more = room.peek(take(place, TaskGraph::kGradient), true);
+    Bytes more = footprint.peek(take(place, TaskGraph::kGradient), true);
     for (int rank : graph.getRanks(place))
       if (more > 0 && held[rank] > limit[rank] - more)
         return true;
@@ -123,7 +123,7 @@ private:
   const Problem &problem;
   const GreedyRules &rules;
   std::vector<Bytes> limit, held, reserve;
-  Room room;
+  Footprint footprint;
   bool bounded; ///< by memory
   /// By rank: what an input gradient may add, which forwards leave free.
   std::vector<Bytes> growth;
@@ -143,7 +143,7 @@ private:
 void Greedy::prepare() {
   int places = graph.getNumPlaces();
   for (int rank = 0; rank < problem.ranks; ++rank)
-    held.push_back(room.begin(graph.getPlacesOfRank(rank)));
+    held.push_back(footprint.begin(graph.getPlacesOfRank(rank)));
   freeAt.assign(problem.ranks, 0);
   next.assign(places, {0, 0, 0});
   waits.resize(graph.getNumNodes());
@@ -220,7 +220,7 @@ void Greedy::start(TaskGraph::Node node, Time now) {
   Time end = now + graph.getTime(node, split[place]);
   ++next[place][slot];
   Task task = graph.getTask(node, split[place]);
-  Bytes change = room.run(node, split[place]);
+  Bytes change = footprint.run(node, split[place]);
   for (int rank : graph.getRanks(place)) {
     if (rules.wall || !solution.ranks[rank].empty())
       idle[rank] += now - freeAt[rank];

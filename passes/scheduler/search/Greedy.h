@@ -52,7 +52,7 @@ struct GreedyRules {
   /// empty: none.
   std::vector<bool> filler;
   /// A filler's forward waits until what comes behind it on its rank, and is no
-  /// filler, may begin another microbatch.
+  /// filler, may begin another microbatch: `filler` and `inFlight` are given.
   bool inStep = false;
   /// Lower goes first among equal kinds on a rank: [place]; empty: stages with
   /// fewer stages behind them first.

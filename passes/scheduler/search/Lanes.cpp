@@ -76,7 +76,7 @@ bool Lanes::holds(const Solution &solution) const {
 }
 
 LaneRun::LaneRun(const Lanes &lanes, const FillRules &rules)
-    : lanes(lanes), graph(*lanes.graph), rules(rules), room(graph) {
+    : lanes(lanes), graph(*lanes.graph), rules(rules), footprint(graph) {
   int count = lanes.getNumLanes();
   next.assign(lanes.order.size(), {0, 0});
   now.assign(count, 0);
@@ -88,7 +88,7 @@ LaneRun::LaneRun(const Lanes &lanes, const FillRules &rules)
   end.assign(graph.getNumNodes(), -1);
   result.lists.resize(count);
   for (int lane = 0; lane < count; ++lane)
-    held[lane] = room.begin(lanes.places[lane]);
+    held[lane] = footprint.begin(lanes.places[lane]);
   for (int lane = 0; lane < count; ++lane)
     result.lists[lane].reserve(3 * lanes.places[lane].size() *
                                graph.getNumMicrobatches());
@@ -115,7 +115,7 @@ void LaneRun::add(int lane, TaskGraph::Node node, Time start, bool split) {
   }
   mostIdle = std::max(mostIdle, idle[lane]);
   now[lane] = end[node] = start + graph.getTime(node);
-  held[lane] += room.run(node, split);
+  held[lane] += footprint.run(node, split);
   result.lists[lane].push_back(node);
 }
 

@@ -16,7 +16,7 @@
 #ifndef PASSES_SCHEDULER_SEARCH_LANES_H
 #define PASSES_SCHEDULER_SEARCH_LANES_H
 
-#include "passes/scheduler/core/Room.h"
+#include "passes/scheduler/core/Footprint.h"
 
 #include <array>
 #include <optional>
@@ -87,7 +87,7 @@ public:
   }
   Time getTime(int lane) const { return now[lane]; }
   Bytes getHeld(int lane) const { return held[lane]; }
-  const Room &getRoom() const { return room; }
+  const Footprint &getFootprint() const { return footprint; }
   /// Idle time that a lane may still have.
   Time getAllowance(int lane) const {
     return (rules.target ? rules.target - lanes.busy[lane] : mostIdle) -
@@ -103,7 +103,7 @@ private:
   void add(int lane, TaskGraph::Node node, Time start, bool split);
   /// Whether memory has no more room.
   bool isFull(int lane, TaskGraph::Node node, bool split) const {
-    Bytes change = room.peek(node, split);
+    Bytes change = footprint.peek(node, split);
     return (change > 0 || graph.getSlotOf(node) == TaskGraph::kForward) &&
            held[lane] > lanes.limit[lane] - change;
   }
@@ -113,7 +113,7 @@ private:
   const Lanes &lanes;
   const TaskGraph &graph;
   FillRules rules;
-  Room room;
+  Footprint footprint;
   std::vector<std::array<int, 2>> next; ///< by place
   std::vector<Time> now, first, idle, end;
   std::vector<Bytes> held;

@@ -73,11 +73,11 @@ int WaveRun::countBefore(int place, Time arrival) const {
   int lane = lanes.laneOf[place], count = 0;
   Time time = run.getTime(lane);
   Bytes bytes = run.getHeld(lane);
-  Room room = run.getRoom();
+  Footprint footprint = run.getFootprint();
   for (; countForwards(place) + count < n; ++count) {
     TaskGraph::Node node =
         graph.getNode(place, kF, countForwards(place) + count);
-    bytes += room.run(node, lanes.split[place]);
+    bytes += footprint.run(node, lanes.split[place]);
     if (bytes > lanes.limit[lane] ||
         (rules.delayFirst ? time >= arrival
                           : time + graph.getTime(node) > arrival))
@@ -133,16 +133,16 @@ bool WaveRun::warmUp() {
 bool WaveRun::fitsBefore(int place, Time gradient) const {
   int lane = lanes.laneOf[place];
   TaskGraph::Node node = run.getNext(place, kF);
-  Room room = run.getRoom();
+  Footprint footprint = run.getFootprint();
   bool split = lanes.split[place];
   // With slots a weight gradient gives nothing back, but then there is less to
   // take.
   Bytes bytes = run.getHeld(lane);
   Time time = run.getTime(lane) + graph.getTime(node);
   for (TaskGraph::Node weight : run.getPending(lane)) {
-    if (bytes + room.peek(node, split) <= lanes.limit[lane])
+    if (bytes + footprint.peek(node, split) <= lanes.limit[lane])
       break;
-    bytes += room.run(weight, true);
+    bytes += footprint.run(weight, true);
     time += graph.getTime(weight);
   }
   return time <= gradient;

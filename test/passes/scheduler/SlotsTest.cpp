@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/scheduler/core/Evaluate.h"
-#include "passes/scheduler/core/Room.h"
+#include "passes/scheduler/core/Footprint.h"
 
 #include <gtest/gtest.h>
 
@@ -39,8 +39,8 @@ struct OneStage {
                                         : Kind::Backward,
                        0, word[1] - '0'});
     TaskGraph graph(problem);
-    Room meter(graph);
-    Bytes room = getRoomOfStages(graph, meter, 0, tasks).front();
+    Footprint meter(graph);
+    Bytes room = getFootprints(graph, meter, 0, tasks).front();
     EXPECT_EQ(getMostHeld(graph, {{tasks}, {}}).front(), room);
     return room;
   }

@@ -1,14 +1,15 @@
-//===- Room.cpp - Bytes that ranks need for an order of tasks -------------===//
+//===- Footprint.cpp - Bytes that ranks need for an order -----------------===//
+//-------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/scheduler/core/Room.h"
+#include "passes/scheduler/core/Footprint.h"
 
 namespace dt::scheduler {
 
-Room::Room(const TaskGraph &graph) : graph(&graph) {
+Footprint::Footprint(const TaskGraph &graph) : graph(&graph) {
   if (!graph.hasSlots())
     return;
   places.resize(graph.getNumPlaces());
@@ -16,7 +17,7 @@ Room::Room(const TaskGraph &graph) : graph(&graph) {
     places[place].most = places[place].least = graph.getLargestSlots(place);
 }
 
-Bytes Room::begin(llvm::ArrayRef<int> begun) {
+Bytes Footprint::begin(llvm::ArrayRef<int> begun) {
   Bytes bytes = 0;
   for (int place : places.empty() ? llvm::ArrayRef<int>() : begun) {
     Slots &own = places[place];
@@ -27,7 +28,7 @@ Bytes Room::begin(llvm::ArrayRef<int> begun) {
   return bytes;
 }
 
-Bytes Room::peek(TaskGraph::Node node, bool split) const {
+Bytes Footprint::peek(TaskGraph::Node node, bool split) const {
   if (places.empty())
     return graph->getMemoryChange(node, split);
   const Slots &place = places[graph->getPlaceOf(node)];
@@ -39,7 +40,7 @@ Bytes Room::peek(TaskGraph::Node node, bool split) const {
   return grown;
 }
 
-Bytes Room::run(TaskGraph::Node node, bool split) {
+Bytes Footprint::run(TaskGraph::Node node, bool split) {
   Bytes grown = peek(node, split);
   if (places.empty())
     return grown;
@@ -53,14 +54,14 @@ Bytes Room::run(TaskGraph::Node node, bool split) {
   return grown;
 }
 
-std::vector<Bytes> getRoomOfStages(const TaskGraph &graph, Room &room, int rank,
-                                   llvm::ArrayRef<Task> tasks) {
+std::vector<Bytes> getFootprints(const TaskGraph &graph, Footprint &footprint,
+                                 int rank, llvm::ArrayRef<Task> tasks) {
   std::vector<Bytes> bytes(graph.getProblem().stages.size(), 0);
   for (int place : graph.getPlacesOfRank(rank))
-    bytes[graph.getPlaceInfo(place).stage] += room.begin(place);
+    bytes[graph.getPlaceInfo(place).stage] += footprint.begin(place);
   for (const Task &task : tasks)
     bytes[task.stage] +=
-        room.run(graph.getNode(task), task.kind == Kind::Input);
+        footprint.run(graph.getNode(task), task.kind == Kind::Input);
   return bytes;
 }
 

@@ -1,11 +1,12 @@
-//===- Room.h - Bytes that ranks need for an order of tasks -----*- C++ -*-===//
+//===- Footprint.h - Bytes that ranks need for an order ---------*- C++ -*-===//
+//-*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULER_CORE_ROOM_H
-#define PASSES_SCHEDULER_CORE_ROOM_H
+#ifndef PASSES_SCHEDULER_CORE_FOOTPRINT_H
+#define PASSES_SCHEDULER_CORE_FOOTPRINT_H
 
 #include "passes/scheduler/core/TaskGraph.h"
 
@@ -17,9 +18,9 @@ namespace dt::scheduler {
 /// stage again, so what a place needs only grows, from one slot of each kind.
 /// Where a problem does not say what gradients of inputs make (Stage::late),
 /// bytes that are held add up, and are given back.
-class Room {
+class Footprint {
 public:
-  explicit Room(const TaskGraph &graph);
+  explicit Footprint(const TaskGraph &graph);
 
   /// Before the first task of these places.
   Bytes begin(llvm::ArrayRef<int> places);
@@ -36,10 +37,10 @@ private:
   std::vector<Slots> places; ///< nothing where bytes add up
 };
 
-/// Of a rank, by stage, with its order of tasks. `room` is the graph's.
-std::vector<Bytes> getRoomOfStages(const TaskGraph &graph, Room &room, int rank,
-                                   llvm::ArrayRef<Task> tasks);
+/// Of a rank, by stage, with its order of tasks. `footprint` is the graph's.
+std::vector<Bytes> getFootprints(const TaskGraph &graph, Footprint &footprint,
+                                 int rank, llvm::ArrayRef<Task> tasks);
 
 } // namespace dt::scheduler
 
-#endif // PASSES_SCHEDULER_CORE_ROOM_H
+#endif // PASSES_SCHEDULER_CORE_FOOTPRINT_H
