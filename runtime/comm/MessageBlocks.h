@@ -51,9 +51,9 @@ struct MessageBlocks {
   size_t readBack = 0;  ///< pinned: a step's numbers
   /// Bytes at most of a message, by 2 * edge + gradient.
   std::vector<size_t> message;
-  /// Bytes at most that a row packs, by 4 * edge + 2 * gradient + sends; 0: its
-  /// items lie together.
-  std::vector<size_t> row;
+  /// Bytes at most that rows of a task pack (Routes.h: packTogether), by
+  /// 4 * edge + 2 * gradient + sends; 0: items of a row lie together.
+  std::vector<size_t> task;
 
   size_t deviceBytes() const { return bytesOf(packed) + bytesOf(beside); }
   size_t hostBytes() const {

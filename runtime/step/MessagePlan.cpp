@@ -110,7 +110,7 @@ private:
 
   void addEdges() {
     plan.message.resize(2 * program.edges.size);
-    plan.row.resize(4 * program.edges.size);
+    plan.task.resize(4 * program.edges.size);
     for (size_t e = 0; e < program.edges.size; ++e) {
       const EdgeInfo &edge = program.edges[e];
       EdgeShape shape = edgeShape(program, edge);
@@ -130,13 +130,13 @@ private:
         size_t item = std::min(producer.item, consumer.item);
         plan.message[2 * e + gradient] =
             size_t(std::min(producer.rank, consumer.rank)) * item;
-        // A row is about the rank's items and one part of the other end.
+        // All of the rank's items, whatever parts of the other end they are in.
         for (bool sends : {false, true}) {
           const EndSize &own = sends != gradient ? producer : consumer,
                         &other = sends != gradient ? consumer : producer;
-          int64_t items = std::min(own.rank, other.part);
-          if (items > 1 && !areTogether(edge, shape, sends != gradient))
-            plan.row[4 * e + 2 * gradient + sends] = size_t(items) * item;
+          if (std::min(own.rank, other.part) > 1 &&
+              !areTogether(edge, shape, sends != gradient))
+            plan.task[4 * e + 2 * gradient + sends] = size_t(own.rank) * item;
         }
       }
     }
@@ -144,8 +144,8 @@ private:
 
   /// What is under way at a row of the step.
   struct Open {
-    size_t row;
-    const TaskRow *toSelf; ///< sent to this rank, not received yet
+    const TaskRow *row;
+    bool toSelf; ///< sent to this rank, not received yet
     size_t packed, pinned, count;
   };
 
@@ -159,7 +159,7 @@ private:
         continue;
       open.remove_if([&](const Open &other) {
         return !other.toSelf && std::count(row.waits.begin(), row.waits.end(),
-                                           int32_t(other.row));
+                                           int32_t(other.row - rows.begin()));
       });
       if (row.kind == TaskKind::Receive || row.kind == TaskKind::Send)
         addMessages(rows, i, open);
@@ -174,20 +174,20 @@ private:
       rank == placement.rank() ? ++self : others += rank >= 0;
     size_t message = plan.message[2 * edge + row.gradient];
     if (others)
-      open.push_back({i, nullptr, plan.row[4 * edge + 2 * row.gradient + sends],
-                      message, others});
+      open.push_back({&row, false,
+                      plan.task[4 * edge + 2 * row.gradient + sends], message,
+                      others});
     auto meets = [&](const TaskRow &other) {
       return other.index == row.index && other.gradient == row.gradient &&
              messageNumber(program, other, !sends) ==
                  messageNumber(program, row, sends);
     };
     if (self && sends && !isPosted(rows, i, meets))
-      open.push_back({i, &row, message, 0, self});
+      open.push_back({&row, true, message, 0, self});
     note(open);
     if (self && !sends)
-      open.remove_if([&](const Open &other) {
-        return other.toSelf && meets(*other.toSelf);
-      });
+      open.remove_if(
+          [&](const Open &other) { return other.toSelf && meets(*other.row); });
   }
 
   template <typename Meets>
@@ -200,11 +200,16 @@ private:
 
   void note(const std::list<Open> &open) {
     BlockCounts packed, staged;
-    for (const Open &message : open) {
-      if (message.packed)
-        ++packed[message.packed];
-      if (isStaged() && message.pinned)
-        staged[message.pinned] += message.count;
+    for (auto message = open.begin(); message != open.end(); ++message) {
+      auto hasBlock = [&](const Open &other) {
+        return !other.toSelf &&
+               packTogether(program, *other.row, *message->row);
+      };
+      if (message->packed &&
+          (message->toSelf || std::none_of(open.begin(), message, hasBlock)))
+        ++packed[message->packed];
+      if (isStaged() && message->pinned)
+        staged[message->pinned] += message->count;
     }
     for (auto [bytes, count] : packed)
       mostPacked[bytes] = std::max(mostPacked[bytes], count);

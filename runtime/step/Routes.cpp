@@ -90,6 +90,18 @@ int64_t messageNumber(const ProgramInfo &program, const TaskRow &row,
          (producer ? other : own);
 }
 
+bool packTogether(const ProgramInfo &program, const TaskRow &a,
+                  const TaskRow &b) {
+  if (a.kind != b.kind || a.index != b.index || a.gradient != b.gradient ||
+      a.piece != b.piece)
+    return false;
+  const EdgeInfo &edge = program.edges[a.index];
+  bool producer = (a.kind == TaskKind::Send) != a.gradient;
+  const ModuleInfo &own =
+      program.modules[size_t(producer ? edge.from : edge.to)];
+  return taskOf(own, a.microbatch) == taskOf(own, b.microbatch);
+}
+
 std::vector<int> ranksAcross(const ProgramInfo &program,
                              const Placement &placement, const TaskRow &row,
                              bool sends) {

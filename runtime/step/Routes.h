@@ -65,6 +65,12 @@ const Items &itemsOf(const Assignment &assignment, size_t module, int64_t task,
 int64_t messageNumber(const ProgramInfo &program, const TaskRow &row,
                       bool sends);
 
+/// Whether two rows bring or take items of one task and piece of their module
+/// over an edge. Each item goes with one of such rows: one block has room for
+/// all that they pack.
+bool packTogether(const ProgramInfo &program, const TaskRow &a,
+                  const TaskRow &b);
+
 /// The ranks at the other end of a row that sends or receives, by their place
 /// in that replica; -1: it has no message with that one. `placement`: of the
 /// row's rank.

@@ -172,17 +172,33 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
 // Rows
 //===----------------------------------------------------------------------===//
 
-/// The largest that there may be of the row, so that one fits that was planned.
-device::Pool::Block Transfers::takePacked(const TaskRow &row, bool sends,
-                                          size_t bytes) {
-  size_t most =
-      planned.row[4 * size_t(row.index) + 2 * size_t(row.gradient) + sends];
-  return fabric.pool().take(bytes ? std::max(bytes, most) : 0);
+/// A new one is the largest that there may be, so that one fits that was
+/// planned and later rows of the task find room.
+std::shared_ptr<Transfers::Packed> Transfers::packedFor(const TaskRow &row,
+                                                        size_t bytes) {
+  if (!bytes)
+    return nullptr;
+  auto hasRoom = [&](const std::shared_ptr<Packed> &packed) {
+    return packed && packTogether(program, packed->row, row) &&
+           packed->size - packed->used >= bytes;
+  };
+  for (const Arrival &arrival : arrivals)
+    if (hasRoom(arrival.packed))
+      return arrival.packed;
+  for (const Departure &departure : departures)
+    if (hasRoom(departure.packed))
+      return departure.packed;
+  bool sends = row.kind == TaskKind::Send;
+  size_t size = std::max(
+      bytes,
+      planned.task[4 * size_t(row.index) + 2 * size_t(row.gradient) + sends]);
+  return std::make_shared<Packed>(
+      Packed{row, fabric.pool().take(size), size, 0});
 }
 
 void Transfers::receive(const TaskRow &row) {
   End end = endOf(row.index, row.gradient, false);
-  arrivals.push_back({row, &row, end, {}});
+  arrivals.push_back({row, &row, end, {}, nullptr});
   Arrival &arrival = arrivals.back();
   std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   size_t unit = itemBytes(end, row), packed = 0;
@@ -195,16 +211,14 @@ void Transfers::receive(const TaskRow &row) {
               part.self = rank == placement.rank();
               packed += part.isPacked() ? part.bytes : 0;
             });
-  arrival.packed = takePacked(row, false, packed);
-  std::byte *free = arrival.packed.get();
+  arrival.packed = packedFor(row, packed);
   for (Incoming &part : arrival.parts) {
     if (part.self) {
       receiveFromSelf(arrival, part);
       continue;
     }
-    part.to =
-        part.isPacked() ? free : block + size_t(part.runs[0].first) * unit;
-    free += part.isPacked() ? part.bytes : 0;
+    part.to = part.isPacked() ? arrival.packed->add(part.bytes)
+                              : block + size_t(part.runs[0].first) * unit;
     if (!fabric.isOrdered())
       call(arrival, part);
   }
@@ -251,15 +265,13 @@ uint64_t Transfers::send(const TaskRow &row) {
               leaving.push_back({rank, runs, size_t(count) * unit});
               packed += runs.size() > 1 ? leaving.back().bytes : 0;
             });
-  auto memory =
-      std::make_shared<device::Pool::Block>(takePacked(row, true, packed));
-  std::byte *free = memory->get();
+  std::shared_ptr<Packed> memory = packedFor(row, packed);
   for (const auto &[rank, runs, bytes] : leaving) {
     const std::byte *from = block + size_t(runs[0].first) * unit;
     if (runs.size() > 1) {
-      pack(free, block, runs, unit);
-      from = free;
-      free += bytes;
+      std::byte *to = memory->add(bytes);
+      pack(to, block, runs, unit);
+      from = to;
     }
     departures.push_back(
         {&row, memory, fabric.isend(from, bytes, rank, tag, name.c_str())});

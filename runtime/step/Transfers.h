@@ -69,17 +69,27 @@ private:
     bool self = false, here = false; ///< from this rank; has come
     bool isPacked() const { return !self && runs.size() > 1; }
   };
+  /// What rows of a task pack, one behind the other.
+  struct Packed {
+    TaskRow row; ///< one of them
+    device::Pool::Block block;
+    size_t size = 0, used = 0; ///< bytes
+    std::byte *add(size_t bytes) {
+      used += bytes;
+      return block.get() + used - bytes;
+    }
+  };
   struct Arrival {
     TaskRow row;
     const TaskRow *posted; ///< in the rank's list
     End end;
     std::vector<Incoming> parts;
-    device::Pool::Block packed = nullptr; ///< of all that are packed
+    std::shared_ptr<Packed> packed; ///< null: nothing is packed
   };
   struct Departure {
     const TaskRow *begun; ///< in the rank's list
     /// Outlives the requests of the row; null: nothing was packed.
-    std::shared_ptr<device::Pool::Block> packed;
+    std::shared_ptr<Packed> packed;
     Request request;
   };
   /// From this rank to itself, sent before it was asked for.
@@ -104,8 +114,8 @@ private:
     return regions.address(arrival.end.module, *arrival.end.buffer,
                            arrival.row.slot);
   }
-  /// For `bytes` of a row that are packed.
-  device::Pool::Block takePacked(const TaskRow &row, bool sends, size_t bytes);
+  /// The block for `bytes` more that a row packs, from `used` on; null: of 0.
+  std::shared_ptr<Packed> packedFor(const TaskRow &row, size_t bytes);
   void receiveFromSelf(Arrival &arrival, Incoming &part);
   void sendToSelf(const TaskRow &row, const End &end,
                   const std::vector<ItemRun> &runs, size_t unit);

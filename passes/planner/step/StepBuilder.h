@@ -97,15 +97,14 @@ private:
   CollectiveBlocks callsOf(const StageInfo &stage) const;
   /// What its gradients are summed in.
   double sumsOf(const StageInfo &stage) const;
-  /// Messages that a rank at one end of an edge of the model packs for each of
-  /// so many parts of the other end, but for those `local` ones that a rank
-  /// from `begin` to before `end` has itself.
+  /// What a task packs of an edge of the model, at one end of it, in one
+  /// direction: not where the other end is on the rank itself, as that of ranks
+  /// from `begin` to before `end` is.
   struct Packing {
-    double bytes = 0; ///< of a task, in one direction
-    int64_t parts = 0, local = 0, begin = 0, end = 0;
+    double bytes = 0;
+    int64_t begin = 0, end = 0;
     double at(int64_t rank) const {
-      bool isLocal = begin <= rank && rank < end;
-      return bytes * double(parts - (isLocal ? local : 0));
+      return begin <= rank && rank < end ? 0 : bytes;
     }
   };
   void setPacking();
@@ -115,6 +114,10 @@ private:
   void holdPacked(const scheduler::Problem &problem,
                   const scheduler::Solution *solution,
                   std::vector<PlannedStep::Memory> &held) const;
+  /// Adds messages of ranks to themselves, as long as they wait.
+  void holdStashed(const scheduler::Problem &problem,
+                   const scheduler::Solution &solution,
+                   std::vector<PlannedStep::Memory> &held) const;
   /// Calls f(bytes, sends, gradient) for what a replica packs in a stage for a
   /// task, each way.
   template <typename Function>

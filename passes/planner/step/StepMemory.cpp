@@ -125,8 +125,9 @@ StepBuilder::Slot StepBuilder::slotOf(int stage, const KindPrice &sum,
 
 TokenSums StepBuilder::fullestOf(int unit, int other) const {
   int host = plan.getHost(other);
-  return largest[other] *
-         (double(plan.units[host].dp) / double(plan.units[unit].dp)) *
+  const UnitPlan &own = plan.units[unit], &its = plan.units[host];
+  return largest[other] * (double(own.span) / double(its.span)) *
+         (double(its.dp) / double(own.dp)) *
          (mostOfShares(unit) / mostOfShares(host));
 }
 
@@ -205,7 +206,7 @@ void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
         const Packing &packed = packing[i][unit != plan.getHost(edge.from)];
         return edge.bytes.at(fullestOf(unit, toSamples ? edge.from : edge.to)) /
                    plan.units[unit].cp +
-               packed.bytes * double(packed.parts);
+               packed.bytes;
       });
   }
 }

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace dt::planner {
 
@@ -75,9 +76,8 @@ void StepBuilder::holdCollectives(
   }
 }
 
-/// A program's rank has a block for every part of the other end, which may have
-/// any of its items: up to as many as its share of the TP group, or the other
-/// part, has. What is not compiled is held to what it sends: each item once.
+/// Each item of the rank's share of its TP group once, whatever parts of the
+/// other end they are in.
 StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
                                             bool atConsumer) const {
   const std::vector<Module> &modules = costs.model.modules;
@@ -99,19 +99,16 @@ StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
     return all * (1 / piecesOf(unit, all));
   };
   TokenSums part = partOf(own.unit);
-  double share = std::ceil(part.items / here.tp),
-         rows = std::min(share, std::ceil(partOf(other.unit).items));
-  if (rows <= 1) // which lies together
+  double rows = std::ceil(part.items / here.tp);
+  // One that a message has lies together.
+  if (std::min(rows, std::ceil(partOf(other.unit).items)) <= 1)
     return result;
-  result.parts = there.dp * there.sub;
-  if (!plan.compiled)
-    rows = std::min(rows, share / double(result.parts));
-  result.bytes = edge.bytes.at(part) / part.items * rows / here.cp *
-                 double(here.sub) * here.span;
-  if (here.tp * here.cp * there.tp * there.cp == 1 && there.blocks.empty()) {
-    result.local = there.sub;
+  result.bytes =
+      edge.bytes.at(part) / part.items * rows / here.cp * double(here.sub);
+  if (there.dp == 1 && here.tp * here.cp * there.tp * there.cp == 1 &&
+      there.blocks.empty()) {
     result.begin = begin;
-    result.end = begin + there.dp;
+    result.end = begin + 1;
   }
   return result;
 }
@@ -182,6 +179,45 @@ void StepBuilder::forPackedOf(int stage, int64_t replica, Function f) const {
   }
 }
 
+/// Messages of a rank to itself that leave before it has posted their other
+/// end, which is `depth` tasks ahead. A task has the messages of so many
+/// microbatches.
+static int countStashed(llvm::ArrayRef<Task> tasks, int from, int fromSpan,
+                        int to, int toSpan, int depth) {
+  int sent = 0, posted = depth * toSpan, most = 0;
+  for (const Task &task : tasks) {
+    if (task.kind != Kind::Forward)
+      continue;
+    if (task.stage == from)
+      most = std::max(most, (sent += fromSpan) - posted);
+    else if (task.stage == to)
+      posted += toSpan;
+  }
+  return most / std::min(fromSpan, toSpan);
+}
+
+void StepBuilder::holdStashed(const scheduler::Problem &problem,
+                              const scheduler::Solution &solution,
+                              std::vector<PlannedStep::Memory> &held) const {
+  for (size_t e = 0; e < packing.size(); ++e) {
+    double bytes = std::min(packing[e][0].bytes, packing[e][1].bytes);
+    if (bytes == 0)
+      continue;
+    int from = lastStageOf(costs.model.edges[e].from),
+        to = firstStageOf(costs.model.edges[e].to);
+    std::set<int> both;
+    for (const std::vector<int> &replica : problem.stages[from].replicas)
+      both.insert(replica.begin(), replica.end());
+    for (const std::vector<int> &replica : problem.stages[to].replicas)
+      for (int rank : replica)
+        if (both.count(rank))
+          held[rank].messages +=
+              bytes * countStashed(solution.ranks[rank], from,
+                                   problem.getSpan(from), to,
+                                   problem.getSpan(to), kReceiveDepth);
+  }
+}
+
 void StepBuilder::holdPacked(const scheduler::Problem &problem,
                              const scheduler::Solution *solution,
                              std::vector<PlannedStep::Memory> &held) const {
@@ -206,6 +242,8 @@ void StepBuilder::holdPacked(const scheduler::Problem &problem,
                     for (int rank : problem.stages[s].replicas[r])
                       hold(s, r, rank, bytes, sends, gradient);
                   });
+  if (solution)
+    holdStashed(problem, *solution, held);
 }
 
 } // namespace dt::planner

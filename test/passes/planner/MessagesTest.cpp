@@ -106,9 +106,10 @@ TEST(Messages, SequencesOfSeveralSamplesArePacked) {
   EXPECT_EQ(planned.getMessages(8)[0], 0);
 }
 
-/// Each end packs for every part of the other: the encoder as many as it has in
-/// flight, sent and back; the language model two ahead, and gradients.
-TEST(Messages, UnequalReplicasPack) {
+/// Each end packs each image once, however many replicas the other end has: the
+/// encoder what it has in flight, sent and back; the language model two
+/// microbatches ahead, and a gradient.
+TEST(Messages, UnequalReplicasPackOnce) {
   constexpr double kImage = 1 << 20;
   Planned planned("h100-80g");
   planned.addEncoder(kImage);
@@ -119,19 +120,27 @@ TEST(Messages, UnequalReplicasPack) {
   EXPECT_EQ(bytes[0], (2 + 1) * kImages * kImage);
 }
 
-/// Blocks of programs are as large as any microbatch may want them: all images
-/// of a replica may go to each of the others.
-TEST(Messages, ProgramsHaveBlocksForEveryPair) {
+/// An encoder's task of all microbatches, on the rank that reads it: what comes
+/// before its receive is posted waits.
+TEST(Messages, SpansWaitForThemselves) {
+  constexpr double kImage = 1 << 20;
+  Planned planned("h100-80g");
+  planned.addEncoder(kImage);
+  planned.add(1, 1);
+  planned.add(1, 1).span = 4;
+  planned.plan.units[1].firstRank = 0;
+  planned.plan.ranks = 1;
+  EXPECT_EQ(planned.getMessages(4)[0], (4 - 2) * 2 * kImages * kImage);
+}
+
+/// Also where replicas are equal, but divide what they count differently.
+TEST(Messages, EqualReplicasOfOtherItemsPack) {
   constexpr double kImage = 1 << 20;
   Planned planned("h100-80g");
   planned.addEncoder(kImage);
   planned.add(1, 2);
   planned.add(1, 2);
   EXPECT_EQ(planned.getMessages(4)[1], (2 + 2) * kImages * kImage);
-  planned.plan.compiled = true;
-  EXPECT_EQ(planned.getMessages(4)[1], (2 + 2) * 2 * kImages * kImage);
-  // Replicas that count the same have the same samples, whose rows lie
-  // together.
   planned.model.modules[1].item = ItemKind::Sample;
   EXPECT_EQ(planned.getMessages(4), std::vector<double>(2, 0));
 }

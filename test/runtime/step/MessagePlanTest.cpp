@@ -37,7 +37,7 @@ TEST(MessagePlan, PackedRows) {
   MessageBlocks tower = planOf(program, 0), head = planOf(program, 1);
   size_t part = small::kImages * kImage;
   EXPECT_EQ(tower.message, (std::vector<size_t>{part, part}));
-  EXPECT_EQ(head.row, (std::vector<size_t>(4, part)));
+  EXPECT_EQ(head.task, (std::vector<size_t>(4, part)));
   // The head asks for both; one has come when the first gradient leaves. The
   // tower has slots for both, so nothing waits for what it sent, and asks for
   // a gradient then.
@@ -47,12 +47,20 @@ TEST(MessagePlan, PackedRows) {
   EXPECT_TRUE(head.pinned.empty() && head.beside.empty());
 }
 
+/// Whatever part of the other end an item comes from or goes to, it is packed
+/// once: replicas at the other end change nothing.
+TEST(MessagePlan, PackedOnce) {
+  SmallProgram one(3, SmallPlan{1, 1}), many(3, SmallPlan{3, 2});
+  EXPECT_EQ(planOf(many, 0).packed, planOf(one, 0).packed);
+  EXPECT_EQ(planOf(many, 3).packed, planOf(one, 1).packed);
+}
+
 /// A tensor-parallel rank has its chunk of the items, rounded up.
 TEST(MessagePlan, Chunks) {
   SmallProgram program(6, SmallPlan{1, 1, 2});
   MessageBlocks head = planOf(program, 1);
   EXPECT_EQ(head.message[0], size_t(4 * kImage));
-  EXPECT_EQ(head.row[0], size_t(4 * kImage));
+  EXPECT_EQ(head.task[0], size_t(4 * kImage));
 }
 
 /// Equal shares: nothing is packed, whatever the pieces.
@@ -70,7 +78,7 @@ TEST(MessagePlan, WholeBatch) {
   program.modules[1].wholeBatch = true;
   size_t part = small::kImages * kImage;
   // Received and sent forward, gradients received and sent.
-  EXPECT_EQ(planOf(program, 0).row, (std::vector<size_t>{part, 0, 0, part}));
+  EXPECT_EQ(planOf(program, 0).task, (std::vector<size_t>{part, 0, 0, part}));
 }
 
 /// What carries it decides over host memory: pinned blocks for all messages and
