@@ -6,7 +6,7 @@
 # the planner sees of each at one size; `plan-model` makes figures of tokens of
 # that, which a fourth size has to confirm. mllm-*.json put them together.
 # ===-----------------------------------------------------------------------===
-"""tools/plan-models: writes the networks of passes/planner/models."""
+"""tools/plan-models: writes the networks of passes/planner/describe/models."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "release" / "bin"
+MODELS = ROOT / "passes" / "planner" / "describe" / "models"
 sys.path.insert(0, str(ROOT / "models"))
 
 from export import large  # noqa: E402
@@ -48,9 +49,11 @@ def main():
     for name in arguments.names:
         if name not in large.GRAPHS:
             parser.error(f"'{name}' is none of {', '.join(large.GRAPHS)}")
+    if not MODELS.is_dir():
+        parser.error(f"{MODELS} is no folder")
     arguments.keep.mkdir(parents=True, exist_ok=True)
     for name in arguments.names or large.GRAPHS:
-        describe(arguments.keep, name, ROOT / "passes" / "plan" / "models" / f"{name}.json")
+        describe(arguments.keep, name, MODELS / f"{name}.json")
 
 
 if __name__ == "__main__":

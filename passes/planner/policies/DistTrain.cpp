@@ -188,7 +188,6 @@ std::optional<Plan> findByReading(const PolicyInput &input,
                                   const Reading &reading, Reason &reason) {
   StepOptions folded;
   folded.fold = true;
-  folded.links = false;
   int tried = 0;
   Lacking lacking;
   for (Plan &plan : candidates(input, reading, reason)) {

@@ -153,7 +153,6 @@ std::vector<double> PlanSearch::tryTogether(MutableArrayRef<Trial> plans) {
   }
   StepOptions options;
   options.fold = true;
-  options.links = false;
   options.orderEffort = 20000;
   options.parts.effort = 8000;
   options.parts.itemEffort = 0;

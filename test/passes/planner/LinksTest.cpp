@@ -145,10 +145,11 @@ struct Nodes {
     plan.units[0].inside = UnitPlan::Inside{1, 0};
     plan.units[2].inside = UnitPlan::Inside{1, -1};
   }
-  PlannedStep step(bool links = true) const {
+  PlannedStep step(bool links = true, bool fold = false) const {
     StepOptions options;
     options.requireMemory = false;
     options.links = links;
+    options.fold = fold;
     return llvm::cantFail(simulateStep(costs, plan, batch, options));
   }
   double seconds() const { return step().predicted.step; }
@@ -176,6 +177,15 @@ TEST(Links, Levels) {
   double one = Nodes("", 8, 1).seconds();
   EXPECT_EQ(with(R"({"nodes": 2})", 8, 1), one);
   EXPECT_GT(with(R"({"nodes": 2, "oversubscription": 256})", 8, 1), 1.2 * one);
+}
+
+/// What searches rank plans by knows whom sums of gradients wait for.
+TEST(Links, FoldedSums) {
+  Nodes narrow(R"(, "levels": [{"nodes": 2, "oversubscription": 256}])", 8, 1);
+  PlannedStep whole = narrow.step(), folded = narrow.step(true, /*fold=*/true);
+  EXPECT_FALSE(whole.folded);
+  EXPECT_TRUE(folded.folded);
+  EXPECT_EQ(folded.predicted.step, whole.predicted.step);
 }
 
 TEST(Links, Rails) {
