@@ -63,7 +63,7 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
     for (Plan &plan : plans) {
       if (!plan.getTraits().interleaves)
         for (Plan &other : splitBackwards(input, plan))
-          ideas[other.schedule].push_back(std::move(other));
+          ideas[idea + other.schedule].push_back(std::move(other));
       ideas[idea + plan.schedule].push_back(std::move(plan));
     }
   };

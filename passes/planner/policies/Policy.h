@@ -104,6 +104,9 @@ struct PolicyInput {
   /// PriceCache::get().
   std::shared_ptr<const LayerPrices> pricesOf(const Plan &plan, int unit,
                                               double samples) const;
+  /// The kind of node that a unit's prices are of: of its first block
+  /// (UnitPlan::blocks), or the slowest that it is on, which all wait for.
+  int nodeOf(const Plan &plan, int unit) const;
 
   const Model &model() const { return costs.model; }
   int64_t gpus() const { return costs.cluster.getNumDevices(); }

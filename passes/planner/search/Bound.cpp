@@ -155,11 +155,11 @@ static double roundUp(double samples, bool exact) {
 UnitBound::UnitBound(const PolicyInput &input, const Plan &plan, int u,
                      const PartSizes &sizes)
     : unit(plan.units[u]), host(plan.units[plan.getHost(u)]),
-      cluster(input.costs.cluster), node(cluster.getNodeKind(host.firstRank)),
+      cluster(input.costs.cluster), node(input.nodeOf(plan, u)),
       module(input.model().modules[u]), cost(input.costs.get(node, u)),
       traits(plan.getTraits()), split(traits.splitsBackward),
       back(plan.goesBack()) {
-  memory = cluster.getMemory(node);
+  memory = cluster.getLeastMemory(host.firstRank, host.getRanks());
   microbatches = double(plan.microbatches);
   double all = double(input.samples());
   auto get = [&](double samples) { return input.pricesOf(plan, u, samples); };
@@ -487,13 +487,15 @@ double Bound::get() {
 }
 
 double lowerBound(const PolicyInput &input, const Plan &plan) {
+  if (!input.costs.cluster.hasSeveralKinds())
+    return Bound(input, plan).get();
+  Plan placed = plan;
+  placeBlocks(input, placed);
   // Replicas on several kinds of devices may have any share.
-  if (any_of(plan.units, [&](const UnitPlan &unit) {
-        return input.costs.cluster.hasSeveralKinds(unit.firstRank,
-                                                   unit.getRanks());
-      }))
+  if (any_of(placed.units,
+             [](const UnitPlan &unit) { return !unit.blocks.empty(); }))
     return input.cache->getWorkBound(input.costs, input.batch);
-  return Bound(input, plan).get();
+  return Bound(input, placed).get();
 }
 
 } // namespace dt::planner

@@ -62,16 +62,12 @@ std::vector<int64_t> countInFlight(const PolicyInput &input, const Plan &plan) {
 
 namespace {
 
-int nodeOf(const PolicyInput &input, const Plan &plan, int u) {
-  return input.costs.cluster.getNodeKind(plan.units[plan.getHost(u)].firstRank);
-}
-
 /// What estimates of a unit rest on: prices of its layers, and the factor from
 /// the priced samples to a part.
 struct UnitPrices {
   UnitPrices(const PolicyInput &input, const Plan &plan, int u)
       : unit(plan.units[u]), host(plan.units[plan.getHost(u)]),
-        node(nodeOf(input, plan, u)), back(plan.goesBack()) {
+        node(input.nodeOf(plan, u)), back(plan.goesBack()) {
     double samples =
         double(input.samples()) / (double(plan.microbatches) * double(host.dp));
     double priced = PolicyInput::nearestPower(samples);

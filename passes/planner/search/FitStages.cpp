@@ -64,7 +64,7 @@ private:
 Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
     : plan(plan), unit(plan.units[u]), layers(unit.cuts.back()) {
   const Cluster &cluster = input.costs.cluster;
-  int node = cluster.getNodeKind(unit.firstRank);
+  int node = input.nodeOf(plan, u);
   const ModuleCost &cost = input.costs.get(node, u);
   double samples = double(input.samples()) /
                    (double(plan.microbatches) * double(unit.dp)),
@@ -94,7 +94,8 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
     state.push_back(state.back() + bytes);
   }
   // The simulator has the last word.
-  room = 0.99 * cluster.getMemory(node) - largest;
+  room =
+      0.99 * cluster.getLeastMemory(unit.firstRank, unit.getRanks()) - largest;
   std::vector<int64_t> inFlight = countInFlight(input, plan);
   for (size_t other = 0; plan.sharesRanks() && other < plan.units.size();
        ++other)

@@ -84,13 +84,14 @@ public:
 
   /// The most promising plan that was not taken yet, and its seconds.
   std::optional<std::pair<Candidate, double>> next() {
-    // A class that nothing is known of may be a little better than the best.
+    // A class that nothing is known of may be a little better than the best,
+    // and is no worse than this because all that was tried is.
+    constexpr double kWorst = 1.5;
     double ratio = INFINITY;
     for (auto &[key, one] : classes)
       if (one.count)
         ratio = std::min(ratio, one.getRatio());
-    if (std::isinf(ratio))
-      ratio = 1;
+    ratio = std::isinf(ratio) ? 1 : std::min(ratio, kWorst);
     Class *best = nullptr;
     double least = 0;
     for (auto &[key, one] : classes) {
@@ -129,19 +130,27 @@ private:
 } // namespace
 
 /// Simulations that one of a plan counts as: tasks of it, folded, over those of
-/// a common one.
-static int sizeOf(const Plan &plan) {
-  int64_t stages = 0;
+/// a common one. On shared ranks the replicas that one of the backbone meets
+/// differ.
+static int sizeOf(const PolicyInput &input, const Plan &plan) {
+  int64_t stages = 0, alike = plan.units[input.model().pace].dp;
   for (const UnitPlan &unit : plan.units)
-    stages += unit.inside ? 0 : unit.pp * unit.vpp;
+    if (!unit.inside)
+      stages +=
+          unit.pp * unit.vpp *
+          (plan.sharesRanks() ? std::max<int64_t>(1, unit.dp / alike) : 1);
   return 1 + int(plan.microbatches * stages / 3000);
 }
+
+/// The part of all that a search simulates that a plan may be.
+constexpr int kLargest = 4;
 
 bool PlanSearch::isWorth(const Plan &plan, double limit) {
   double bound = ledger.look(input, plan);
   // Where nothing fits yet, what does not fit says how much is missing.
   // Interleaving asks for more memory than what it is tried beside.
   return (bound < limit || std::isinf(limit)) && left > 0 &&
+         (std::isinf(limit) || kLargest * sizeOf(input, plan) <= budget) &&
          !(plan.getTraits().interleaves && std::isinf(estimate(input, plan))) &&
          ledger.take(plan);
 }
@@ -149,7 +158,7 @@ bool PlanSearch::isWorth(const Plan &plan, double limit) {
 std::vector<double> PlanSearch::tryTogether(MutableArrayRef<Trial> plans) {
   for (Trial &trial : plans) {
     placeBlocks(input, trial.plan);
-    left -= sizeOf(trial.plan);
+    left -= sizeOf(input, trial.plan);
   }
   StepOptions options;
   options.fold = true;

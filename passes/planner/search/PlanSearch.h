@@ -25,7 +25,7 @@ namespace dt::planner {
 class PlanSearch {
 public:
   PlanSearch(const PolicyInput &input, int simulations)
-      : input(input), left(simulations),
+      : input(input), budget(simulations), left(simulations),
         sums(input.model(), input.batch, input.costs.items) {}
 
   /// Plans of one idea.
@@ -89,7 +89,7 @@ private:
   double getBest() const;
 
   const PolicyInput &input;
-  int left;
+  int budget, left; ///< simulations
   SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
   Ledger ledger;

@@ -75,10 +75,18 @@ const LayerPrices &PolicyInput::prices(int module, const CostOptions &options,
   return cache->get(costs, batch, node, module, options, nearestPower(samples));
 }
 
+int PolicyInput::nodeOf(const Plan &plan, int unit) const {
+  const UnitPlan &host = plan.getHostPlan(unit);
+  int64_t ranks = host.blocks.empty()
+                      ? host.getRanks()
+                      : host.blocks.front().replicas * host.tp * host.pp;
+  return slowestNode(costs, plan, unit, host.firstRank, ranks);
+}
+
 std::shared_ptr<const LayerPrices>
 PolicyInput::pricesOf(const Plan &plan, int u, double samples) const {
   const UnitPlan &unit = plan.units[u];
-  int node = costs.cluster.getNodeKind(plan.units[plan.getHost(u)].firstRank);
+  int node = nodeOf(plan, u);
   auto get = [&](int stage) {
     return &cache->get(costs, batch, node, u, plan.getOptions(u, stage),
                        samples);

@@ -17,18 +17,25 @@ using namespace llvm;
 
 namespace dt::planner {
 
-int slowestNode(const Cluster &cluster, int64_t first, int64_t ranks,
-                const std::string &precision) {
-  int slowest = cluster.getNodeKind(first),
-      last = cluster.getNodeKind(first + ranks - 1);
-  auto rate = [&](int node) {
-    const DeviceKind &device = cluster.getDevice(node);
-    auto it = device.flops.find(precision);
-    return it == device.flops.end() ? 0.0 : it->second * device.gemm.peak;
+int slowestNode(const Costs &costs, const Plan &plan, int unit, int64_t first,
+                int64_t ranks) {
+  int slowest = costs.cluster.getNodeKind(first),
+      last = costs.cluster.getNodeKind(first + ranks - 1);
+  if (slowest == last)
+    return slowest;
+  // Of parts of any usual size: kinds differ in rates, and in what messages of
+  // a TP group take.
+  CostOptions options = plan.getOptions(unit);
+  TokenSums part = TokenSums::of(1024) * 4;
+  auto secondsOf = [&](int node) {
+    return costs.get(node, unit).module(options, part).total();
   };
+  double most = secondsOf(slowest);
   for (int node = slowest + 1; node <= last; ++node)
-    if (rate(node) < rate(slowest))
+    if (double seconds = secondsOf(node); seconds > most) {
       slowest = node;
+      most = seconds;
+    }
   return slowest;
 }
 
@@ -96,8 +103,7 @@ private:
       int u = unit.module;
       if (plan.getHost(u) != host.module)
         continue;
-      int node = slowestNode(costs.cluster, first, ranks,
-                             costs.model.modules[u].precision);
+      int node = slowestNode(costs, plan, u, first, ranks);
       TokenSums part =
           items[u] * (share / (double(plan.microbatches) * double(host.dp)));
       seconds += costs.get(node, u).module(plan.getOptions(u), part).total();

@@ -56,19 +56,25 @@ public:
   }
 
 private:
-  /// Loads of samples: in the pacing module and in all others together.
+  /// Loads of samples: in the pacing module, in all others together, and in
+  /// those of each unit that has ranks of its own.
   void measure() {
     paceLoad.assign(batch.size(), 0);
     otherLoad.assign(batch.size(), 0);
     for (size_t m = 0; m < model.modules.size(); ++m) {
+      if (int(m) == model.pace) {
+        paceLoad = sums.loads[m];
+        continue;
+      }
       // Modules differ in how many ranks share their work.
       int64_t ranks = ranksOf(int(m));
+      std::vector<int64_t> &own =
+          ownLoads[plan.sharesRanks() ? -1 : plan.getHost(int(m))];
+      own.resize(batch.size(), 0);
       for (size_t i = 0; i < batch.size(); ++i) {
-        int64_t load = sums.loads[m][i];
-        if (int(m) == model.pace)
-          paceLoad[i] = load;
-        else
-          otherLoad[i] += load * 16 / ranks;
+        int64_t load = sums.loads[m][i] * 16 / ranks;
+        own[i] += load;
+        otherLoad[i] += load;
       }
     }
   }
@@ -145,15 +151,9 @@ private:
     std::vector<Ids> own = sums.getParts(options.groups, [&] {
       return reorder::partition(paceLoad, options).groups;
     });
-    std::vector<int64_t> other(own.size(), 0), pace(own.size(), 0);
-    for (size_t p = 0; p < own.size(); ++p)
-      for (int32_t sample : own[p]) {
-        other[p] += otherLoad[sample];
-        pace[p] += paceLoad[sample];
-      }
+    std::vector<int64_t> pace = sumUp(paceLoad, own), sum(dp, 0);
     slots.assign(count(), {});
-    std::vector<int64_t> sum(dp, 0);
-    std::vector<Ids> together = groupParts(pace, other);
+    std::vector<Ids> together = groupParts(own, pace);
     for (int k = 0; k < int(together.size()); ++k) {
       // The dearest part to the replica that has done least so far.
       Ids &group = together[k], replicas(dp);
@@ -167,6 +167,17 @@ private:
         slot(k, replicas[i]) = std::move(own[group[i]]);
       }
     }
+  }
+
+  static std::vector<int64_t> sumUp(const std::vector<int64_t> &loads,
+                                    const std::vector<Ids> &parts) {
+    std::vector<int64_t> result;
+    for (const Ids &part : parts) {
+      result.push_back(0);
+      for (int32_t sample : part)
+        result.back() += loads[sample];
+    }
+    return result;
   }
 
   /// The same where replicas differ in speed: a part is even in the time that
@@ -189,36 +200,54 @@ private:
     }
   }
 
-  /// `dp` parts to a microbatch, in one of two ways. Parts of equal work side
-  /// by side: no replica waits for another, even where one document fills a
-  /// part. Or parts whose other work adds up to the same. What the slowest unit
-  /// of every microbatch needs decides.
-  std::vector<Ids> groupParts(const std::vector<int64_t> &pace,
-                              const std::vector<int64_t> &other) const {
-    reorder::PartitionOptions options;
-    options.groups = int32_t(plan.microbatches);
-    options.maxCount = dp;
-    options.effort = effort.effort;
-    std::vector<Ids> even = reorder::partition(other, options).groups, equal;
+  /// `dp` parts to a microbatch. Parts of equal work side by side: no replica
+  /// waits for another, even where one document fills a part. Of microbatches
+  /// that the pacing unit takes about as long for, or no longer than another
+  /// unit for the mean one, the others' work is made even.
+  std::vector<Ids> groupParts(const std::vector<Ids> &parts,
+                              const std::vector<int64_t> &pace) const {
+    constexpr double kAlike = 0.97;
+    double beat = 0;
+    for (auto &[unit, loads] : ownLoads) {
+      double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
+      beat = std::max(beat, sum / double(plan.microbatches));
+    }
+    std::vector<int64_t> others = sumUp(otherLoad, parts);
     Ids order(pace.size());
     std::iota(order.begin(), order.end(), 0);
     sortDearestFirst(order, pace);
-    for (size_t i = 0; i < order.size(); i += dp)
-      equal.emplace_back(order.begin() + i, order.begin() + i + dp);
     double scale = 16.0 * dp / double(ranksOf(model.pace));
-    auto length = [&](const std::vector<Ids> &groups) {
-      double total = 0;
-      for (const Ids &group : groups) {
-        int64_t slowest = 0, others = 0;
-        for (int32_t part : group) {
-          slowest = std::max(slowest, pace[part]);
-          others += other[part];
-        }
-        total += std::max(scale * double(slowest), double(others));
-      }
-      return total;
+    auto longest = [&](size_t k) {
+      return std::max(beat, scale * double(pace[order[k * dp]]));
     };
-    return std::move(length(even) <= length(equal) ? even : equal);
+    std::vector<Ids> groups;
+    for (size_t begin = 0, end = 0; begin * dp < order.size(); begin = end) {
+      while (end * dp < order.size() && longest(end) >= kAlike * longest(begin))
+        ++end;
+      Ids alike(order.begin() + begin * dp, order.begin() + end * dp);
+      for (Ids &group : makeEven(alike, others))
+        groups.push_back(std::move(group));
+    }
+    return groups;
+  }
+
+  /// Groups of `dp` of these parts whose loads add up to about the same.
+  std::vector<Ids> makeEven(const Ids &parts,
+                            const std::vector<int64_t> &loads) const {
+    reorder::PartitionOptions options;
+    options.groups = int32_t(parts.size()) / dp;
+    options.maxCount = dp;
+    options.effort = effort.effort * options.groups / plan.microbatches;
+    if (options.groups == 1)
+      return {parts};
+    std::vector<int64_t> own;
+    for (int32_t part : parts)
+      own.push_back(loads[part]);
+    std::vector<Ids> groups = reorder::partition(own, options).groups;
+    for (Ids &group : groups)
+      for (int32_t &part : group)
+        part = parts[part];
+    return groups;
   }
 
   /// Only sums: what stays with its sample, and even shares of the rest, but
@@ -368,6 +397,7 @@ private:
   int dp = 1;
   std::vector<int32_t> speeds; ///< of the pacing unit's replicas
   std::vector<int64_t> paceLoad, otherLoad;
+  std::map<int, std::vector<int64_t>> ownLoads; ///< by unit; -1: shared ranks
   std::vector<Ids> slots; ///< samples of [microbatch * dp + pacing replica]
 };
 

@@ -61,9 +61,10 @@ private:
       works;
 };
 
-/// The slowest kind of node that a range of ranks lies on, by products.
-int slowestNode(const Cluster &cluster, int64_t first, int64_t ranks,
-                const std::string &precision);
+/// The kind of node that a unit's layers take longest on, of those that a range
+/// of ranks lies on.
+int slowestNode(const Costs &costs, const Plan &plan, int unit, int64_t first,
+                int64_t ranks);
 
 /// Gives every unit on several kinds of devices its blocks
 /// (UnitPlan::blocks). None where items are not shared out by cost, and on

@@ -22,14 +22,13 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
       prices(plan.units.size()) {
   for (const UnitPlan &unit : plan.units) {
     const UnitPlan &host = plan.getHostPlan(unit.module);
-    const std::string &precision = costs.model.modules[unit.module].precision;
     nodes.push_back(
-        slowestNode(costs.cluster, host.firstRank, host.getRanks(), precision));
+        slowestNode(costs, plan, unit.module, host.firstRank, host.getRanks()));
     std::vector<int> &own = nodesOfBlocks.emplace_back();
     int64_t first = host.firstRank;
     for (const UnitPlan::Block &block : host.blocks) {
       int64_t ranks = block.replicas * host.tp * host.pp;
-      own.push_back(slowestNode(costs.cluster, first, ranks, precision));
+      own.push_back(slowestNode(costs, plan, unit.module, first, ranks));
       first += ranks;
     }
     if (own.empty())

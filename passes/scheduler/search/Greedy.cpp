@@ -9,6 +9,7 @@
 #include "passes/scheduler/core/Footprint.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 
 #include <algorithm>
 #include <array>
@@ -36,6 +37,7 @@ public:
 private:
   bool lowerLevels(Time now);
   void prepare();
+  void setFillers();
   void setReserves();
   /// A rank that is busy then is woken when it ends.
   void wake(Time time, int place) {
@@ -85,12 +87,10 @@ private:
     int ahead = next[place][0] - next[place][1];
     if (!rules.inFlight.empty() && ahead >= rules.inFlight[place])
       return false;
-    if (rules.inStep && rules.filler[place])
-      for (int rank : graph.getRanks(place))
-        for (int other : graph.getPlacesOfRank(rank))
-          if (!rules.filler[other] && depths[other] < depths[place] &&
-              next[other][0] - next[other][1] >= rules.inFlight[other])
-            return false;
+    if (rules.inStep)
+      for (int other : before[place])
+        if (next[other][0] - next[other][1] >= rules.inFlight[other])
+          return false;
     if (level.empty() || ahead < level[place])
       return true;
     return !next[place][1] && !rules.warmup.empty() &&
@@ -130,7 +130,12 @@ private:
   std::vector<std::array<int, 3>> next;
   std::vector<int> counts, order, depths, level;
   std::vector<uint8_t> split; ///< by place
-  std::vector<Wait> waits;    ///< by node
+  /// By rank: its places, fillers apart.
+  std::array<std::vector<llvm::SmallVector<int, 4>>, 2> placesOf;
+  /// By place, of a filler that keeps in step: places of its ranks that come
+  /// before it and are no fillers.
+  std::vector<llvm::SmallVector<int, 1>> before;
+  std::vector<Wait> waits; ///< by node
   std::vector<Time> freeAt;
   /// By rank: idle time so far, and how much it may be.
   std::vector<Time> idle, allowed;
@@ -166,6 +171,7 @@ void Greedy::prepare() {
         graph.exists(node) ? int(graph.getPredecessors(node).size()) +
                                  (graph.getSlotOf(node) != TaskGraph::kForward)
                            : std::numeric_limits<int>::max();
+  setFillers();
   setReserves();
   idle.assign(problem.ranks, 0);
   allowed.assign(problem.ranks, rules.target);
@@ -174,6 +180,23 @@ void Greedy::prepare() {
     if (graph.exists(node))
       for (int rank : graph.getRanks(graph.getPlaceOf(node)))
         allowed[rank] -= graph.getTime(node);
+}
+
+void Greedy::setFillers() {
+  auto isFiller = [&](int place) {
+    return !rules.filler.empty() && rules.filler[place];
+  };
+  for (bool filler : {false, true})
+    placesOf[filler].resize(problem.ranks);
+  for (int rank = 0; rank < problem.ranks; ++rank)
+    for (int place : graph.getPlacesOfRank(rank))
+      placesOf[isFiller(place)][rank].push_back(place);
+  before.resize(graph.getNumPlaces());
+  for (int place = 0; rules.inStep && place < graph.getNumPlaces(); ++place)
+    for (int rank : graph.getRanks(place))
+      for (int other : placesOf[false][rank])
+        if (isFiller(place) && depths[other] < depths[place])
+          before[place].push_back(other);
 }
 
 void Greedy::setReserves() {
@@ -247,9 +270,8 @@ Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
     return best < 0 || std::make_pair(order[place], next[place][slot]) <
                            std::make_pair(order[best], next[best][slot]);
   };
-  for (int place : graph.getPlacesOfRank(rank)) {
-    if ((!rules.filler.empty() && rules.filler[place]) != filler ||
-        !isFree(place, now))
+  for (int place : placesOf[filler][rank]) {
+    if (!isFree(place, now))
       continue;
     Time at =
         mayGradient(place) ? getArrival(place, TaskGraph::kGradient) : kNever;

@@ -111,6 +111,28 @@ TEST(Mixed, BlocksFollowTheDevices) {
   EXPECT_TRUE(unit.blocks.empty());
 }
 
+/// Which kind is the slower one is a matter of time, not of products: L40S have
+/// more of these than A100s, and slow links inside a node.
+TEST(Mixed, TheSlowestKindIsByTime) {
+  OnKinds setting(mixed("a100-l40s", 1, 2));
+  Plan plan = setting.plan(4, 6, 1, 4);
+  EXPECT_EQ(slowestNode(setting.costs, plan, 0, 0, 24), 1);
+  EXPECT_EQ(slowestNode(setting.costs, plan, 0, 0, 8), 0);
+}
+
+/// Where shares are equal all wait for the slowest kind, by estimate too.
+TEST(Mixed, EstimatesKnowTheSlowestKind) {
+  for (const char *name : {"h100-h20", "a100-l40s"}) {
+    OnKinds setting(mixed(name, 1, 2));
+    Plan plan = setting.plan(4, 6, 1, 4);
+    plan.assign = Assign::Given;
+    double step = setting.step(plan);
+    EXPECT_NEAR(estimate(setting.input(), plan) / step, 1, 0.2) << name;
+    EXPECT_LE(lowerBound(setting.input(), plan), step) << name;
+    EXPECT_GE(lowerBound(setting.input(), plan), 0.5 * step) << name;
+  }
+}
+
 /// Samples are shared out by speed, so all replicas are busy to the end.
 TEST(Mixed, SharesTakeEquallyLong) {
   OnKinds setting(mixed("h100-h20", 1, 2));

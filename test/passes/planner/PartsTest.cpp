@@ -1,0 +1,103 @@
+//===- PartsTest.cpp - Which samples make a microbatch --------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/step/Parts.h"
+#include "passes/planner/policies/Policy.h"
+#include "test/passes/planner/Architectures.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace dt::planner;
+
+namespace {
+
+constexpr int kDocuments = 32, kReplicas = 2;
+
+/// A backbone of two replicas; an encoder and a generator on ranks of their
+/// own, so many of each.
+struct Halves {
+  explicit Halves(int64_t others)
+      : model(makeMultimodal(7)), cluster(llvm::cantFail([] {
+          return readCluster(DT_SOURCE
+                             "/passes/planner/hardware/clusters/a800-80g.json");
+        }())),
+        costs(cluster, model) {
+    // Every second document is short and has most images.
+    for (int i = 0; i < kDocuments; ++i) {
+      Sample sample{i % 2 ? 8192 : 512, {}};
+      sample.of(ItemKind::Image).assign(i % 2 ? 3 : 21, 4096);
+      sample.of(ItemKind::Target).assign(i % 2 ? 3 : 21, 4096);
+      batch.push_back(sample);
+    }
+    PolicyInput input{costs, batch, 12};
+    plan.microbatches = kDocuments / kReplicas;
+    plan.micro = 1;
+    plan.units = {makeUnit(input, 0, 1, others, 1, 1, Save::None),
+                  makeUnit(input, 1, 8, kReplicas, 1, 1, Save::Vjp),
+                  makeUnit(input, 2, 1, others, 1, 1, Save::None)};
+  }
+  /// By microbatch: tokens of its parts of the backbone, and images.
+  std::vector<std::pair<std::vector<double>, double>> getMicrobatches() {
+    Parts parts = makeParts(model, plan, batch, costs.items);
+    std::vector<std::pair<std::vector<double>, double>> result;
+    for (int k = 0; k < parts.microbatches; ++k) {
+      auto &[tokens, images] = result.emplace_back();
+      for (int r = 0; r < kReplicas; ++r)
+        tokens.push_back(parts.get(1, k, r).tokens);
+      for (int64_t r = 0; r < plan.units[0].dp; ++r)
+        images += parts.get(0, k, int(r)).items;
+    }
+    return result;
+  }
+  /// Of the mean microbatch on one rank.
+  double getLoad(int unit) const {
+    double load = 0;
+    for (const Sample &sample : batch)
+      for (int32_t tokens : sample.getTokens(model.modules[unit].item))
+        load += double(costs.items[unit].at(double(tokens)));
+    return load / double(plan.microbatches);
+  }
+
+  Model model;
+  Cluster cluster;
+  Costs costs;
+  std::vector<Sample> batch;
+  Plan plan;
+};
+
+/// Where the others keep up, replicas do not wait for one another: two long
+/// documents make a microbatch, or two short ones.
+TEST(Parts, EqualWorkStandsSideBySide) {
+  for (auto &[tokens, images] : Halves(64).getMicrobatches())
+    EXPECT_EQ(tokens[0], tokens[1]);
+}
+
+/// Where another unit takes longer for the mean microbatch than the backbone
+/// for the longest, its work is made even: a long one and a short one.
+TEST(Parts, TheSlowestUnitIsEven) {
+  for (auto &[tokens, images] : Halves(1).getMicrobatches()) {
+    EXPECT_EQ(images, 24);
+    EXPECT_EQ(tokens[0] + tokens[1], 8192 + 512);
+  }
+}
+
+/// Units on ranks of their own work at once: two that keep up do not make one
+/// that does not.
+TEST(Parts, UnitsThatKeepUpAreNotAddedUp) {
+  Halves one(1);
+  double encoder = one.getLoad(0), generator = one.getLoad(2),
+         longest = double(one.costs.items[1].at(8192)) / 8;
+  int64_t ranks =
+      int64_t(std::ceil(1.02 * std::max(encoder, generator) / longest));
+  ASSERT_GT((encoder + generator) / double(ranks), longest);
+  for (auto &[tokens, images] : Halves(ranks).getMicrobatches())
+    EXPECT_EQ(tokens[0], tokens[1]);
+}
+
+} // namespace
