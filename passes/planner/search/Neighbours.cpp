@@ -268,9 +268,7 @@ static bool isEven(const PolicyInput &input) {
 }
 
 int getBudget(const PolicyInput &input) {
-  return int(input.simulations * (isSmall(input)  ? 10
-                                  : isEven(input) ? 2
-                                                  : 3.5));
+  return int(input.simulations * (isSmall(input) ? 10 : isEven(input) ? 2 : 3));
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,

@@ -123,21 +123,26 @@ private:
   }
   /// By algorithm 2, in the timeline of 1F1B: what is beside the backbone in
   /// the first stage, backwards twice as long as forwards.
-  Ids fillIntervals(const std::vector<Ids> &own) const {
-    int pp = plan.units[model.pace].pp;
+  Ids fillIntervals(const std::vector<Ids> &own) {
+    size_t rows = size_t(plan.units[model.pace].pp) + 1;
     std::vector<int64_t> first(own.size(), 0), stage(own.size(), 0);
     for (size_t k = 0; k < own.size(); ++k)
       for (int32_t sample : own[k]) {
         first[k] += otherLoad[sample];
         stage[k] += paceLoad[sample] * 16 / ranksOf(model.pace);
       }
-    std::vector<std::vector<int64_t>> forward(size_t(pp) + 1, stage);
-    forward[0] = first;
-    std::vector<std::vector<int64_t>> backward = forward;
-    for (std::vector<int64_t> &row : backward)
-      for (int64_t &duration : row)
-        duration *= 2;
-    return reorder::orderByIntervals(reorder::make1F1B(forward, backward, 0));
+    // Replicas differ in how long things take, no more.
+    if (timeline.tasks.empty()) {
+      std::vector<std::vector<int64_t>> any(rows, stage);
+      timeline = reorder::make1F1B(any, any, 0);
+    }
+    for (size_t row = 0; row < rows; ++row)
+      for (size_t k = 0; k < own.size(); ++k) {
+        int64_t forward = row == 0 ? first[k] : stage[k];
+        timeline.durations[row][k] = forward;
+        timeline.durations[rows + row][k] = 2 * forward;
+      }
+    return reorder::orderByIntervals(timeline);
   }
 
   /// Ours: the pacing unit's parts are even in its own work, however many
@@ -398,6 +403,7 @@ private:
   std::vector<int32_t> speeds; ///< of the pacing unit's replicas
   std::vector<int64_t> paceLoad, otherLoad;
   std::map<int, std::vector<int64_t>> ownLoads; ///< by unit; -1: shared ranks
+  reorder::OrderProblem timeline; ///< of DistTrain's order, made when asked for
   std::vector<Ids> slots; ///< samples of [microbatch * dp + pacing replica]
 };
 

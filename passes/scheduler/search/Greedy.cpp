@@ -42,8 +42,10 @@ private:
   /// A rank that is busy then is woken when it ends.
   void wake(Time time, int place) {
     for (int rank : graph.getRanks(place))
-      if (freeAt[rank] <= time)
+      if (freeAt[rank] <= time && queued[rank] != time) {
         events.push({time, rank});
+        queued[rank] = time;
+      }
   }
   void start(TaskGraph::Node node, Time now);
   /// What a rank could do: places, or -1.
@@ -137,6 +139,7 @@ private:
   std::vector<llvm::SmallVector<int, 1>> before;
   std::vector<Wait> waits; ///< by node
   std::vector<Time> freeAt;
+  std::vector<Time> queued; ///< by rank: of its last event, until that is here
   /// By rank: idle time so far, and how much it may be.
   std::vector<Time> idle, allowed;
   std::priority_queue<std::pair<Time, int>, std::vector<std::pair<Time, int>>,
@@ -150,6 +153,7 @@ void Greedy::prepare() {
   for (int rank = 0; rank < problem.ranks; ++rank)
     held.push_back(footprint.begin(graph.getPlacesOfRank(rank)));
   freeAt.assign(problem.ranks, 0);
+  queued.assign(problem.ranks, -1);
   next.assign(places, {0, 0, 0});
   waits.resize(graph.getNumNodes());
   solution.ranks.resize(problem.ranks);
@@ -369,6 +373,8 @@ std::optional<Solution> Greedy::run() {
     auto [now, rank] = events.top();
     last = std::max(last, now);
     events.pop();
+    if (queued[rank] == now)
+      queued[rank] = -1;
     if (freeAt[rank] > now)
       continue;
     // Tasks without duration leave the rank free at once.
