@@ -27,6 +27,8 @@ struct Sized {
   int tp = 0, pp = 1;
   int64_t dp = 0;
   Save save = Save::None;
+  double seconds = 0; ///< of all replicas' parts of a microbatch
+  int64_t most = 1;   ///< replicas, each with an item
   int64_t devices() const { return int64_t(tp) * pp * dp; }
 };
 
@@ -79,7 +81,7 @@ public:
           continue;
         double time = entry.perSample * share / pp;
         int64_t dp = std::max<int64_t>(1, int64_t(std::ceil(time / seconds)));
-        Sized one{entry.tp, pp, dp, entry.save};
+        Sized one{entry.tp, pp, dp, entry.save, time, most};
         if (dp > most || (best.dp > 0 && one.devices() >= best.devices()))
           continue;
         double kept = entry.keptPerSample * share / double(dp) / pp *
@@ -165,7 +167,14 @@ public:
         high = dp - 1;
       }
     }
-    return best ? toPlan(layout, micro, *best) : std::nullopt;
+    if (!best)
+      return std::nullopt;
+    // With uneven data more replicas make simulations in full slower: fewer of
+    // these find no better plans.
+    if (input.cache->isUniform(input.costs, input.batch, input.model().pace))
+      if (auto plan = toPlan(layout, micro, spendIdle(*best)))
+        return plan;
+    return toPlan(layout, micro, *best);
   }
 
 private:
@@ -181,6 +190,7 @@ private:
   /// are too few devices.
   struct UnitSizes {
     int64_t microbatches;
+    double beat; ///< seconds of a microbatch in a stage of the backbone
     SmallVector<Sized, 4> units;
   };
   std::optional<UnitSizes> size(const Backbone &layout, int64_t micro,
@@ -208,7 +218,7 @@ private:
             ? std::min<int64_t>(n, layout.pp + (uneven > 1.02 ? 2 : 0))
             : n;
     SmallVector<int64_t, 4> used(capacity.size(), 0);
-    UnitSizes result{n, {}};
+    UnitSizes result{n, beat, {}};
     for (size_t m = 0; m < model.modules.size(); ++m) {
       Sized one = int(m) == model.pace
                       ? Sized{layout.tp, layout.pp, dp, layout.save}
@@ -220,6 +230,34 @@ private:
       result.units.push_back(one);
     }
     return result;
+  }
+
+  /// Who just keeps up is late in the end: devices that are left go to who has
+  /// most to do on each, until it needs half of the beat.
+  UnitSizes spendIdle(UnitSizes sizes) const {
+    SmallVector<int64_t, 4> left(capacity.begin(), capacity.end());
+    for (auto [unit, node] : zip_equal(sizes.units, nodes))
+      left[kindOf(node)] -= unit.devices();
+    auto canGrow = [&](size_t m) {
+      const Sized &unit = sizes.units[m];
+      return int(m) != input.model().pace && unit.dp < unit.most &&
+             unit.seconds > double(unit.dp) * sizes.beat / 2 &&
+             unit.tp * unit.pp <= left[kindOf(nodes[m])];
+    };
+    while (true) {
+      int next = -1;
+      for (size_t m = 0; m < sizes.units.size(); ++m)
+        if (canGrow(m) &&
+            (next < 0 ||
+             sizes.units[m].seconds / double(sizes.units[m].dp) >
+                 sizes.units[next].seconds / double(sizes.units[next].dp)))
+          next = int(m);
+      if (next < 0)
+        return sizes;
+      Sized &unit = sizes.units[next];
+      ++unit.dp;
+      left[kindOf(nodes[next])] -= unit.tp * unit.pp;
+    }
   }
 
   std::optional<Plan> toPlan(const Backbone &layout, int64_t micro,

@@ -275,23 +275,26 @@ Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
                            std::make_pair(order[best], next[best][slot]);
   };
   for (int place : placesOf[filler][rank]) {
-    if (!isFree(place, now))
+    // Most wait for something.
+    Time gradient = getArrival(place, TaskGraph::kGradient),
+         forward = getArrival(place, TaskGraph::kForward);
+    bool late = split[place] && next[place][2] < next[place][1];
+    if ((gradient == kNever && forward == kNever && !late) ||
+        !isFree(place, now))
       continue;
-    Time at =
-        mayGradient(place) ? getArrival(place, TaskGraph::kGradient) : kNever;
+    Time at = mayGradient(place) ? gradient : kNever;
     if (at > now)
       choice.soonest = std::min(choice.soonest, at);
     else if (better(place, choice.gradient, TaskGraph::kGradient))
       choice.gradient = place;
-    at = mayForward(place) ? getArrival(place, TaskGraph::kForward) : kNever;
+    at = mayForward(place) ? forward : kNever;
     if (at != kNever && !hasRoom(place))
       choice.blocked |= at <= now;
     else if (at > now)
       choice.soonest = std::min(choice.soonest, at);
     else if (better(place, choice.forward, TaskGraph::kForward))
       choice.forward = place;
-    if (split[place] && next[place][2] < next[place][1] &&
-        (choice.weight < 0 || next[place][2] < next[choice.weight][2]))
+    if (late && (choice.weight < 0 || next[place][2] < next[choice.weight][2]))
       choice.weight = place;
   }
   return choice;
