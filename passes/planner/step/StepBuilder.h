@@ -98,14 +98,11 @@ private:
   /// What its gradients are summed in.
   double sumsOf(const StageInfo &stage) const;
   /// What a task packs of an edge of the model, at one end of it, in one
-  /// direction: not where the other end is on the rank itself, as that of ranks
-  /// from `begin` to before `end` is.
+  /// direction: nothing on the rank that has all of the other end itself.
   struct Packing {
     double bytes = 0;
-    int64_t begin = 0, end = 0;
-    double at(int64_t rank) const {
-      return begin <= rank && rank < end ? 0 : bytes;
-    }
+    int64_t alone = -1; ///< that rank; -1: there is none
+    double at(int64_t rank) const { return rank == alone ? 0 : bytes; }
   };
   void setPacking();
   Packing packingOf(const ModelEdge &edge, bool atConsumer) const;

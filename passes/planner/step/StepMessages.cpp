@@ -106,10 +106,8 @@ StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
   result.bytes =
       edge.bytes.at(part) / part.items * rows / here.cp * double(here.sub);
   if (there.dp == 1 && here.tp * here.cp * there.tp * there.cp == 1 &&
-      there.blocks.empty()) {
-    result.begin = begin;
-    result.end = begin + 1;
-  }
+      there.blocks.empty())
+    result.alone = begin;
   return result;
 }
 
