@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <set>
 
 namespace dt::rt {
 
@@ -145,7 +146,8 @@ private:
   /// What is under way at a row of the step.
   struct Open {
     const TaskRow *row;
-    bool toSelf; ///< sent to this rank, not received yet
+    const TaskRow *block; ///< whose block it packs into
+    bool toSelf;          ///< sent to this rank, not received yet
     size_t packed, pinned, count;
   };
 
@@ -174,7 +176,7 @@ private:
       rank == placement.rank() ? ++self : others += rank >= 0;
     size_t message = plan.message[2 * edge + row.gradient];
     if (others)
-      open.push_back({&row, false,
+      open.push_back({&row, blockFor(row, open), false,
                       plan.task[4 * edge + 2 * row.gradient + sends], message,
                       others});
     auto meets = [&](const TaskRow &other) {
@@ -183,11 +185,20 @@ private:
                  messageNumber(program, row, sends);
     };
     if (self && sends && !isPosted(rows, i, meets))
-      open.push_back({&row, true, message, 0, self});
+      open.push_back({&row, nullptr, true, message, 0, self});
     note(open);
     if (self && !sends)
       open.remove_if(
           [&](const Open &other) { return other.toSelf && meets(*other.row); });
+  }
+
+  /// That of a row of its task, if one is under way; else its own.
+  const TaskRow *blockFor(const TaskRow &row,
+                          const std::list<Open> &open) const {
+    for (const Open &other : open)
+      if (!other.toSelf && packTogether(program, *other.row, row))
+        return other.block;
+    return &row;
   }
 
   template <typename Meets>
@@ -200,16 +211,13 @@ private:
 
   void note(const std::list<Open> &open) {
     BlockCounts packed, staged;
-    for (auto message = open.begin(); message != open.end(); ++message) {
-      auto hasBlock = [&](const Open &other) {
-        return !other.toSelf &&
-               packTogether(program, *other.row, *message->row);
-      };
-      if (message->packed &&
-          (message->toSelf || std::none_of(open.begin(), message, hasBlock)))
-        ++packed[message->packed];
-      if (isStaged() && message->pinned)
-        staged[message->pinned] += message->count;
+    std::set<const TaskRow *> blocks;
+    for (const Open &message : open) {
+      if (message.packed &&
+          (message.toSelf || blocks.insert(message.block).second))
+        ++packed[message.packed];
+      if (isStaged() && message.pinned)
+        staged[message.pinned] += message.count;
     }
     for (auto [bytes, count] : packed)
       mostPacked[bytes] = std::max(mostPacked[bytes], count);

@@ -182,13 +182,14 @@ std::shared_ptr<Transfers::Packed> Transfers::packedFor(const TaskRow &row,
     return packed && packTogether(program, packed->row, row) &&
            packed->size - packed->used >= bytes;
   };
-  for (const Arrival &arrival : arrivals)
-    if (hasRoom(arrival.packed))
-      return arrival.packed;
-  for (const Departure &departure : departures)
-    if (hasRoom(departure.packed))
-      return departure.packed;
+  // Rows of a task follow one another.
   bool sends = row.kind == TaskKind::Send;
+  for (auto it = arrivals.rbegin(); !sends && it != arrivals.rend(); ++it)
+    if (hasRoom(it->packed))
+      return it->packed;
+  for (auto it = departures.rbegin(); sends && it != departures.rend(); ++it)
+    if (hasRoom(it->packed))
+      return it->packed;
   size_t size = std::max(
       bytes,
       planned.task[4 * size_t(row.index) + 2 * size_t(row.gradient) + sends]);
