@@ -169,9 +169,9 @@ public:
     }
     if (!best)
       return std::nullopt;
-    // With uneven data more replicas make simulations in full slower: fewer of
-    // these find no better plans.
-    if (input.cache->isUniform(input.costs, input.batch, input.model().pace))
+    // With uneven data simulations in full take the longer, the more replicas
+    // there are: more than they bring.
+    if (input.isEven())
       if (auto plan = toPlan(layout, micro, spendIdle(*best)))
         return plan;
     return toPlan(layout, micro, *best);

@@ -111,6 +111,9 @@ struct PolicyInput {
   const Model &model() const { return costs.model; }
   int64_t gpus() const { return costs.cluster.getNumDevices(); }
   int64_t samples() const { return int64_t(batch.size()); }
+  /// Whether all samples cost the backbone the same. Of others estimates and
+  /// folded simulations say less.
+  bool isEven() const { return cache->isUniform(costs, batch, model().pace); }
 };
 
 struct Policy {

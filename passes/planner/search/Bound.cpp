@@ -307,8 +307,7 @@ PartSizes Bound::sizesOf(int u) const {
   if (items <= 0)
     return {};
   // Even parts of uneven samples have more of some than of others.
-  if (balanced &&
-      !input.cache->isUniform(input.costs, input.batch, input.model().pace))
+  if (balanced && !input.isEven())
     return {0, double(all), 1};
   double replicas = double(host.dp);
   PartSizes sizes{0, double(most * dp), 1, 1 / items};

@@ -262,13 +262,10 @@ private:
 
 static bool isSmall(const PolicyInput &input) { return input.gpus() <= 256; }
 
-/// Of uneven samples estimates and folded simulations say less.
-static bool isEven(const PolicyInput &input) {
-  return input.cache->isUniform(input.costs, input.batch, input.model().pace);
-}
-
 int getBudget(const PolicyInput &input) {
-  return int(input.simulations * (isSmall(input) ? 10 : isEven(input) ? 2 : 3));
+  return int(input.simulations * (isSmall(input)   ? 10
+                                  : input.isEven() ? 2
+                                                   : 3));
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,
@@ -283,7 +280,7 @@ Expected<Candidates> improveAndFinish(const PolicyInput &input,
   if (uniform) // whose families are few
     search.spread([&](const Plan &plan) { return neighbours.of(plan); });
   search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
-  return search.finish(isSmall(input) || !isEven(input) ? 8 : 4);
+  return search.finish(isSmall(input) || !input.isEven() ? 8 : 4);
 }
 
 } // namespace dt::planner

@@ -84,8 +84,8 @@ public:
 
   /// The most promising plan that was not taken yet, and its seconds.
   std::optional<std::pair<Candidate, double>> next() {
-    // A class that nothing is known of may be a little better than the best,
-    // and is no worse than this because all that was tried is.
+    // A class that nothing is known of may be a little better than the best.
+    // However bad all others were, it is not given up for that.
     constexpr double kWorst = 1.5;
     double ratio = INFINITY;
     for (auto &[key, one] : classes)

@@ -282,7 +282,7 @@ private:
   int64_t shrink = 1;             ///< ranks that are one since they do the same
   std::vector<int64_t> rankBase;  ///< by unit, if ranks are not shared
   std::vector<int> brokers;       ///< by model edge: of the problem; -1: none
-  std::vector<TokenSums> largest; ///< by unit: the fullest part
+  std::vector<TokenSums> largest; ///< by unit: the fullest part of a task
   /// By edge of the model, at its producer and its consumer.
   std::vector<std::array<Packing, 2>> packing;
   /// By unit and microbatch: items of all replicas.
