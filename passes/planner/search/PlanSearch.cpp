@@ -6,128 +6,20 @@
 
 #include "passes/planner/search/PlanSearch.h"
 
+#include "passes/planner/search/Ranking.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 using namespace llvm;
 
 namespace dt::planner {
 
-namespace {
-
 /// Plans that are simulated at once.
 constexpr int kTogether = 6;
-
-/// Plans of all families by estimate. Estimates compare layouts of one family
-/// and one TP of the backbone better than others: such a class is tried early
-/// once, then what simulations said of its plans corrects the estimates of the
-/// others.
-class Ranking {
-public:
-  /// Of which `most` are tried.
-  Ranking(const PolicyInput &input, ArrayRef<PlanSearch::Family> families,
-          int most)
-      : most(most) {
-    struct Ranked {
-      double estimate;
-      size_t family;
-      const Plan *plan;
-    };
-    std::vector<Ranked> ranked;
-    for (size_t f = 0; f < families.size(); ++f)
-      for (const Plan &plan : families[f].plans)
-        ranked.push_back({estimate(input, plan), f, &plan});
-    llvm::stable_sort(ranked, [](const Ranked &a, const Ranked &b) {
-      return a.estimate < b.estimate;
-    });
-    // Of plans that differ in little the best is tried first: neighbours are
-    // looked at later.
-    std::set<std::tuple<size_t, int, int64_t, int, int, Save, int64_t>> seen;
-    std::vector<const Ranked *> alike;
-    auto add = [&](const Ranked &one) {
-      int tp = one.plan->units[input.model().pace].tp;
-      Class &to = classes[{one.family, tp}];
-      to.plans.push_back({one.plan, one.family, one.estimate, &to});
-    };
-    for (const Ranked &one : ranked) {
-      const UnitPlan &pace = one.plan->units[input.model().pace];
-      if (seen.insert({one.family, pace.tp, pace.dp, pace.pp, pace.vpp,
-                       pace.save, one.plan->microbatches})
-              .second)
-        add(one);
-      else
-        alike.push_back(&one);
-    }
-    for (const Ranked *one : alike)
-      add(*one);
-  }
-
-  struct Class;
-  struct Candidate {
-    const Plan *plan;
-    size_t family;
-    double estimate;
-    Class *from;
-  };
-  struct Class {
-    std::vector<Candidate> plans;
-    size_t taken = 0;
-    double sum = 0;
-    int count = 0;
-    /// Simulated over estimated.
-    double getRatio() const { return sum / count; }
-  };
-
-  /// The most promising plan that was not taken yet, and its seconds.
-  std::optional<std::pair<Candidate, double>> next() {
-    // A class that nothing is known of may be a little better than the best.
-    // However bad all others were, it is not given up for that.
-    constexpr double kWorst = 1.5;
-    double ratio = INFINITY;
-    for (auto &[key, one] : classes)
-      if (one.count)
-        ratio = std::min(ratio, one.getRatio());
-    ratio = std::isinf(ratio) ? 1 : std::min(ratio, kWorst);
-    Class *best = nullptr;
-    double least = 0;
-    for (auto &[key, one] : classes) {
-      if (one.taken == one.plans.size())
-        continue;
-      double factor = one.count   ? one.getRatio()
-                      : one.taken ? ratio
-                                  : 0.9 * ratio;
-      // The more of a class were tried, the less another one says.
-      factor *= 1 + 0.3 * double(one.taken) / double(most);
-      double seconds = factor * one.plans[one.taken].estimate;
-      if (!best || seconds < least) {
-        best = &one;
-        least = seconds;
-      }
-    }
-    if (!best)
-      return std::nullopt;
-    return std::pair(best->plans[best->taken++], least);
-  }
-
-  static void learn(const Candidate &candidate, double step) {
-    Class &one = *candidate.from;
-    // What does not fit is a bad sign, no more.
-    one.sum += std::isinf(step) || std::isinf(candidate.estimate)
-                   ? 2
-                   : step / candidate.estimate;
-    ++one.count;
-  }
-
-private:
-  int most;
-  std::map<std::pair<size_t, int>, Class> classes; ///< family, TP
-};
-
-} // namespace
 
 /// Simulations that one of a plan counts as: tasks of it, folded, over those of
 /// a common one. On shared ranks the replicas that one of the backbone meets
