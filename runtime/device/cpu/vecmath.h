@@ -96,13 +96,16 @@ inline double exp2Bounded(double x) {
   return p * doubleOf(int64_t(uint64_t(n + 1023) << 52));
 }
 
-/// x = q pi/2 + r, |r| <= pi/4, in double: exact enough for |x| < 2^30.
+/// x = q pi/2 + r, |r| <= pi/4, in double: exact enough for |x| < 2^30. Of the
+/// three parts of pi/2 the first two have 22 bits, so that their products are
+/// exact where the processor has no fused multiply-add.
 inline double reduceHalfPi(float x, int64_t &q) {
   const double magic = 6755399441055744.0;
   double shifted = double(x) * 0.6366197723675814 + magic;
   q = bitsOf(shifted) - bitsOf(magic);
   double n = shifted - magic;
-  return (double(x) - n * 1.5707963267341256) - n * 6.077100506506192e-11;
+  return ((double(x) - n * 1.570796012878418) - n * 3.139164164167596e-07) -
+         n * 6.223372171896613e-14;
 }
 
 inline double sinPolynomial(double r) {
