@@ -102,24 +102,12 @@ std::optional<std::string> makeExecutable(Plan &plan,
   plan.compiled = true;
   if (program.needsBatchSync)
     plan.schedule = "distmm-pipe";
+  planner::separateGuests(plan, input.model());
   for (UnitPlan &unit : plan.units) {
     const std::string &name = input.model().modules[unit.module].name;
     if (unit.cp > 1 || unit.ep > 1)
       return "unit '" + name +
              "': context and expert parallelism cannot be executed";
-    if (unit.inside) {
-      // On the ranks of the stage that it was inside of, as a unit of its own.
-      const UnitPlan &host = plan.units[unit.inside->unit];
-      int64_t stage = unit.inside->stage < 0 ? host.pp - 1 : unit.inside->stage;
-      // It may not be cut as finely.
-      unit.tp = std::gcd(host.tp, input.model().modules[unit.module].maxTP);
-      unit.dp = host.dp * (host.tp / unit.tp);
-      unit.pp = unit.vpp = 1;
-      unit.firstRank = host.firstRank + stage % host.pp * host.dp * host.tp;
-      unit.cuts = {0, int(input.model().modules[unit.module].layers.size())};
-      unit.saves.clear();
-      unit.inside.reset();
-    }
     int64_t most = program.getMaxReplicas(unit.module, plan.microbatches);
     // What a microbatch has no items for is left idle.
     unit.dp = std::min(unit.dp, most);

@@ -71,6 +71,12 @@ std::vector<int64_t> rankList(const JsonReader &json) {
   return ranks;
 }
 
+void refusePriced(const JsonReader &predicted) {
+  if (predicted.has("not_executable"))
+    predicted.fail("this plan is priced only: " +
+                   predicted.at("not_executable").string());
+}
+
 class PlanParser {
 public:
   PlanParser(JsonReader top, PlanFile &plan) : top(top), plan(plan) {}
@@ -79,6 +85,8 @@ public:
     top.keys(kTopKeys);
     if (!top.ok())
       return;
+    if (top.has("predicted"))
+      refusePriced(top.at("predicted"));
     if (top.at("version").integer() != 1 && top.ok())
       top.at("version").fail("expected 1, the only version that there is");
     plan.ranks = count(top.at("ranks"));

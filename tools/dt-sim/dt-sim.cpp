@@ -9,10 +9,12 @@
 
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
+#include "passes/planner/policies/Policy.h"
 #include "passes/planner/search/Robust.h"
 #include "tools/common/CommandLine.h"
 #include "tools/dt-sim/GivenPlan.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
@@ -154,6 +156,27 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
   }
 }
 
+/// The plan file. A unit inside another one's stage has tasks of its own there.
+Error writePlanFile(const PolicyInput &input, const Plan &plan,
+                    const Explanation &explanation) {
+  auto isInside = [](const UnitPlan &unit) { return unit.inside.has_value(); };
+  if (!plan.notExecutable.empty() || none_of(plan.units, isInside))
+    return write(planFile, printJson(explanation, input.model()) + "\n");
+  auto units = makeGuestsUnits(input, plan);
+  if (!units)
+    return wrong("--plan-out: not written: in a program what runs inside a "
+                 "stage has tasks of its own, and so " +
+                 plan.policy + " does not fit: " + toString(units.takeError()));
+  units->policy += " as a program";
+  printRow(*units, input.model(), 0);
+  ExplainOptions options;
+  options.others = options.relax = false;
+  auto separate = explain(input, *units, options);
+  if (!separate)
+    return separate.takeError();
+  return write(planFile, printJson(*separate, input.model()) + "\n");
+}
+
 /// Explanation, plan file, page and trace of a plan, as asked for.
 Error writeOutputs(const PolicyInput &input, const Plan &plan,
                    const Data &data) {
@@ -169,8 +192,7 @@ Error writeOutputs(const PolicyInput &input, const Plan &plan,
     printText(outs(), *explanation, input);
   }
   if (!planFile.empty())
-    if (Error error =
-            write(planFile, printJson(*explanation, input.model()) + "\n"))
+    if (Error error = writePlanFile(input, plan, *explanation))
       return error;
   if (!htmlFile.empty()) {
     std::string page;

@@ -227,6 +227,12 @@ llvm::Expected<Candidates> named(llvm::Expected<Candidates> found,
 /// for a sample's tokens and `ep` for a layer's experts.
 std::vector<Plan> uniformPlans(const PolicyInput &input, int cp = 1,
                                int ep = 1);
+/// Makes units of what runs inside stages of others, on the ranks of those.
+void separateGuests(Plan &plan, const Model &model);
+/// The same in the fastest schedule that shares ranks, simulated: what a plan
+/// file can say of such a plan. Error: it does not fit so.
+llvm::Expected<Plan> makeGuestsUnits(const PolicyInput &input,
+                                     const Plan &plan);
 /// Units share all ranks, each with its own layout.
 std::vector<Plan> colocatedPlans(const PolicyInput &input,
                                  llvm::StringRef schedule);
