@@ -98,7 +98,12 @@ llvm::Error copyTree(StringRef from, StringRef to,
   return code ? error(from, code) : llvm::Error::success();
 }
 
-/// Whether a file of runtime/ is in another target's folder.
+/// Whether a file of runtime/ is the compiler's.
+bool isOfCompiler(StringRef file) {
+  return file.starts_with("device/") && file.contains("/codegen/");
+}
+
+/// Whether it is in another target's folder.
 bool isOfOtherTarget(StringRef file, StringRef target) {
   return file.consume_front("device/") &&
          llvm::any_of(getTargets(), [&](const TargetEntry &other) {
@@ -118,7 +123,8 @@ llvm::Error copyRuntime(StringRef folder, const Target &target,
                   extension == ".cpp" || extension == ".cu" ||
                   extension == ".cmake" ||
                   path::filename(file) == "CMakeLists.txt";
-    return source && !path::stem(file).ends_with("Test") &&
+    return source && !isOfCompiler(file) &&
+           !path::stem(file).ends_with("Test") &&
            (!isOfOtherTarget(file, options.target) || target.wantsFileOf(file));
   };
   if (llvm::Error failure =

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cuda/CudaBody.h"
+#include "runtime/device/cuda/codegen/CudaBody.h"
 
 #include <numeric>
 

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cuda/CudaAccess.h"
+#include "runtime/device/cuda/codegen/CudaAccess.h"
 
 using namespace mlir;
 

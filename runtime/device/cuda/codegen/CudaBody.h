@@ -9,11 +9,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef CODEGEN_CUDA_CUDABODY_H
-#define CODEGEN_CUDA_CUDABODY_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDABODY_H
+#define DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDABODY_H
 
 #include "codegen/common/KernelBody.h"
-#include "codegen/cuda/CudaPlan.h"
+#include "runtime/device/cuda/codegen/CudaPlan.h"
 
 namespace dt::codegen {
 
@@ -133,4 +133,4 @@ private:
 
 } // namespace dt::codegen
 
-#endif // CODEGEN_CUDA_CUDABODY_H
+#endif // DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDABODY_H

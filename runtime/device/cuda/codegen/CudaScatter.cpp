@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cuda/CudaBody.h"
+#include "runtime/device/cuda/codegen/CudaBody.h"
 
 #include "llvm/Support/MathExtras.h"
 

@@ -4,12 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef CODEGEN_CUDA_CUDAPLAN_H
-#define CODEGEN_CUDA_CUDAPLAN_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDAPLAN_H
+#define DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDAPLAN_H
 
-#include "codegen/cuda/CudaAccess.h"
 #include "dialects/rt/RTAlign.h"
 #include "dialects/rt/RTBytes.h"
+#include "runtime/device/cuda/codegen/CudaAccess.h"
 
 namespace dt::codegen {
 
@@ -72,4 +72,4 @@ private:
 
 } // namespace dt::codegen
 
-#endif // CODEGEN_CUDA_CUDAPLAN_H
+#endif // DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDAPLAN_H

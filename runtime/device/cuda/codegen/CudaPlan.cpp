@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cuda/CudaPlan.h"
+#include "runtime/device/cuda/codegen/CudaPlan.h"
 
 #include "llvm/Support/MathExtras.h"
 

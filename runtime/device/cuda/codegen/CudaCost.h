@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef CODEGEN_CUDA_CUDACOST_H
-#define CODEGEN_CUDA_CUDACOST_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDACOST_H
+#define DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDACOST_H
 
 #include "codegen/Kernels.h"
-#include "codegen/cuda/CudaPlan.h"
+#include "runtime/device/cuda/codegen/CudaPlan.h"
 
 namespace dt::codegen {
 
@@ -17,4 +17,4 @@ KernelCost getCost(rt::KernelOp kernel, const CudaPlan &plan);
 
 } // namespace dt::codegen
 
-#endif // CODEGEN_CUDA_CUDACOST_H
+#endif // DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDACOST_H

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/cuda/CudaBody.h"
+#include "runtime/device/cuda/codegen/CudaBody.h"
 
 using namespace mlir;
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef CODEGEN_CUDA_CUDAACCESS_H
-#define CODEGEN_CUDA_CUDAACCESS_H
+#ifndef DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDAACCESS_H
+#define DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDAACCESS_H
 
 #include "dialects/rt/RTShape.h"
 
@@ -63,4 +63,4 @@ struct CudaAccess {
 
 } // namespace dt::codegen
 
-#endif // CODEGEN_CUDA_CUDAACCESS_H
+#endif // DT_RUNTIME_DEVICE_CUDA_CODEGEN_CUDAACCESS_H

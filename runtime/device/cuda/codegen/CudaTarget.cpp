@@ -8,8 +8,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/Target.h"
-#include "codegen/cuda/CudaBody.h"
-#include "codegen/cuda/CudaCost.h"
+#include "runtime/device/cuda/codegen/CudaBody.h"
+#include "runtime/device/cuda/codegen/CudaCost.h"
 
 #include "llvm/ADT/StringExtras.h"
 
