@@ -45,6 +45,8 @@ struct EmitOptions {
 
 /// "cpu or cuda": names of all targets.
 std::string getTargetNames(llvm::StringRef separator);
+/// Whether programs of that target compute in the host's memory.
+bool computesOnHost(llvm::StringRef target);
 
 /// Emits the program of `module`. Errors go to the module's diagnostics; after
 /// a failure the directory is what it was before.

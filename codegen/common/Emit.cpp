@@ -34,6 +34,10 @@ std::string getTargetNames(StringRef separator) {
       separator);
 }
 
+bool computesOnHost(StringRef target) {
+  return !createTarget(target)->launches();
+}
+
 std::unique_ptr<Target> createTarget(StringRef name) {
   for (const TargetEntry &target : getTargets())
     if (target.name == name)

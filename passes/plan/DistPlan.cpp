@@ -107,8 +107,11 @@ llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
   auto taken = all->take(devices ? int64_t(devices) : all->getNumDevices());
   if (!taken)
     return llvm::createStringError("--devices: " + toString(taken.takeError()));
-  if (!target.empty())
-    taken->onHost = target == "cpu";
+  if (!memory.empty() && memory != "host" && memory != "device")
+    return llvm::createStringError(
+        "dist-plan: memory: expected host or device, not '" + memory + "'");
+  if (!memory.empty())
+    taken->onHost = memory == "host";
   return taken;
 }
 

@@ -37,7 +37,7 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
     Option<"data", "data", "std::string", "\"\"", "what samples hold: a file (dt-data stats), packed or documents; else as much as the recipe allows">,
     Option<"profile", "profile", "std::string", "\"\"", "measured times of layers (docs/profile.schema.json)">,
     Option<"robust", "robust", "int64_t", "0", "percentile (1 to 100) of the step over draws of data and of slow ranks that is planned for; 0: the step of one batch">,
-    Option<"target", "target", "std::string", "\"\"", "what the program will run on: with cpu messages take memory of ranks; default: cpu where ranks of the cluster share cores">,
+    Option<"memory", "memory", "std::string", "\"\"", "what programs compute in: 'host', where messages take memory of ranks, or 'device'; default: host where ranks of the cluster share cores">,
     Option<"explain", "explain", "bool", "false", "compare with other policies too">
   ];
   // Those of the phases, which work on copies.

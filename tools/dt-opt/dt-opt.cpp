@@ -166,7 +166,7 @@ measureRanks(ModuleOp program, dt::plan::Runner run) {
       return failure();
   std::vector<dt::planner::RankBytes> bytes;
   for (const dt::RankReport &rank : report.ranks)
-    bytes.push_back(rank.getBytes(targetOption == "cpu"));
+    bytes.push_back(rank.getBytes(dt::codegen::computesOnHost(targetOption)));
   return bytes;
 }
 
@@ -178,7 +178,8 @@ std::unique_ptr<Pass> createPlanner() {
   options.profile = profileOption;
   options.devices = devicesOption;
   options.robust = robustOption;
-  options.target = targetOption;
+  options.memory =
+      dt::codegen::computesOnHost(targetOption) ? "host" : "device";
   // Other policies are asked only if that is to be shown.
   options.explain = emitOption == Emit::Plan;
   return dt::plan::createDistPlan(options, measureRanks);
@@ -279,7 +280,7 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
     if (failed(given.setupPassPipeline(pm)))
       return failure();
     bool phases = emitOption != Emit::None && pm.empty();
-    report.onHost = targetOption == "cpu";
+    report.onHost = dt::codegen::computesOnHost(targetOption);
     if (dt::isReport(emitOption))
       dt::addReport(pm, report);
     if (phases && emitOption == Emit::Timeline && !imported &&
