@@ -197,11 +197,11 @@ double heldAt(const Plan &plan, const UnitPlan &unit, int position,
 
 /// The unit with what each stage saves, and layers cut into its stages, so that
 /// the slowest stage is as fast as its devices' memory lets it be while as many
-/// microbatches are held as 1F1B has, times `held`; of such the one that does
-/// least again. With several rounds or guests the cuts stay. Nothing if it does
-/// not fit by estimate.
+/// microbatches are held as 1F1B has; of such the one that does least again.
+/// With several rounds or guests the cuts stay. Nothing if it does not fit by
+/// estimate.
 std::optional<UnitPlan> fitStages(const PolicyInput &input, const Plan &plan,
-                                  int unit, double held = 1);
+                                  int unit);
 
 /// Gives units that do not share ranks their places: the largest TP first, so
 /// that every TP group is inside a node, and what feeds the backbone next to

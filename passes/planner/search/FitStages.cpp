@@ -27,7 +27,7 @@ constexpr size_t kVjp = 1;
 
 class Fitter {
 public:
-  Fitter(const PolicyInput &input, const Plan &plan, int u, double held);
+  Fitter(const PolicyInput &input, const Plan &plan, int u);
   std::optional<UnitPlan> run();
 
 private:
@@ -61,7 +61,7 @@ private:
 
 } // namespace
 
-Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
+Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
     : plan(plan), unit(plan.units[u]), layers(unit.cuts.back()) {
   const Cluster &cluster = input.costs.cluster;
   int node = input.nodeOf(plan, u);
@@ -103,7 +103,7 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u, double more)
       room -= estimateMemory(input, plan, int(other), inFlight[other]);
   for (int p = 0; p < unit.pp; ++p)
     held.push_back(std::min(double(plan.microbatches),
-                            more * heldAt(plan, unit, p, inFlight[u])));
+                            heldAt(plan, unit, p, inFlight[u])));
 }
 
 Fitter::Choice Fitter::choose(int position, int begin, int end) const {
@@ -202,13 +202,13 @@ std::optional<UnitPlan> Fitter::run() {
 }
 
 std::optional<UnitPlan> fitStages(const PolicyInput &input, const Plan &plan,
-                                  int unit, double held) {
+                                  int unit) {
   if (any_of(plan.units, [&](const UnitPlan &other) {
         return other.inside &&
                (other.module == unit || other.inside->unit == unit);
       }))
     return std::nullopt;
-  return Fitter(input, plan, unit, held).run();
+  return Fitter(input, plan, unit).run();
 }
 
 } // namespace dt::planner

@@ -159,14 +159,11 @@ private:
         other.units[u].saves.clear();
         add(other);
       }
-    // Orders that split backwards may hold more than 1F1B.
-    for (double held : {1.0, 1.5, 2.0})
-      if (held == 1 || plan.getTraits().splitsBackward)
-        if (auto fitted = fitStages(input, plan, u, held)) {
-          Plan other = plan;
-          other.units[u] = *fitted;
-          add(other);
-        }
+    if (auto fitted = fitStages(input, plan, u)) {
+      Plan other = plan;
+      other.units[u] = *fitted;
+      add(other);
+    }
   }
 
   /// Smaller pieces only pay where what a layer needs at once matters.
@@ -211,7 +208,7 @@ private:
   /// More stages for fewer replicas and the other way round; other TP.
   void varyStages(const Plan &plan, int u) {
     const UnitPlan &unit = plan.units[u];
-    for (int pp : {unit.pp - 2, unit.pp - 1, unit.pp + 1, unit.pp + 2})
+    for (int pp : {unit.pp - 1, unit.pp + 1})
       change(plan, u, unit.tp, pp);
     change(plan, u, unit.tp * 2, unit.pp);
     change(plan, u, unit.tp / 2, unit.pp);
@@ -275,9 +272,10 @@ Expected<Candidates> improveAndFinish(const PolicyInput &input,
   Neighbours neighbours(input, uniform);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
                  isSmall(input) ? 8 : 3);
-  if (!input.costs.cluster.hasSeveralKinds()) // bounds say little there
+  bool several = input.costs.cluster.hasSeveralKinds();
+  if (!several) // where bounds say little
     search.close(families);
-  if (uniform) // whose families are few
+  if (uniform || several) // uniform families are few
     search.spread([&](const Plan &plan) { return neighbours.of(plan); });
   search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
   return search.finish(isSmall(input) || !input.isEven() ? 8 : 4);

@@ -6,13 +6,12 @@
 
 #include "passes/planner/search/PlanSearch.h"
 
-#include "passes/planner/search/Ranking.h"
-
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Parallel.h"
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 using namespace llvm;
 
@@ -40,10 +39,8 @@ constexpr int kLargest = 4;
 bool PlanSearch::isWorth(const Plan &plan, double limit) {
   double bound = ledger.look(input, plan);
   // Where nothing fits yet, what does not fit says how much is missing.
-  // Interleaving asks for more memory than what it is tried beside.
   return (bound < limit || std::isinf(limit)) && left > 0 &&
          (std::isinf(limit) || kLargest * sizeOf(input, plan) <= budget) &&
-         !(plan.getTraits().interleaves && std::isinf(estimate(input, plan))) &&
          ledger.take(plan);
 }
 
@@ -104,37 +101,70 @@ void PlanSearch::tryAnyway(StringRef family, std::vector<Plan> plans) {
   left = before;
 }
 
+std::vector<PlanSearch::Ranked> PlanSearch::rank(ArrayRef<Family> all,
+                                                 int most) const {
+  std::vector<Ranked> ranked;
+  for (const Family &family : all)
+    for (const Plan &plan : family.plans)
+      ranked.push_back({estimate(input, plan), 0, &family, &plan});
+  llvm::stable_sort(ranked, [](const Ranked &a, const Ranked &b) {
+    return a.estimate < b.estimate;
+  });
+  // Estimates compare plans of one family and one TP of the backbone better
+  // than others: where few can be simulated, the further behind a plan is in
+  // such a class, the less it says.
+  double often = input.gpus() <= 256 ? 0 : 0.6;
+  std::map<std::pair<const Family *, int>, int> places;
+  for (Ranked &one : ranked) {
+    int tp = one.plan->units[input.model().pace].tp;
+    one.seconds =
+        one.estimate * (1 + often * places[{one.family, tp}]++ / most);
+  }
+  llvm::stable_sort(ranked, [](const Ranked &a, const Ranked &b) {
+    return a.seconds < b.seconds;
+  });
+  // Of plans that differ in little the best comes first, the others behind
+  // all: neighbours are looked at later.
+  std::set<std::tuple<const Family *, int, int64_t, int, int, Save, int64_t>>
+      seen;
+  std::stable_partition(ranked.begin(), ranked.end(), [&](const Ranked &one) {
+    const UnitPlan &pace = one.plan->units[input.model().pace];
+    return seen
+        .insert({one.family, pace.tp, pace.dp, pace.pp, pace.vpp, pace.save,
+                 one.plan->microbatches})
+        .second;
+  });
+  std::set<const Family *> families;
+  std::stable_partition(ranked.begin(), ranked.end(), [&](const Ranked &one) {
+    return families.insert(one.family).second;
+  });
+  return ranked;
+}
+
 void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
-  Ranking ranking(input, families, most);
   int tried = 0, failed = 0;
-  std::vector<Ranking::Candidate> together;
+  std::vector<Trial> together;
   auto flush = [&] {
-    std::vector<Trial> trials;
-    for (const Ranking::Candidate &one : together) {
-      trials.push_back({families[one.family].name, *one.plan});
-      trials.back().plan.predicted.objective =
-          std::isinf(one.estimate) ? 0 : one.estimate;
-    }
-    std::vector<double> steps = tryTogether(trials);
-    for (size_t i = 0; i < steps.size(); ++i) {
-      Ranking::learn(together[i], steps[i]);
-      ++(std::isinf(steps[i]) ? failed : tried);
-    }
+    for (double step : tryTogether(together))
+      ++(std::isinf(step) ? failed : tried);
     together.clear();
   };
-  int mostFailed = input.gpus() <= 256 ? 3 * most : most;
-  while (tried < most && failed < mostFailed) {
-    auto next = ranking.next();
-    if (!next)
+  bool small = input.gpus() <= 256;
+  int mostFailed = small ? 3 * most : most;
+  // What looks that much slower is left to a look at neighbours, for which
+  // small clusters have simulations enough.
+  double far = small ? 1.1 : 1.5;
+  for (const Ranked &one : rank(families, most)) {
+    if (tried >= most || failed >= mostFailed)
       break;
     // Memory by estimate is too pessimistic at times: some are tried anyway.
-    auto [candidate, seconds] = *next;
+    bool fits = !std::isinf(one.estimate);
     double best = getBest();
-    bool fits = !std::isinf(seconds);
-    if ((!std::isinf(best) && (!fits || seconds > 1.5 * best)) ||
-        !isWorth(*candidate.plan, 1.2 * best))
+    if ((!std::isinf(best) && (!fits || one.estimate > far * best)) ||
+        !isWorth(*one.plan, 1.2 * best))
       continue;
-    together.push_back(candidate);
+    together.push_back({one.family->name, *one.plan});
+    together.back().plan.predicted.objective = fits ? one.estimate : 0;
     if (int(together.size()) >= std::min({kTogether, most - tried, left}))
       flush();
   }
@@ -174,7 +204,7 @@ void PlanSearch::branch(
   std::vector<Trial> together;
   for (int i = 0; i < std::min<int>(most, int(starts.size())); ++i)
     for (Plan &plan : neighbours(starts[i].plan))
-      if (int(together.size()) < left && isWorth(plan, 1.05 * getBest()))
+      if (int(together.size()) < left && isWorth(plan, getBest()))
         together.push_back({to.str(), std::move(plan)});
   tryTogether(together);
 }

@@ -70,6 +70,13 @@ private:
     std::string family;
     Plan plan;
   };
+  struct Ranked {
+    double estimate, seconds;
+    const Family *family;
+    const Plan *plan;
+  };
+  /// By estimate.
+  std::vector<Ranked> rank(llvm::ArrayRef<Family> families, int most) const;
   /// Whether a plan is worth a simulation: not simulated yet, and not excluded
   /// by `limit`. Else it is left open.
   bool isWorth(const Plan &plan, double limit);

@@ -81,15 +81,13 @@ std::vector<Plan> byItems(const PolicyInput &input, const Plan &plan) {
 /// The plan with layers cut and saved by stage, in every unit or in one.
 std::vector<Plan> byStages(const PolicyInput &input, const Plan &plan) {
   std::vector<Plan> plans;
-  for (double held : {1.0, 1.5, 2.0}) {
-    Plan all = plan;
-    for (size_t u = 0; u < plan.units.size(); ++u)
-      if (auto fitted = fitStages(input, plan, int(u), held)) {
-        plans.emplace_back(plan).units[u] = *fitted;
-        all.units[u] = *fitted;
-      }
-    plans.push_back(std::move(all));
-  }
+  Plan all = plan;
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    if (auto fitted = fitStages(input, plan, int(u))) {
+      plans.emplace_back(plan).units[u] = *fitted;
+      all.units[u] = *fitted;
+    }
+  plans.push_back(std::move(all));
   return plans;
 }
 
