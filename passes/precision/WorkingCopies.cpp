@@ -24,15 +24,19 @@ struct WorkingCopies : impl::WorkingCopiesBase<WorkingCopies> {
   using Reads = SmallVector<nn::ReadOp>;
 
   void runOnOperation() override {
+    llvm::EquivalenceClasses<SymbolRefAttr> tied;
+    for (auto tie : getOperation().getOps<dist::TieOp>())
+      tied.unionSets(tie.getAlias(), tie.getParameter());
     for (auto module : getOperation().getOps<dist::ModuleOp>())
-      run(module);
+      run(module, tied);
   }
 
-  void run(dist::ModuleOp module) {
+  void run(dist::ModuleOp module,
+           const llvm::EquivalenceClasses<SymbolRefAttr> &tied) {
     llvm::EquivalenceClasses<StringAttr> tensors;
     for (auto parameter : module.getOps<nn::ParameterOp>())
       tensors.insert(parameter.getSymNameAttr());
-    joinTied(module, tensors);
+    joinTied(module, tied, tensors);
     llvm::MapVector<StringAttr, Reads> reads;
     module.walk([&](nn::ReadOp read) {
       reads[tensors.getLeaderValue(read.getParameterAttr().getAttr())]
@@ -51,14 +55,18 @@ struct WorkingCopies : impl::WorkingCopiesBase<WorkingCopies> {
         parameter.setWorking(type);
   }
 
-  /// Names of one module that are tied share what is stored.
-  void joinTied(dist::ModuleOp module,
-                llvm::EquivalenceClasses<StringAttr> &tensors) {
-    for (auto tie : getOperation().getOps<dist::TieOp>()) {
-      SymbolRefAttr alias = tie.getAlias(), owner = tie.getParameter();
-      if (alias.getRootReference() == module.getSymNameAttr() &&
-          owner.getRootReference() == module.getSymNameAttr())
-        tensors.unionSets(alias.getLeafReference(), owner.getLeafReference());
+  /// Names of one module that are tied, to one another or to the same parameter
+  /// of another module, share what is stored.
+  static void joinTied(dist::ModuleOp module,
+                       const llvm::EquivalenceClasses<SymbolRefAttr> &tied,
+                       llvm::EquivalenceClasses<StringAttr> &tensors) {
+    llvm::DenseMap<SymbolRefAttr, StringAttr> first;
+    for (auto parameter : module.getOps<nn::ParameterOp>()) {
+      StringAttr name = parameter.getSymNameAttr();
+      auto leader = tied.findLeader(SymbolRefAttr::get(
+          module.getSymNameAttr(), FlatSymbolRefAttr::get(name)));
+      if (leader != tied.member_end())
+        tensors.unionSets(first.try_emplace(*leader, name).first->second, name);
     }
   }
 

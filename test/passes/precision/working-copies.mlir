@@ -27,3 +27,30 @@ dist.module @m {
   }
 }
 dist.tie @m::@tied = @m::@w
+
+// So are two names that are tied to the same parameter of another module: its
+// copy is stored once. Of the original nobody here wants bf16.
+dist.module @copies {
+  // CHECK: nn.parameter @table : tensor<4x4xf32> working bf16 trainable from
+  nn.parameter @table : tensor<4x4xf32> trainable from #nn.onnx<"copies.onnx", "table">
+  // CHECK: nn.parameter @head : tensor<4x4xf32> working bf16 trainable from
+  nn.parameter @head : tensor<4x4xf32> trainable from #nn.onnx<"copies.onnx", "head">
+  func.func @forward(%x: tensor<2x4xbf16> {nn.name = "x"}) -> (tensor<2x4xbf16> {nn.name = "y"}, tensor<4x4xf32> {nn.name = "z"}) {
+    // CHECK: nn.read @table : tensor<4x4xbf16>
+    %z = nn.read @table : tensor<4x4xf32>
+    %w = nn.read @head : tensor<4x4xf32>
+    %n = nn.cast %w : tensor<4x4xf32> to tensor<4x4xbf16>
+    %y = nn.linear %x, %n : tensor<2x4xbf16>, tensor<4x4xbf16>
+    return %y, %z : tensor<2x4xbf16>, tensor<4x4xf32>
+  }
+}
+dist.module @owner {
+  // CHECK: nn.parameter @embed : tensor<4x4xf32> trainable from
+  nn.parameter @embed : tensor<4x4xf32> trainable from #nn.onnx<"owner.onnx", "embed">
+  func.func @forward() -> (tensor<4x4xf32> {nn.name = "y"}) {
+    %y = nn.read @embed : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+}
+dist.tie @copies::@table = @owner::@embed
+dist.tie @copies::@head = @owner::@embed
