@@ -76,6 +76,10 @@ Solution mergeLines(const TaskGraph &graph,
 /// from the last runs (`delay` - 1) * d forwards more ahead.
 Solution mergeSplitOneFOneB(const TaskGraph &graph, int delay);
 
+/// A microbatch forward and back before the next, with gradients of inputs and
+/// weights apart if `split`: the least memory, and nothing overlaps.
+Solution takeTurns(const TaskGraph &graph, bool split);
+
 } // namespace dt::scheduler
 
 #endif // PASSES_SCHEDULER_SEARCH_LINES_H

@@ -11,7 +11,11 @@
 #include "passes/scheduler/search/LaneSearch.h"
 #include "passes/scheduler/search/Lines.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
+#include <map>
 #include <random>
 
 using namespace llvm;
@@ -47,7 +51,8 @@ public:
   void searchGrid();
   void climb();
   void tryRules(const GreedyRules &rules);
-  void tryLines(int delay);
+  /// A closed order, if it fits.
+  void tryOrder(Solution solution);
   const GreedyRules &getRules() const { return bestRules; }
 
 private:
@@ -172,9 +177,7 @@ void GreedySearch::tryRules(const GreedyRules &rules) {
     consider(std::move(*solution), &rules);
 }
 
-void GreedySearch::tryLines(int delay) {
-  // The closed orders, where they fit: H1 (delay 1), H2 (delay 2).
-  Solution solution = mergeSplitOneFOneB(graph, delay);
+void GreedySearch::tryOrder(Solution solution) {
   Problem bounded = problem;
   bounded.memory = memory;
   TaskGraph boundedGraph(bounded);
@@ -304,7 +307,7 @@ class ZeroBubbleSearch {
 public:
   ZeroBubbleSearch(const TaskGraph &graph, const std::vector<Bytes> &memory,
                    Incumbent &incumbent, bool thorough)
-      : incumbent(incumbent), thorough(thorough),
+      : graph(graph), incumbent(incumbent), thorough(thorough),
         lanes(graph, memory, incumbent),
         search(graph, memory, incumbent, thorough ? &lanes : nullptr) {}
 
@@ -359,14 +362,17 @@ public:
     // Several stages of a rank take turns otherwise than those say.
     if (lanes.hasRounds() && lanes.getBlock())
       return;
-    search.tryLines(1);
-    search.tryLines(2);
+    search.tryOrder(mergeSplitOneFOneB(graph, 1)); // H1
+    search.tryOrder(mergeSplitOneFOneB(graph, 2)); // H2
     // Blocks have been pushed; what others found may have gaps.
     if (!thorough && !incumbent.isProved())
       lanes.improveBest(2);
+    if (!incumbent.best)
+      search.tryOrder(takeTurns(graph, /*split=*/true));
   }
 
 private:
+  const TaskGraph &graph;
   Incumbent &incumbent;
   bool thorough;
   LaneSearch lanes;
@@ -413,20 +419,27 @@ Expected<Solution> searchZeroBubble(const TaskGraph &graph,
   parts.run();
   incumbent.left = spare;
   parts.end();
+  bool synced = any_of(problem.stages,
+                       [](const Stage &stage) { return stage.batchSync; });
   if (!incumbent.best)
-    return createStringError("not even one microbatch fits into the bytes of "
-                             "activations that ranks may hold");
+    return createStringError(
+        (synced ? "what is kept before the batch-sync does not fit into the "
+                : "not even one microbatch fits into the ") +
+        Twine("bytes of activations that ranks may hold"));
   return std::move(*incumbent.best);
 }
 
 std::vector<Bytes> getRelativeMemory(const TaskGraph &graph, int factor) {
   const Problem &problem = graph.getProblem();
   std::vector<int> inFlight = getInFlight(problem);
-  Bytes most = 0;
-  for (int rank = 0; rank < problem.ranks; ++rank) {
-    // Virtual stages together hold what one stage of their size would.
+  // Virtual stages of a unit together hold what one stage of their size would.
+  struct Held {
     Bytes sum = 0;
     int chunks = 0, highest = 0;
+  };
+  Bytes most = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    std::map<int, Held> units;
     for (int place : graph.getPlacesOfRank(rank)) {
       int stage = graph.getPlaceInfo(place).stage;
       if (problem.stages[stage].batchSync)
@@ -438,12 +451,15 @@ std::vector<Bytes> getRelativeMemory(const TaskGraph &graph, int factor) {
         bytes = std::max({bytes, graph.getActivation(node),
                           graph.getWeightActivation(node)});
       }
-      sum += bytes;
-      highest = std::max(highest, inFlight[stage]);
-      ++chunks;
+      Held &unit = units[problem.stages[stage].unit];
+      unit.sum += bytes;
+      unit.highest = std::max(unit.highest, inFlight[stage]);
+      ++unit.chunks;
     }
-    if (chunks)
-      most = std::max(most, sum * ((highest + chunks - 1) / chunks));
+    Bytes bytes = 0;
+    for (auto &[index, unit] : units)
+      bytes += unit.sum * llvm::divideCeil(unit.highest, unit.chunks);
+    most = std::max(most, bytes);
   }
   std::vector<Bytes> memory;
   for (int rank = 0; rank < problem.ranks; ++rank) {
