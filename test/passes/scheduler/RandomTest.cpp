@@ -12,6 +12,7 @@
 #include "passes/scheduler/core/Spans.h"
 #include "passes/scheduler/messages/Communicate.h"
 #include "passes/scheduler/search/Bound.h"
+#include "passes/scheduler/search/Lines.h"
 
 #include "gtest/gtest.h"
 
@@ -218,6 +219,22 @@ TEST(Random, SearchesFindAnOrder) {
     }
   }
   EXPECT_GE(runs, 1600);
+}
+
+/// What has room for one microbatch at a time has an order.
+TEST(Random, SearchesFindTheLeastMemory) {
+  for (unsigned seed = 0; seed < 700; ++seed) {
+    Problem problem = RandomProblem(seed).make();
+    TaskGraph graph(problem);
+    auto turns = evaluate(graph, takeTurns(graph, /*split=*/true));
+    ASSERT_TRUE(bool(turns)) << llvm::toString(turns.takeError());
+    problem.memory = turns->peak;
+    SolveOptions options;
+    options.effort = 1000;
+    auto solution = solve(problem, "zb", options);
+    EXPECT_TRUE(bool(solution))
+        << seed << ": " << llvm::toString(solution.takeError());
+  }
 }
 
 /// Encoders whose tasks serve several microbatches, before a backbone whose
