@@ -13,6 +13,8 @@
 #include "passes/modules/MoveOps.h"
 #include "passes/modules/Passes.h"
 
+#include "dialects/dist/DistMarks.h"
+
 using namespace mlir;
 
 namespace dt::modules {
@@ -29,11 +31,12 @@ public:
 
   /// False if some value cannot go over an edge; nothing has changed then.
   bool findFrontier();
-  void cut();
+  LogicalResult cut();
 
 private:
   bool require(Value value);
   void remark() const;
+  LogicalResult checkSpans(dist::ModuleOp head);
 
   mlir::ModuleOp program;
   dist::ModuleOp module;
@@ -99,7 +102,7 @@ void Cutter::remark() const {
       << "FLOPs that are left";
 }
 
-void Cutter::cut() {
+LogicalResult Cutter::cut() {
   remark();
   std::string name =
       freeModuleName(program, (module.getSymName() + "_head").str());
@@ -113,6 +116,22 @@ void Cutter::cut() {
   for (auto dim : head.getOps<nn::DimOp>())
     if (auto item = dim.getItem())
       dim.setMax(global * dist::getItemMax(program, *item).value_or(1));
+  return checkSpans(head);
+}
+
+/// The plan was checked with the module as a whole, behind which there was
+/// somebody who could take a task of several microbatches apart.
+LogicalResult Cutter::checkSpans(dist::ModuleOp head) {
+  for (auto edge : program.getOps<dist::EdgeOp>()) {
+    auto from = program.lookupSymbol<dist::ModuleOp>(edge.getSource());
+    if (edge.getTarget() == head.getSymName() && dist::getSpan(from) > 1)
+      return from.emitError("units.")
+             << from.getSymName() << ".span: what it feeds runs over the whole "
+             << "batch ('" << module.getSymName()
+             << "') and takes single microbatches; expected 1, not "
+             << dist::getSpan(from);
+  }
+  return success();
 }
 
 struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
@@ -126,8 +145,8 @@ struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
       if (!hasPairwiseLoss(module, analysis))
         continue;
       Cutter cutter(program, module, analysis);
-      if (cutter.findFrontier())
-        cutter.cut();
+      if (cutter.findFrontier() && failed(cutter.cut()))
+        return signalPassFailure();
     }
   }
 
