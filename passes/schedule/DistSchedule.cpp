@@ -367,9 +367,12 @@ LogicalResult ProblemBuilder::boundMemory() {
 
 FailureOr<sched::ProblemOp> ProblemBuilder::build() {
   int64_t ranks = plan ? int64_t(plan.getRanks()) : 1;
+  std::string name = "step"; // or what no module is called
+  while (program.lookupSymbol(name))
+    name += '_';
   builder.setInsertionPointToEnd(program.getBody());
   problem = sched::ProblemOp::create(
-      builder, program.getLoc(), builder.getStringAttr("step"),
+      builder, program.getLoc(), builder.getStringAttr(name),
       builder.getI64IntegerAttr(ranks),
       builder.getI64IntegerAttr(dist::getNumMicrobatches(program)),
       DenseI64ArrayAttr(), IntegerAttr());
@@ -395,8 +398,8 @@ struct DistSchedulePass : impl::DistScheduleBase<DistSchedulePass> {
     auto plan = dist::getOnly<dist::PlanOp>(program);
     if ((!plan && planned) || program.getOps<dist::ModuleOp>().empty())
       return;
-    if (program.lookupSymbol("step")) {
-      program.emitError("has a symbol @step; dist-schedule makes it");
+    if (!program.getOps<sched::ProblemOp>().empty()) {
+      program.emitError("has a sched.problem; dist-schedule makes it");
       return signalPassFailure();
     }
     auto problem = ProblemBuilder(program, plan).build();

@@ -185,6 +185,13 @@ LogicalResult LossBuilder::build() {
 
 LogicalResult buildLoss(Location location, dist::ModuleOp module,
                         const LossEntry &loss) {
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  if (program.lookupSymbol<dist::ModuleOp>(loss.name))
+    return emitError(location)
+           << "is named '" << loss.name << "', as a module is"
+           << (loss.name == "loss" ? " (the name of a loss that says none)"
+                                   : "")
+           << "; give it another \"name\"";
   return LossBuilder(location, module, loss).build();
 }
 

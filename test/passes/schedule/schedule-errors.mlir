@@ -37,8 +37,12 @@ module {
 
 // -----
 
-// expected-error @below {{has a symbol @step; dist-schedule makes it}}
+// expected-error @below {{has a sched.problem; dist-schedule makes it}}
 module {
-  dist.module @step of "sample" {
+  dist.module @m of "sample" {
+  }
+  sched.problem @other ranks 1 microbatches 1 {
+    sched.unit @u
+    sched.stage @s of @u on [[0]] forward [1]
   }
 }
