@@ -35,6 +35,18 @@ bool takesLocalStatistics(mlir::ModuleOp program) {
   return batch && batch.getLocalStatistics();
 }
 
+Operation *findLocalStatistics(dist::ModuleOp module) {
+  if (!takesLocalStatistics(module->getParentOfType<mlir::ModuleOp>()))
+    return nullptr;
+  ItemAnalysis local(module, true), whole(module, false);
+  for (Operation &op : module.getForward().getBody().front())
+    for (Value value : op.getResults())
+      if (whole.get(value).is(ItemState::Coupled) &&
+          !local.get(value).is(ItemState::Coupled))
+        return &op;
+  return nullptr;
+}
+
 std::string describe(Operation *op) {
   std::string text = ("'" + op->getName().getStringRef() + "'").str();
   if (auto name = op->getLoc()->findInstanceOf<NameLoc>())

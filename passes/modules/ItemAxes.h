@@ -54,6 +54,9 @@ private:
 /// several data-parallel replicas.
 bool isCut(mlir::ModuleOp program);
 bool takesLocalStatistics(mlir::ModuleOp program);
+/// An operator of the module whose results depend on how a microbatch is cut
+/// into parts, since the program takes local statistics; null: there is none.
+mlir::Operation *findLocalStatistics(dist::ModuleOp module);
 
 /// "'nn.matmul' at "vision.onnx: node_3"" for messages.
 std::string describe(mlir::Operation *op);

@@ -40,11 +40,25 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
       return failure();
     func::FuncOp forward = module.getForward();
     remarkFills(forward, analysis);
+    remarkStatistics(module);
     Operation *terminator = forward.getBody().front().getTerminator();
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
       if (failed(verifyOutput(module, i, terminator->getOperand(i), analysis)))
         return failure();
     return success();
+  }
+
+  /// A loss may differ by more than rounding, under plans that cut a microbatch
+  /// or put several together.
+  void remarkStatistics(dist::ModuleOp module) {
+    int64_t parts = dist::Placement(module).getNumParts(),
+            span = dist::getSpan(module);
+    if (parts == 1 && span == 1)
+      return;
+    if (Operation *op = findLocalStatistics(module))
+      op->emitRemark() << describe(op) << " takes the statistics of a part: one"
+                       << " of " << parts << " of "
+                       << (span > 1 ? "several microbatches" : "a microbatch");
   }
 
   /// What the graph cannot show is said: that each sample has as many places as

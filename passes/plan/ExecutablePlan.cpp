@@ -113,7 +113,8 @@ std::optional<std::string> makeExecutable(Plan &plan,
     unit.dp = std::min(unit.dp, most);
     unit.zero = unit.dp > 1;
     unit.overlap = unit.tp > 1 ? std::max(unit.overlap, 1) : 1;
-    unit.span = int(std::min<int64_t>(unit.span, plan.microbatches));
+    unit.span = int(std::min<int64_t>(
+        unit.span, program.items[unit.module] ? plan.microbatches : 1));
     // Pieces are items too.
     unit.sub =
         int(std::max<int64_t>(1, std::min<int64_t>(unit.sub, most / unit.dp)));

@@ -6,6 +6,7 @@
 
 #include "passes/plan/PlanModel.h"
 
+#include "passes/modules/ItemAxes.h"
 #include "passes/plan/LayerRules.h"
 #include "passes/planner/search/Formulation.h"
 #include "passes/stages/StageCuts.h"
@@ -216,7 +217,8 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
         result.kinds, [&](auto &known) { return known.first == *item; });
     entry.item = planner::ItemKind(1 + (kind - result.kinds.begin()));
   }
-  result.items.push_back(most);
+  // Where statistics are a part's, the loss would depend on the plan.
+  result.items.push_back(modules::findLocalStatistics(module) ? 0 : most);
   if (int rank = getPaceRank(module); rank > paceRank) {
     paceRank = rank;
     result.model.pace = int(result.model.modules.size());

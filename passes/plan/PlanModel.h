@@ -27,7 +27,8 @@ struct PlannedProgram {
   std::vector<std::vector<std::vector<std::string>>> pieces;
   /// "module.input", by edge of the model.
   std::vector<std::string> edges;
-  /// By module: items of a sample that replicas may share; 0: none.
+  /// By module: items of a sample that replicas may share; 0: none, and tasks
+  /// have one microbatch.
   std::vector<int64_t> items;
   /// Kinds of items beside samples, by name, and most of a sample.
   std::vector<std::pair<std::string, int64_t>> kinds;
