@@ -62,6 +62,55 @@ std::string itemOf(const InputEntry &entry, const Config &config) {
              : config.pictures[size_t(entry.item)].name;
 }
 
+bool isConnected(dist::ModuleOp module, StringRef input) {
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  return llvm::any_of(program.getOps<dist::EdgeOp>(), [&](auto edge) {
+    return edge.getTarget() == module.getSymName() && edge.getInput() == input;
+  });
+}
+
+/// Inputs that data fill, as "module.input".
+std::vector<std::string> listOpenInputs(mlir::ModuleOp program) {
+  std::vector<std::string> open;
+  for (auto module : program.getOps<dist::ModuleOp>())
+    for (unsigned i = 0; i < module.getForward().getNumArguments(); ++i) {
+      StringRef name = dist::ModuleOp::getArgumentName(module.getForward(), i);
+      if (!isConnected(module, name))
+        open.push_back((module.getSymName() + "." + name).str());
+    }
+  return open;
+}
+
+/// Of an entry of `inputs` that no module takes.
+LogicalResult refuseUnused(mlir::ModuleOp program, StringRef entry,
+                           llvm::function_ref<Location(const Twine &)> locate) {
+  auto error = [&] { return emitError(locate("inputs." + entry)); };
+  for (auto edge : program.getOps<dist::EdgeOp>())
+    if (entry == edge.getInput() ||
+        entry == (edge.getTarget() + "." + edge.getInput()).str())
+      return error() << "is connected (connections." << edge.getTarget() << "."
+                     << edge.getInput()
+                     << ") and described here too; expected one of them";
+  std::vector<std::string> open = listOpenInputs(program);
+  std::vector<StringRef> known(open.begin(), open.end());
+  for (StringRef name : open)
+    known.push_back(name.split('.').second);
+  return error() << "no module takes it; their inputs are "
+                 << llvm::join(open, ", ") << didYouMean(entry, known);
+}
+
+/// Without `data` what is described is still somebody's.
+LogicalResult checkNames(mlir::ModuleOp program, const Recipe &recipe,
+                         llvm::function_ref<Location(const Twine &)> locate) {
+  std::vector<std::string> open = listOpenInputs(program);
+  for (auto &entry : recipe.inputs.items())
+    if (llvm::none_of(open, [&](StringRef name) {
+          return name == entry.key() || name.split('.').second == entry.key();
+        }))
+      return refuseUnused(program, entry.key(), locate);
+  return success();
+}
+
 class InputChecker {
 public:
   InputChecker(mlir::ModuleOp program, const Recipe &recipe,
@@ -92,12 +141,6 @@ private:
   void warnSegments();
   void warnUnshifted(const InputEntry &entry);
 
-  bool isConnected(dist::ModuleOp module, StringRef input) {
-    return llvm::any_of(program.getOps<dist::EdgeOp>(), [&](auto edge) {
-      return edge.getTarget() == module.getSymName() &&
-             edge.getInput() == input;
-    });
-  }
   /// As the runtime finds it (runtime/data/Binding.cpp); -1: none.
   int find(dist::ModuleOp module, StringRef input) {
     std::string prefix = (module.getSymName() + ".").str();
@@ -338,31 +381,9 @@ void InputChecker::warnSegments() {
 }
 
 LogicalResult InputChecker::checkUsed() {
-  for (auto [entry, isUsed] : llvm::zip(config.inputs, used)) {
-    if (isUsed)
-      continue;
-    std::vector<std::string> names, open;
-    for (auto module : program.getOps<dist::ModuleOp>())
-      for (unsigned i = 0; i < module.getForward().getNumArguments(); ++i) {
-        StringRef name =
-            dist::ModuleOp::getArgumentName(module.getForward(), i);
-        if (isConnected(module, name))
-          continue;
-        names.push_back(name.str());
-        open.push_back((module.getSymName() + "." + name).str());
-        names.push_back(open.back());
-      }
-    std::vector<StringRef> known(names.begin(), names.end());
-    for (auto edge : program.getOps<dist::EdgeOp>())
-      if (entry.name == edge.getInput() ||
-          entry.name == (edge.getTarget() + "." + edge.getInput()).str())
-        return error(entry) << "is connected (connections." << edge.getTarget()
-                            << "." << edge.getInput()
-                            << ") and described here too; expected one of them";
-    return error(entry) << "no module takes it; their inputs are "
-                        << llvm::join(open, ", ")
-                        << didYouMean(entry.name, known);
-  }
+  for (auto [entry, isUsed] : llvm::zip(config.inputs, used))
+    if (!isUsed)
+      return refuseUnused(program, entry.name, locate);
   return success();
 }
 
@@ -401,7 +422,7 @@ LogicalResult checkInputs(mlir::ModuleOp program, const Recipe &recipe,
                           llvm::function_ref<Location(const Twine &)> locate) {
   if (!recipe.config) {
     warnUncounted(program, recipe, locate);
-    return success();
+    return checkNames(program, recipe, locate);
   }
   return InputChecker(program, recipe, locate).check();
 }
