@@ -429,7 +429,7 @@ Error Finder::predict(Plan &plan, MeasurePlan measure) {
 Error Finder::explainNone() const {
   std::string why = refused.get().empty() ? reason.get() : refused.get();
   return llvm::createStringError(
-      "no plan can be executed: " +
+      "no plan was found that can be executed: " +
       (why.empty() ? "there is no configuration" : why));
 }
 
