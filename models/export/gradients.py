@@ -65,6 +65,8 @@ def watched(module):
         stack.callback(module.register_forward_pre_hook(watch.begin, prepend=True).remove)
         stack.callback(module.register_forward_hook(watch.end, always_call=True).remove)
         stack.enter_context(preserve_node_meta())
+        # PyTorch's own annotations name the function that made a node, and two of its passes do not agree on it.
+        _set(stack, torch.fx.traceback, "annotate", _not_annotated)
         real = torch.is_grad_enabled
         _set(stack, torch, "is_grad_enabled", lambda: watch.enabled if watch.listening else real())
         _inference(stack, watch)
@@ -74,6 +76,13 @@ def watched(module):
                 _set(stack, torch.utils.checkpoint, name, _run_between)
         _only_strategy(stack)
         yield
+
+
+def _not_annotated(_):
+    return contextlib.nullcontext()
+
+
+_not_annotated.__wrapped__ = annotate.__wrapped__  # torch.compile looks for it
 
 
 def _inference(stack, watch):

@@ -141,6 +141,20 @@ class Exporting(unittest.TestCase):
         self.refused_request(r"^output_names has more names \(2\) than the module has outputs \(1\)$", output_names=["y", "z"])
         self.refused_request("^'q' is in input_names and in output_names", input_names=["p", "q"], output_names=["q"])
 
+    def test_recurrent_layers(self):
+        class Last(nn.Module):
+            def __init__(self, layer):
+                super().__init__()
+                self.layer = layer(4, 3, batch_first=True)
+
+            def forward(self, x):
+                return self.layer(x)[0]
+
+        for layer in (nn.LSTM, nn.GRU, nn.RNN):
+            with self.subTest(layer):
+                module = Last(layer)
+                check(module, exported(module, (torch.randn(2, 5, 4),)), (torch.randn(3, 5, 4),))
+
     def test_float64_is_refused(self):
         module = Small().eval().double()
         self.refused(module, (torch.randn(3, 4, dtype=torch.float64),), r"^parameter 'first.weight' is float64, .*: call module.float\(\)$")
