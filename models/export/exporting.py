@@ -109,6 +109,7 @@ def _check_request(module, example_inputs, dynamic_shapes, input_names, output_n
         raise ExportError(f"'{both[0]}' is in input_names and in output_names: a name stands for one value")
     if isinstance(dynamic_shapes, dict):
         _check_keys(module, dynamic_shapes, input_names)
+    _check_axes(module, dynamic_shapes or (), input_names, example_inputs)
 
 
 def _check_keys(module, dynamic_shapes, input_names):
@@ -123,6 +124,26 @@ def _check_keys(module, dynamic_shapes, input_names):
     names = _names_of(parameters, input_names).get(wrong)
     stands = f"; forward's '{wrong}' is {_quoted(names)} there" if names else ""
     raise ExportError(f"dynamic_shapes has the key '{wrong}', which names no input: keys are the names in input_names ({_quoted(known)}){stands}")
+
+
+def _check_axes(module, dynamic_shapes, input_names, example_inputs):
+    """Refuses an axis that the example does not have; a negative one would stay fixed."""
+    names = input_names if input_names is not None else list(inspect.signature(module.forward).parameters)
+    shapes = [dynamic_shapes.get(name) for name in names] if isinstance(dynamic_shapes, dict) else dynamic_shapes
+    for name, dims, x in zip(names, shapes, example_inputs):
+        if not isinstance(dims, dict) or not isinstance(x, torch.Tensor):
+            continue
+        wrong = next((axis for axis in dims if axis not in range(x.dim())), None)
+        if wrong is not None:
+            raise ExportError(f"dynamic_shapes has the axis {wrong!r} for input '{name}', whose example has {x.dim()} axes, counted from 0")
+
+
+def _check_output(module, inputs, output):
+    """A hook: refuses what forward returns that is no list of tensors, as it has no order or names that a graph could keep."""
+    for value in output if isinstance(output, (tuple, list)) else (output,):
+        if not isinstance(value, torch.Tensor):
+            kind = type(value).__name__ + (f" in a {type(output).__name__}" if value is not output else "")
+            raise ExportError(f"forward returns a value of type {kind}: an output is a tensor or a tuple of tensors (Pick takes fields of a result)")
 
 
 def _names_of(parameters, input_names):

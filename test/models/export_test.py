@@ -141,6 +141,19 @@ class Exporting(unittest.TestCase):
         self.refused_request(r"^output_names has more names \(2\) than the module has outputs \(1\)$", output_names=["y", "z"])
         self.refused_request("^'q' is in input_names and in output_names", input_names=["p", "q"], output_names=["q"])
 
+    def test_an_axis_that_an_input_does_not_have_is_refused(self):
+        wrong = r"^dynamic_shapes has the axis {} for input '{}', whose example has 2 axes, counted from 0$"
+        self.refused_request(wrong.format(2, "q"), dynamic_shapes={"q": {0: "batch", 2: "seq"}}, input_names=["p", "q"])
+        self.refused_request(wrong.format(-1, "a"), dynamic_shapes={"a": {-1: "batch"}})
+        self.refused_request(wrong.format(5, "b"), dynamic_shapes=({0: "batch"}, {5: "batch"}))
+        self.refused_request(wrong.format("'0'", "p"), dynamic_shapes={"p": {"0": "batch"}}, input_names=["p", "q"])
+
+    def test_an_expression_as_a_dim(self):
+        module, dims = Small().eval(), {"x": {0: 3 * torch.export.Dim("n")}}
+        proto = written(module, (torch.randn(6, 4),), input_names=["x"], dynamic_shapes=dims)
+        self.assertEqual(proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param, "3*n")
+        check(module, proto, (torch.randn(9, 4),))
+
     def test_recurrent_layers(self):
         class Last(nn.Module):
             def __init__(self, layer):
