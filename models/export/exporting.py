@@ -166,7 +166,7 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, op
         if any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
             dynamic_shapes = (dynamic_shapes,)
     try:
-        with traceable(module), watched(module), _silence():
+        with traceable(module), watched(module), module.register_forward_hook(_check_output), _silence():
             return torch.onnx.export(
                 module,
                 tuple(example_inputs),

@@ -154,6 +154,20 @@ class Exporting(unittest.TestCase):
         self.assertEqual(proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param, "3*n")
         check(module, proto, (torch.randn(9, 4),))
 
+    def test_outputs_that_are_no_list_of_tensors_are_refused(self):
+        class Returns(Small):
+            def __init__(self, pack):
+                super().__init__()
+                self.pack = pack
+
+            def forward(self, x):
+                return self.pack(super().forward(x))
+
+        end = r": an output is a tensor or a tuple of tensors \(Pick takes fields of a result\)$"
+        for pack, kind in ((lambda y: {"y": y}, "dict"), (lambda y: (y, (y, y)), "tuple in a tuple"), (lambda y: (y, 3), "int in a tuple"), (lambda y: [y, None], "NoneType in a list")):
+            with self.subTest(kind):
+                self.refused(Returns(pack).eval(), (torch.randn(3, 4),), f"^forward returns a value of type {kind}{end}")
+
     def test_recurrent_layers(self):
         class Last(nn.Module):
             def __init__(self, layer):
