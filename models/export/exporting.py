@@ -202,6 +202,7 @@ def _silence():
 
 # What the first line of the innermost error says -> what to do about it.
 ADVICE = {
+    "already exists": "PyTorch's exporter needs this name itself: give the parameter or module another",
     "complex": "it computes with complex numbers, which ONNX has no form for: write them as pairs of real ones",
     "data-dependent": "a size or a branch depends on the values of a tensor: make it a number, or an input that says it",
     "data dependent": "a size or a branch depends on the values of a tensor: make it a number, or an input that says it",

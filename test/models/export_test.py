@@ -182,6 +182,17 @@ class Exporting(unittest.TestCase):
                 module = Last(layer)
                 check(module, exported(module, (torch.randn(2, 5, 4),)), (torch.randn(3, 5, 4),))
 
+    def test_a_name_that_the_exporter_needs_is_refused(self):
+        class Code(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.code = nn.Parameter(torch.ones(4, 3))
+
+            def forward(self, x):
+                return x @ self.code
+
+        self.refused(Code(), (torch.randn(3, 4),), "Code cannot be exported: .*'code' already exists.* give the parameter or module another")
+
     def test_float64_is_refused(self):
         module = Small().eval().double()
         self.refused(module, (torch.randn(3, 4, dtype=torch.float64),), r"^parameter 'first.weight' is float64, .*: call module.float\(\)$")
