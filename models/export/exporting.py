@@ -68,7 +68,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     weight has lost its name or form.
     """
     _check_request(module, example_inputs, dynamic_shapes, input_names, output_names)
-    program = _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset)
+    program = _trace(module, example_inputs, dynamic_shapes, input_names, opset)
     model = program.model
     if len(output_names or ()) > len(model.graph.outputs):
         raise ExportError(f"output_names has more names ({len(output_names)}) than the module has outputs ({len(model.graph.outputs)})")
@@ -77,9 +77,10 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     mark_stops(model, program.exported_program, module)
     warn_of_state(program.exported_program)
     _merge_tied(model.graph, module)
+    _refuse_names_of_weights(model.graph, module, output_names or ())
     _drop_idle_squeezes(model.graph)
     _training_batch_norm(model.graph, module)
-    with _opaque(model.graph, module):
+    with _opaque(model.graph, module), _named(model, output_names or ()):
         optimizer.optimize_ir(model)
     common_passes.TopologicalSortPass()(model)
     unreached = settle_stops(model)
@@ -107,6 +108,10 @@ def _check_request(module, example_inputs, dynamic_shapes, input_names, output_n
     both = [name for name in input_names or () if name in (output_names or ())]
     if both:
         raise ExportError(f"'{both[0]}' is in input_names and in output_names: a name stands for one value")
+    for kind, names in (("input_names", input_names or ()), ("output_names", output_names or ())):
+        twice = [name for name in names if list(names).count(name) > 1]
+        if twice:
+            raise ExportError(f"{kind} has '{twice[0]}' twice: a name stands for one value")
     if isinstance(dynamic_shapes, dict):
         _check_keys(module, dynamic_shapes, input_names)
     _check_axes(module, dynamic_shapes or (), input_names, example_inputs)
@@ -159,7 +164,7 @@ def _quoted(names):
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, opset):
+def _trace(module, example_inputs, dynamic_shapes, input_names, opset):
     # torch.export knows the arguments of forward(), not the names that they get in the file.
     if isinstance(dynamic_shapes, dict) and input_names is not None:
         dynamic_shapes = tuple(dynamic_shapes.get(name) for name in input_names)
@@ -175,7 +180,6 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, output_names, op
                 opset_version=opset,
                 dynamic_shapes=dynamic_shapes,
                 input_names=input_names,
-                output_names=output_names,
                 external_data=False,
                 verbose=False,
             )
@@ -240,6 +244,15 @@ def _merge_tied(graph, module):
                 graph.initializers[first] = value
 
 
+def _refuse_names_of_weights(graph, module, output_names):
+    """Refuses an input or output that is named like a parameter: one of them would get another name."""
+    held = {v.name for v in _held(graph, module) if v.uses() or v.is_graph_output()}
+    for kind, names in (("input", [v.name for v in graph.inputs]), ("output", output_names)):
+        wrong = next((name for name in names if name in held), None)
+        if wrong is not None:
+            raise ExportError(f"{kind} '{wrong}' is named like the module's parameter or buffer '{wrong}', which keeps its name: give another in {kind}_names")
+
+
 def _drop_idle_squeezes(graph):
     """PyTorch's squeeze(1) leaves an axis that is not 1 alone; ONNX's, which the exporter writes for it, does not."""
     for node in [n for n in graph if n.op_type == "Squeeze" and len(n.inputs) == 2]:
@@ -270,6 +283,16 @@ def _opaque(graph, module):
         if value.uses() or value.is_graph_output():
             value.const_value = tensor
             graph.register_initializer(value)
+
+
+@contextlib.contextmanager
+def _named(model, output_names):
+    """Names that were given: passes put an Identity before an output that is an input, a parameter or another output, and rename values then."""
+    before = [(v, v.name) for v in model.graph.inputs]
+    yield
+    for value, name in [*before, *zip(model.graph.outputs, output_names)]:
+        value.name = name
+    common_passes.NameFixPass()(model)
 
 
 def _check(graph, module, unreached):

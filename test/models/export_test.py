@@ -135,8 +135,8 @@ class Exporting(unittest.TestCase):
     def test_names_of_inputs_and_outputs(self):
         proto = written(Sum(), (torch.randn(3, 4), torch.randn(3, 4)), input_names=["p", "q"], output_names=["y"])
         self.assertEqual(([i.name for i in proto.graph.input], [o.name for o in proto.graph.output]), (["p", "q"], ["y"]))
-        self.refused_request("Input names cannot be duplicated", input_names=["p", "p"])
-        self.refused_request("Output names cannot be duplicated", output_names=["y", "y"])
+        self.refused_request("^input_names has 'p' twice", input_names=["p", "p"])
+        self.refused_request("^output_names has 'y' twice", output_names=["y", "y"])
         self.refused_request(r"^input_names has more names \(3\) than there are example inputs \(2\)$", input_names=["p", "q", "r"])
         self.refused_request(r"^output_names has more names \(2\) than the module has outputs \(1\)$", output_names=["y", "z"])
         self.refused_request("^'q' is in input_names and in output_names", input_names=["p", "q"], output_names=["q"])
@@ -153,6 +153,54 @@ class Exporting(unittest.TestCase):
         proto = written(module, (torch.randn(6, 4),), input_names=["x"], dynamic_shapes=dims)
         self.assertEqual(proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param, "3*n")
         check(module, proto, (torch.randn(9, 4),))
+
+    def test_a_name_that_a_weight_has_is_refused(self):
+        class Bias(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.b, self.unused = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4))
+
+            def forward(self, a, b):
+                return a * b + self.b
+
+        taken = "^{} 'b' is named like the module's parameter or buffer 'b', which keeps its name: give another in {}_names$"
+        self.refused_request(taken.format("input", "input"), Bias())
+        self.refused_request(taken.format("input", "input"), Bias(), input_names=["a", "b"])
+        self.refused_request(taken.format("output", "output"), Bias(), input_names=["p", "q"], output_names=["b"])
+        proto = written(Bias(), (torch.randn(3, 4), torch.randn(3, 4)), input_names=["unused", "q"])
+        self.assertEqual([t.name for t in proto.graph.initializer], ["b"])
+
+    def test_weights_have_names_that_pytorch_gives_to_values(self):
+        class Product(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.matmul, self.exp = nn.Parameter(torch.ones(4, 3)), nn.Parameter(torch.ones(4))
+
+            def forward(self, x):
+                return (x.exp() * self.exp) @ self.matmul
+
+        module, inputs = Product(), (torch.randn(3, 4),)
+        for settings in ({}, {"output_names": ["exp_1"]}):
+            proto = written(module, inputs, **settings)
+            self.assertEqual({t.name for t in proto.graph.initializer}, {"matmul", "exp"})
+            check(module, proto, inputs)
+
+    def test_outputs_that_are_other_values(self):
+        class Several(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Embedding(6, 4)
+
+            def forward(self, ids):
+                rows = self.table(ids)
+                return rows, rows, rows.detach(), self.table.weight, ids
+
+        module, inputs, names = Several(), (torch.tensor([1, 2, 3]),), ["first", "second", "stopped", "whole", "same"]
+        proto = written(module, inputs, input_names=["ids"], output_names=names, dynamic_shapes={"ids": {0: "batch"}})
+        self.assertEqual([o.name for o in proto.graph.output], names)
+        self.assertEqual(([i.name for i in proto.graph.input], [t.name for t in proto.graph.initializer]), (["ids"], ["table.weight"]))
+        self.assertEqual(len(marked(proto)), 1)
+        check(module, proto, (torch.tensor([4, 0, 1, 5]),))
 
     def test_outputs_that_are_no_list_of_tensors_are_refused(self):
         class Returns(Small):
