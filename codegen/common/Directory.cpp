@@ -6,7 +6,9 @@
 
 #include "codegen/common/Directory.h"
 #include "codegen/common/ProgramTable.h"
+#include "models/frontend/onnx/Model.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -36,28 +38,18 @@ std::string inFolder(StringRef a, const llvm::Twine &b) {
   return std::string(result);
 }
 
-llvm::Error writeFile(StringRef file, StringRef text) {
-  if (std::error_code code = fs::create_directories(path::parent_path(file)))
-    return error(path::parent_path(file), code);
-  std::error_code code;
-  llvm::raw_fd_ostream os(file, code);
-  if (code)
-    return error(file, code);
-  os << text;
-  os.close();
-  if (os.has_error()) {
-    code = os.error();
-    os.clear_error();
-    return error(file, code);
-  }
-  return llvm::Error::success();
+llvm::Error writeText(StringRef file, StringRef text) {
+  return writeFile(file, [&](llvm::raw_ostream &os) {
+    os << text;
+    return llvm::Error::success();
+  });
 }
 
 llvm::Error copyFile(StringRef from, StringRef to) {
   if (std::error_code code = fs::create_directories(path::parent_path(to)))
     return error(path::parent_path(to), code);
   if (std::error_code code = fs::copy_file(from, to))
-    return error(from, code);
+    return error(to + " (a copy of " + from + ")", code);
   return llvm::Error::success();
 }
 
@@ -139,31 +131,57 @@ llvm::Error copyRuntime(StringRef folder, const Target &target,
   return llvm::Error::success();
 }
 
+/// ONNX files of parameters, with the initializers that these are.
+llvm::MapVector<StringRef, llvm::StringSet<>>
+collectModels(rt::ProgramOp program) {
+  llvm::MapVector<StringRef, llvm::StringSet<>> models;
+  program.walk([&](rt::ParameterDeclOp decl) {
+    for (Attribute attribute : decl.getOnnx())
+      if (auto onnx = dyn_cast<nn::OnnxAttr>(attribute))
+        models[onnx.getFile()].insert(onnx.getInitializer());
+      else if (auto init = dyn_cast<nn::InitAttr>(attribute))
+        models[init.getFile()].insert(init.getInitializer());
+  });
+  return models;
+}
+
+/// The graph, and a file beside it with its external data. Those of parameters
+/// are left out: an export writes their values.
+llvm::Error copyModel(StringRef from, StringRef to,
+                      const llvm::StringSet<> &parameters) {
+  std::string constants = to.str() + ".constants";
+  auto moved = onnx::moveExternal(from, parameters, path::filename(constants));
+  if (!moved)
+    return moved.takeError();
+  if (moved->tensors.empty())
+    return copyFile(from, to);
+  if (llvm::Error failure = writeText(to, moved->file))
+    return failure;
+  return writeFile(constants, [&](llvm::raw_ostream &os) -> llvm::Error {
+    for (const onnx::Tensor &tensor : moved->tensors) {
+      auto bytes = tensor.readStored();
+      if (!bytes)
+        return bytes.takeError();
+      os << *bytes;
+    }
+    return llvm::Error::success();
+  });
+}
+
 llvm::Error copyModels(rt::ProgramOp program, StringRef folder,
                        const EmitOptions &options) {
-  llvm::StringSet<> done;
-  llvm::Error failure = llvm::Error::success();
-  program.walk([&](rt::ParameterDeclOp decl) {
-    for (Attribute attribute : decl.getOnnx()) {
-      StringRef file;
-      if (auto onnx = dyn_cast<nn::OnnxAttr>(attribute))
-        file = onnx.getFile();
-      else if (auto init = dyn_cast<nn::InitAttr>(attribute))
-        file = init.getFile();
-      std::string from = path::is_absolute(file)
-                             ? file.str()
-                             : inFolder(options.modelDirectory, file);
-      if (file.empty() || !done.insert(file).second || !fs::exists(from))
-        continue;
-      if (llvm::Error e = copyFile(
-              from, inFolder(inFolder(folder, "onnx"), onnxFileName(file)))) {
-        failure = llvm::joinErrors(std::move(failure), std::move(e));
-        return WalkResult::interrupt();
-      }
-    }
-    return WalkResult::advance();
-  });
-  return failure;
+  for (auto &[file, parameters] : collectModels(program)) {
+    std::string from = path::is_absolute(file)
+                           ? file.str()
+                           : inFolder(options.modelDirectory, file);
+    if (file.empty() || !fs::exists(from))
+      continue;
+    if (llvm::Error failure = copyModel(
+            from, inFolder(inFolder(folder, "onnx"), onnxFileName(file)),
+            parameters))
+      return failure;
+  }
+  return llvm::Error::success();
 }
 
 std::string readme(rt::ProgramOp program, ArrayRef<GeneratedFile> files) {
@@ -190,13 +208,13 @@ std::string readme(rt::ProgramOp program, ArrayRef<GeneratedFile> files) {
 llvm::Error fill(StringRef folder, rt::ProgramOp program, const Target &target,
                  ArrayRef<GeneratedFile> files, const EmitOptions &options) {
   for (const GeneratedFile &file : files)
-    if (llvm::Error failure = writeFile(inFolder(folder, file.path), file.text))
+    if (llvm::Error failure = writeText(inFolder(folder, file.path), file.text))
       return failure;
   if (llvm::Error failure =
-          writeFile(inFolder(folder, "data.json"), options.data + "\n"))
+          writeText(inFolder(folder, "data.json"), options.data + "\n"))
     return failure;
   if (llvm::Error failure =
-          writeFile(inFolder(folder, "README.md"), readme(program, files)))
+          writeText(inFolder(folder, "README.md"), readme(program, files)))
     return failure;
   if (llvm::Error failure = copyRuntime(folder, target, options))
     return failure;
@@ -214,7 +232,7 @@ llvm::Error fill(StringRef folder, rt::ProgramOp program, const Target &target,
     entries += path::filename(it->path()).str() + "\n";
   if (code)
     return error(folder, code);
-  return writeFile(inFolder(folder, kManifest), entries);
+  return writeText(inFolder(folder, kManifest), entries);
 }
 
 /// Files that say what they said before keep their time, so that a build after
@@ -301,6 +319,24 @@ llvm::Error checkReplaceable(StringRef directory) {
 }
 
 } // namespace
+
+llvm::Error
+writeFile(StringRef file,
+          llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write) {
+  if (std::error_code code = fs::create_directories(path::parent_path(file)))
+    return error(path::parent_path(file), code);
+  std::error_code code;
+  llvm::raw_fd_ostream os(file, code);
+  if (code)
+    return error(file, code);
+  llvm::Error failure = write(os);
+  os.close();
+  code = os.error();
+  os.clear_error(); // else the stream ends the program
+  if (failure)
+    return failure;
+  return code ? error(file, code) : llvm::Error::success();
+}
 
 LogicalResult writeDirectory(ModuleOp module, rt::ProgramOp program,
                              const Target &target,

@@ -10,6 +10,8 @@
 #include "codegen/Emit.h"
 #include "codegen/common/Target.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <vector>
 
 namespace dt::codegen {
@@ -27,6 +29,11 @@ mlir::LogicalResult writeDirectory(mlir::ModuleOp module, rt::ProgramOp program,
                                    const Target &target,
                                    llvm::ArrayRef<GeneratedFile> files,
                                    const EmitOptions &options);
+
+/// Writes a file, and its folder. `write` gives the bytes, and may fail.
+llvm::Error
+writeFile(llvm::StringRef file,
+          llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write);
 
 /// weights.safetensors: the parameters whose values ONNX files hold, under
 /// "module.parameter".

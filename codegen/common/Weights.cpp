@@ -114,6 +114,21 @@ llvm::Expected<std::string> header(ArrayRef<const ParameterRow *> rows) {
   return text;
 }
 
+llvm::Error writeValue(const ParameterRow &row, const WeightSource &source,
+                       llvm::raw_ostream &os) {
+  nn::OnnxAttr origin = originOf(row);
+  auto bytes = source(origin.getFile(), origin.getInitializer());
+  if (!bytes)
+    return bytes.takeError();
+  if (int64_t(bytes->size()) != bytesOf(row))
+    return llvm::createStringError(
+        origin.getFile() + ": initializer '" + origin.getInitializer() +
+        "' has " + llvm::Twine(bytes->size()) + " bytes, expected " +
+        llvm::Twine(bytesOf(row)));
+  os << *bytes;
+  return llvm::Error::success();
+}
+
 } // namespace
 
 llvm::Error writeWeights(rt::ProgramOp program, StringRef path,
@@ -139,33 +154,16 @@ llvm::Error writeWeights(rt::ProgramOp program, StringRef path,
   if (!source)
     source = [&](StringRef file, StringRef name) { return files(file, name); };
 
-  std::error_code code;
-  llvm::raw_fd_ostream os(path, code);
-  if (code)
-    return llvm::createStringError(code, path + ": " + code.message());
-  uint64_t length = text->size();
-  for (int i = 0; i < 8; ++i)
-    os << char(length >> (8 * i) & 0xFF);
-  os << *text;
-  for (const ParameterRow *row : wanted) {
-    nn::OnnxAttr origin = originOf(*row);
-    auto bytes = source(origin.getFile(), origin.getInitializer());
-    if (!bytes)
-      return bytes.takeError();
-    if (int64_t(bytes->size()) != bytesOf(*row))
-      return llvm::createStringError(
-          origin.getFile() + ": initializer '" + origin.getInitializer() +
-          "' has " + llvm::Twine(bytes->size()) + " bytes, expected " +
-          llvm::Twine(bytesOf(*row)));
-    os << *bytes;
-  }
-  os.close();
-  if (os.has_error()) {
-    code = os.error();
-    os.clear_error();
-    return llvm::createStringError(code, path + ": " + code.message());
-  }
-  return llvm::Error::success();
+  return writeFile(path, [&](llvm::raw_ostream &os) -> llvm::Error {
+    uint64_t length = text->size();
+    for (int i = 0; i < 8; ++i)
+      os << char(length >> (8 * i) & 0xFF);
+    os << *text;
+    for (const ParameterRow *row : wanted)
+      if (llvm::Error failure = writeValue(*row, source, os))
+        return failure;
+    return llvm::Error::success();
+  });
 }
 
 } // namespace dt::codegen

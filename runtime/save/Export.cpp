@@ -2,13 +2,14 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Field numbers are those of onnx.proto: ModelProto.graph = 7, GraphProto {node
-// = 1, initializer = 5}, NodeProto {input = 1, output = 2, name = 3, op_type =
-// 4, attribute = 5}, AttributeProto {name = 1, i = 3, type = 20}, TensorProto
-// {dims = 1, data_type = 2, float_data = 4, int32_data = 5, string_data = 6,
-// int64_data = 7, name = 8, raw_data = 9, double_data = 10, uint64_data = 11,
-// external_data = 13, data_location = 14}, StringStringEntryProto {key = 1,
-// value = 2}.
+// Field numbers are those of onnx.proto: ModelProto {graph = 7, functions =
+// 25}, GraphProto {node = 1, initializer = 5}, FunctionProto.node = 7,
+// NodeProto {input = 1, output = 2, name = 3, op_type = 4, attribute = 5},
+// AttributeProto {name = 1, i = 3, t = 5, g = 6, tensors = 10, graphs = 11,
+// type = 20}, TensorProto {dims = 1, data_type = 2, float_data = 4, int32_data
+// = 5, string_data = 6, int64_data = 7, name = 8, raw_data = 9, double_data =
+// 10, uint64_data = 11, external_data = 13, data_location = 14},
+// StringStringEntryProto {key = 1, value = 2}.
 //
 //===----------------------------------------------------------------------===//
 
@@ -166,6 +167,37 @@ TensorFacts readTensor(std::string_view message, const std::string &file) {
   return facts;
 }
 
+/// Fields that lead to tensors, from message to message.
+enum class Message { Graph, Function, Node, Attribute, Tensor };
+constexpr struct {
+  Message from;
+  uint32_t field;
+  Message to;
+} kWays[] = {{Message::Graph, 1, Message::Node},
+             {Message::Graph, 5, Message::Tensor},
+             {Message::Function, 7, Message::Node},
+             {Message::Node, 5, Message::Attribute},
+             {Message::Attribute, 5, Message::Tensor},
+             {Message::Attribute, 6, Message::Graph},
+             {Message::Attribute, 10, Message::Tensor},
+             {Message::Attribute, 11, Message::Graph}};
+
+/// Files that tensors below a message refer to.
+void findLocations(Message kind, std::string_view message,
+                   const std::string &file, std::set<std::string> &found) {
+  if (kind == Message::Tensor) {
+    std::string location = readTensor(message, file).location;
+    if (!location.empty())
+      found.insert(location);
+    return;
+  }
+  Field field;
+  for (Reader reader(message, file); reader.next(field);)
+    for (auto &way : kWays)
+      if (way.from == kind && way.field == field.number && field.wire == Bytes)
+        findLocations(way.to, field.body, file, found);
+}
+
 int64_t numberOf(DType type) {
   for (auto &[number, known] : kFloatTypes)
     if (known == type)
@@ -243,6 +275,8 @@ private:
     Pieces pieces;
     Field field;
     for (Reader reader(content, source); reader.next(field);) {
+      if (field.number == 25 && field.wire == Bytes)
+        findLocations(Message::Function, field.body, source, locations);
       if (field.number != 7 || field.wire != Bytes) {
         append(pieces, field.whole);
         continue;
@@ -259,6 +293,8 @@ private:
     for (Reader reader(message, source); reader.next(field);) {
       const ParameterInfo *parameter = nullptr;
       TensorFacts facts;
+      if (field.number == 1 && field.wire == Bytes)
+        findLocations(Message::Node, field.body, source, locations);
       if (field.number == 5 && field.wire == Bytes) {
         facts = readTensor(field.body, source);
         auto found = replace.find(facts.name);

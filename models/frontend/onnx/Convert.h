@@ -15,6 +15,9 @@
 
 namespace dt::onnx {
 
+/// Parses a file. Errors are reasons, without file.
+llvm::Expected<::onnx::ModelProto> parseFile(llvm::StringRef path);
+
 /// Converts one tensor and checks its size against its data. `folder` is where
 /// external data lie (empty: none allowed). Errors are reasons, without file.
 llvm::Expected<Tensor> convertTensor(::onnx::TensorProto &proto,

@@ -360,23 +360,30 @@ Error dt::onnx::sortNodes(Graph &graph, std::vector<std::string> known) {
   return Error::success();
 }
 
-Expected<Model> dt::onnx::loadOnnx(llvm::StringRef path) {
-  Model model;
-  model.path = path.str();
-  auto in = [&](const llvm::Twine &reason) {
-    return createStringError(path + ": " + reason);
-  };
-  std::ifstream file(model.path, std::ios::binary);
+Expected<::onnx::ModelProto> dt::onnx::parseFile(llvm::StringRef path) {
+  std::ifstream file(path.str(), std::ios::binary);
   if (!file)
-    return in("cannot be opened");
+    return createStringError("cannot be opened");
   ::onnx::ModelProto proto;
   google::protobuf::io::IstreamInputStream stream(&file);
   google::protobuf::io::CodedInputStream coded(&stream);
   coded.SetTotalBytesLimit(INT32_MAX);
   if (!proto.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage() ||
       file.bad())
-    return in("is not an ONNX model, or is cut short");
-  if (Error e = Converter(proto, model).run())
-    return in(llvm::toString(std::move(e)));
+    return createStringError("is not an ONNX model, or is cut short");
+  return proto;
+}
+
+Expected<Model> dt::onnx::loadOnnx(llvm::StringRef path) {
+  Model model;
+  model.path = path.str();
+  auto in = [&](Error reason) {
+    return createStringError(path + ": " + llvm::toString(std::move(reason)));
+  };
+  auto proto = parseFile(path);
+  if (!proto)
+    return in(proto.takeError());
+  if (Error e = Converter(*proto, model).run())
+    return in(std::move(e));
   return model;
 }

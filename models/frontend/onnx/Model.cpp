@@ -124,11 +124,14 @@ static std::string widen(ElementType type, llvm::StringRef bytes) {
 }
 
 llvm::Expected<std::string> Tensor::read() const {
-  auto give = [&](llvm::StringRef stored) {
-    return isNarrowFloat(type) ? widen(type, stored) : stored.str();
-  };
+  llvm::Expected<std::string> stored = readStored();
+  return stored && isNarrowFloat(type) ? widen(type, *stored)
+                                       : std::move(stored);
+}
+
+llvm::Expected<std::string> Tensor::readStored() const {
   if (where == Where::Inside)
-    return give(bytes);
+    return bytes;
   if (where == Where::Absent)
     return llvm::createStringError("no data for initializer '" + name + "'");
   uint64_t size = numElements() * elementBytes(type);
@@ -137,5 +140,5 @@ llvm::Expected<std::string> Tensor::read() const {
   if (!buffer || (*buffer)->getBufferSize() != size)
     return llvm::createStringError(externalPath +
                                    ": cannot read initializer '" + name + "'");
-  return give((*buffer)->getBuffer());
+  return (*buffer)->getBuffer().str();
 }

@@ -12,6 +12,7 @@
 #define MODELS_FRONTEND_ONNX_MODEL_H
 
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
 #include <map>
@@ -73,6 +74,8 @@ struct Tensor {
   int64_t numElements() const;
   /// The elements' bytes, from wherever they are; narrow floats as float32.
   llvm::Expected<std::string> read() const;
+  /// The same, as the file has them.
+  llvm::Expected<std::string> readStored() const;
 };
 
 struct Graph;
@@ -138,6 +141,18 @@ struct Model {
 
 /// Reads and checks an ONNX file. Errors are one line that begins with `path`.
 llvm::Expected<Model> loadOnnx(llvm::StringRef path);
+
+/// A graph's file whose external data lie elsewhere than they did.
+struct Moved {
+  std::string file;            ///< its bytes; empty if nothing had to move
+  std::vector<Tensor> tensors; ///< what the other file holds, in this order
+};
+
+/// Lets all external tensors of the ONNX file `path` refer to a file `location`
+/// beside it, but for the initializers `without` and for what does not exist.
+llvm::Expected<Moved> moveExternal(llvm::StringRef path,
+                                   const llvm::StringSet<> &without,
+                                   llvm::StringRef location);
 
 } // namespace dt::onnx
 

@@ -29,13 +29,15 @@ std::string floats(std::vector<float> values) {
                      values.size() * 4);
 }
 
+const std::string kNode = field(4, "Relu");
+
 /// w [2, 3] as raw_data, u as float_data, v as external data, and something
 /// that is no parameter.
 std::string tower(const std::string &w) {
   std::string tensor =
       field(1, "\x02\x03") + number(2, 1) + field(8, "w") + field(9, w);
   return number(1, 8) +
-         field(7, field(1, "a node") + field(5, tensor) +
+         field(7, field(1, kNode) + field(5, tensor) +
                       field(5, field(8, "other") + field(9, "xyz")) +
                       field(2, "g")) +
          field(8, "opset");
@@ -89,6 +91,36 @@ TEST_F(ExportTest, ReplacesValuesAndNothingElse) {
   EXPECT_EQ(readFile(target + "/table.bin"), "12345678");
 }
 
+/// Constants of nodes, of their subgraphs and of functions.
+TEST_F(ExportTest, CopiesWhatAttributesReferTo) {
+  auto constant = [](const std::string &location) {
+    return field(5, field(5, field(8, "c") + externalEntry(location)));
+  };
+  std::string branch =
+      field(5, field(6, field(1, constant("deep.bin")) +
+                            field(5, externalEntry("inner.bin"))));
+  std::string graph = tower(std::string(24, 'o'));
+  graph +=
+      field(7, field(1, constant("node.bin"))) + field(7, field(1, branch));
+  graph += std::string("\xca\x01", 2); // functions (25)
+  std::string function = field(7, constant("function.bin"));
+  graph += char(function.size()) + function;
+  writeFile(source + "/sub/tower.onnx", graph);
+  const char *const names[] = {"node.bin", "deep.bin", "inner.bin",
+                               "function.bin"};
+  for (const char *name : names)
+    writeFile(source + "/sub/" + name, name);
+  for (const char *name : names) {
+    std::filesystem::remove(source + "/sub/" + name);
+    EXPECT_ERROR(exportOnnx(trainer, source, target),
+                 "external data '" + std::string(name) + "': no such file");
+    writeFile(source + "/sub/" + name, name);
+  }
+  exportOnnx(trainer, source, target);
+  for (const char *name : names)
+    EXPECT_EQ(readFile(target + "/sub/" + name), name);
+}
+
 /// Initializers keep their types: 10 is F16, 16 BF16, 11 F64.
 TEST_F(ExportTest, ConvertsToTheInitializersType) {
   auto tensor = [](int type, const std::string &value) {
@@ -136,8 +168,7 @@ TEST_F(ExportTest, NarrowInitializersAreCastToWhatTheGraphReads) {
                        field(8, "w.bf16") + field(9, narrow);
   EXPECT_EQ(readFile(target + "/sub/tower.onnx"),
             number(1, 8) +
-                field(7, field(1, cast) + field(1, "a node") +
-                             field(5, tensor) +
+                field(7, field(1, cast) + field(1, kNode) + field(5, tensor) +
                              field(5, field(8, "other") + field(9, "xyz")) +
                              field(2, "g")) +
                 field(8, "opset"));
