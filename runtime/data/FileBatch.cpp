@@ -44,6 +44,7 @@ struct WholeInput {
   bool index = false;           ///< holds positions in [sample, token]
   bool itemOf = false;          ///< holds samples
   int64_t tokens = 0;           ///< a sample, for an index
+  int64_t pad = -1;             ///< what an index has where no position is
 };
 
 class FileBatch : public BatchSource {
@@ -87,6 +88,9 @@ private:
   void bindSymbols();
   // Ownership
   int64_t tokensFor(size_t module, const nlohmann::json &declared) const;
+  int64_t limitOf(const WholeInput &whole) const;
+  bool isPadding(const WholeInput &whole, int64_t value) const;
+  void checkReferences(size_t module, size_t input) const;
   void ownFromIndex(size_t module, size_t input);
   void findOwners();
   void setOwners(const std::string &kind, std::vector<int64_t> owners,
@@ -161,10 +165,13 @@ void FileBatch::readInputs() {
               declaration(module.origin, tensor.name)) {
         whole.index = declared->contains("index");
         whole.itemOf = declared->contains("item_of");
+        if (auto pad = declared->find("pad");
+            pad != declared->end() && pad->is_number_integer())
+          whole.pad = pad->get<int64_t>();
         if (isFloat(tensor.type) && (whole.index || whole.itemOf))
           throw Error(where + " is an index but not of an integer type");
       }
-      if (view.replica[m] >= 0 || whole.index)
+      if (view.replica[m] >= 0 || whole.index || whole.itemOf)
         whole.bytes = convert(*tensorView, tensor.type, where);
       inputs[m].emplace(i, std::move(whole));
     }
@@ -289,6 +296,44 @@ void FileBatch::setOwners(const std::string &kind, std::vector<int64_t> found,
   owners.emplace(kind, std::move(found));
 }
 
+/// Where an element stands, as [row, column].
+std::vector<int64_t> placeOf(int64_t element,
+                             const std::vector<int64_t> &shape) {
+  std::vector<int64_t> place(shape.size());
+  for (size_t axis = shape.size(); axis--; element /= shape[axis])
+    place[axis] = element % shape[axis];
+  return place;
+}
+
+/// Positions, or samples, of the batch; an input's values are below that.
+int64_t FileBatch::limitOf(const WholeInput &whole) const {
+  return program.globalBatch * (whole.index ? whole.tokens : 1);
+}
+
+/// Of an input that was checked.
+bool FileBatch::isPadding(const WholeInput &whole, int64_t value) const {
+  return value < 0 || value >= limitOf(whole);
+}
+
+/// Values count from the batch's beginning. Counted from the end, as ONNX has
+/// negative indices, they would be other ones in each part.
+void FileBatch::checkReferences(size_t module, size_t input) const {
+  const WholeInput &whole = inputs[module].at(input);
+  DType type = program.modules[module].inputs[input].buffer.tensor.type;
+  int64_t limit = limitOf(whole);
+  for (size_t i = 0; i < whole.bytes.size() / sizeOf(type); ++i) {
+    int64_t value = loadInteger(type, whole.bytes.data() + i * sizeOf(type));
+    if ((value >= 0 && value < limit) || (whole.index && value == whole.pad))
+      continue;
+    throw Error(
+        file.path() + ": tensor '" + whole.name + "', element " +
+        shapeText(placeOf(int64_t(i), whole.shape)) + ": " +
+        (whole.index ? "position " : "sample ") + std::to_string(value) +
+        " is none of the batch's " + std::to_string(limit) + " (from 0 on" +
+        (whole.index ? "; padding is " + std::to_string(whole.pad) : "") + ")");
+  }
+}
+
 void FileBatch::ownFromIndex(size_t module, size_t input) {
   WholeInput &whole = inputs[module].at(input);
   const ModuleInfo &info = program.modules[module];
@@ -303,7 +348,7 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
   const char *kind = symbol >= 0 ? info.symbols[symbol].item : nullptr;
   size_t elements = whole.bytes.size() / sizeOf(tensor.type),
          rows = symbol >= 0 ? symbols[module][symbol] : 0;
-  int64_t limit = whole.tokens * program.globalBatch;
+  checkReferences(module, input);
   std::vector<int64_t> found;
   for (size_t row = 0; row < rows; ++row) {
     int64_t owner = -1;
@@ -311,12 +356,8 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
          ++i) {
       int64_t value = loadInteger(tensor.type,
                                   whole.bytes.data() + i * sizeOf(tensor.type));
-      if (value < 0) // padding
+      if (isPadding(whole, value))
         continue;
-      if (value >= limit)
-        throw Error(where + ": position " + std::to_string(value) +
-                    " is outside of the batch's " + std::to_string(limit) +
-                    " tokens");
       if (owner >= 0 && owner != value / whole.tokens)
         throw Error(where + ": item " + std::to_string(row) +
                     " points into two samples");
@@ -337,6 +378,8 @@ void FileBatch::findOwners() {
     for (auto &[i, whole] : inputs[m])
       if (whole.index)
         ownFromIndex(m, i);
+      else if (whole.itemOf)
+        checkReferences(m, i);
   for (auto &[kind, count] : counts) {
     std::string name = "item_of." + kind;
     const TensorView *view =
@@ -415,7 +458,7 @@ void FileBatch::rebase(const WholeInput &whole, DType type,
   int64_t tokens = whole.index ? whole.tokens : 1;
   for (size_t at = 0; at < bytes.size(); at += sizeOf(type)) {
     int64_t value = loadInteger(type, bytes.data() + at);
-    if (value < 0)
+    if (isPadding(whole, value))
       continue;
     auto found =
         std::lower_bound(samples.begin(), samples.end(), value / tokens);

@@ -114,6 +114,54 @@ TEST(FileBatch, ConvertsTypes) {
                "tensor 'ids' is F32, expected I64");
 }
 
+/// What is not padding counts from the batch's beginning, in every cut alike:
+/// a graph would count a negative one from the end of its part.
+TEST(FileBatch, NegativePositionsArePaddingOrWrong) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  auto fails = [&](const nlohmann::json &sections, const char *part) {
+    for (int64_t micro : {2, 6}) {
+      SmallProgram program(micro);
+      EXPECT_ERROR(open(program, sections, folder / "changed"), part);
+    }
+  };
+  std::vector<int64_t> positions(kImages * 2, 0);
+  for (size_t i = 0; i < positions.size(); ++i)
+    positions[i] = kOwners[i / 2] * kTokens;
+  positions[5] = -5;
+  rewrite(folder, "in.head.positions", DType::I64, {kImages, 2},
+          positions.data());
+  fails(kPlan, "tensor 'in.head.positions', element [2, 1]: position -5 is "
+               "none of the batch's 24 (from 0 on; padding is -1)");
+  nlohmann::json padded = kPlan;
+  padded["inputs"]["head.positions"]["pad"] = -5;
+  SmallProgram whole(6);
+  EXPECT_NO_THROW(open(whole, padded, folder / "changed"));
+  positions[4] = -1;
+  rewrite(folder, "in.head.positions", DType::I64, {kImages, 2},
+          positions.data());
+  fails(padded, "element [2, 0]: position -1 is none of the batch's 24 (from "
+                "0 on; padding is -5)");
+}
+
+TEST(FileBatch, SamplesOfItemsAreOfTheBatch) {
+  TemporaryFolder folder;
+  writeFolder(folder);
+  SmallProgram whole(6);
+  nlohmann::json owned = {
+      {"inputs", {{"head.positions", {{"item_of", "image"}}}}}};
+  std::vector<int64_t> samples(kImages * 2, 5);
+  for (int64_t bad : {-1, 6}) {
+    samples[3] = bad;
+    rewrite(folder, "in.head.positions", DType::I64, {kImages, 2},
+            samples.data());
+    EXPECT_ERROR(open(whole, owned, folder / "changed"),
+                 "tensor 'in.head.positions', element [1, 1]: sample " +
+                     std::to_string(bad) +
+                     " is none of the batch's 6 (from 0 on)");
+  }
+}
+
 TEST(FileBatch, Errors) {
   TemporaryFolder folder;
   writeFolder(folder);
@@ -145,7 +193,7 @@ TEST(FileBatch, Errors) {
   std::vector<int64_t> positions(kImages * 2, 1000);
   rewrite(folder, "in.head.positions", DType::I64, {kImages, 2},
           positions.data());
-  fails("position 1000 is outside of the batch's 24 tokens");
+  fails("element [0, 0]: position 1000 is none of the batch's 24 (from 0 on");
   for (size_t i = 0; i < positions.size(); ++i)
     positions[i] = i % 2 ? 0 : 20;
   rewrite(folder, "in.head.positions", DType::I64, {kImages, 2},
