@@ -14,8 +14,10 @@
 #include "runtime/observe/Trace.h"
 #include "runtime/train/Train.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 namespace dt::rt {
@@ -110,6 +112,12 @@ int runRanks(const ProgramInfo &program, const char *directory,
   return code;
 }
 
+void printHelp(const char *program) {
+  std::printf("usage: %s [flags]\n%s", program, optionsHelp());
+  if (std::fflush(stdout) != 0)
+    throw Error(std::string("standard output: ") + std::strerror(errno));
+}
+
 } // namespace
 
 void expectPossible(const ProgramInfo &program, const Options &options) {
@@ -136,7 +144,7 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
     }
     Options options = parseOptions(argc, argv);
     if (options.help) {
-      std::printf("usage: %s [flags]\n%s", argv[0], optionsHelp());
+      printHelp(argv[0]);
       return 0;
     }
     expectPossible(program, options);

@@ -10,6 +10,7 @@
 #include "runtime/base/Cores.h"
 #include "runtime/base/Error.h"
 #include "runtime/data/Index.h"
+#include "tools/common/Output.h"
 #include "tools/dt-data/Build.h"
 #include "tools/dt-data/Inspect.h"
 
@@ -191,6 +192,7 @@ static void hideForeignOptions() {
 }
 
 int main(int argc, char **argv) {
+  expectStandardOutput();
   hideForeignOptions();
   Options options;
   cl::ParseCommandLineOptions(

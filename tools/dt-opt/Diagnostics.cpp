@@ -6,6 +6,8 @@
 
 #include "tools/dt-opt/Diagnostics.h"
 
+#include "tools/common/Output.h"
+
 #include "models/frontend/json/JsonReader.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -66,6 +68,14 @@ LogicalResult dt::Diagnostics::open(StringRef file) {
   }
   remarks->keep();
   return success();
+}
+
+LogicalResult dt::Diagnostics::close() {
+  if (!remarks)
+    return success();
+  llvm::Error failure = finishOutput(remarks->os(), remarks->outputFilename());
+  return failure ? fail("--remarks: " + toString(std::move(failure)))
+                 : success();
 }
 
 void dt::Diagnostics::attach(MLIRContext &context, bool named) {

@@ -33,6 +33,8 @@ public:
   /// Remarks are printed if `file` is empty. Prints an error if the file cannot
   /// be written.
   llvm::LogicalResult open(llvm::StringRef file);
+  /// Ends the file. Prints an error if it does not hold all remarks.
+  llvm::LogicalResult close();
   /// Handles the context's remarks and, if `named`, what has no line in a file.
   void attach(mlir::MLIRContext &context, bool named);
 

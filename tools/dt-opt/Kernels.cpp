@@ -8,10 +8,8 @@
 
 #include "codegen/Kernels.h"
 
-#include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using namespace dt;
@@ -75,16 +73,10 @@ LogicalResult dt::emitKernels(mlir::ModuleOp program,
   auto rows = codegen::listKernels(program, options.target);
   if (failed(rows))
     return failure();
-  std::string message;
-  auto output = openOutputFile(options.output, &message);
-  if (!output) {
-    llvm::errs() << "error: " << message << "\n";
-    return failure();
-  }
-  if (StringRef(options.output).ends_with(".json"))
-    printJson(*rows, output->os());
-  else
-    printText(*rows, output->os());
-  output->keep();
-  return success();
+  return writeText(options.output, [&](llvm::raw_ostream &os) {
+    if (StringRef(options.output).ends_with(".json"))
+      printJson(*rows, os);
+    else
+      printText(*rows, os);
+  });
 }

@@ -6,6 +6,7 @@
 
 #include "tools/dt-opt/Output.h"
 
+#include "tools/common/Output.h"
 #include "tools/dt-opt/Build.h"
 #include "tools/dt-opt/Diagnostics.h"
 #include "tools/dt-opt/Input.h"
@@ -17,9 +18,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/Pass.h"
-#include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using dt::fail;
@@ -119,6 +118,16 @@ LogicalResult dt::checkEnding(Emit emit, StringRef output) {
   }
 }
 
+LogicalResult
+dt::writeText(StringRef file,
+              llvm::function_ref<void(llvm::raw_ostream &)> write) {
+  llvm::Error failure = writeOutput(file, [&](llvm::raw_ostream &os) {
+    write(os);
+    return llvm::Error::success();
+  });
+  return failure ? fail(toString(std::move(failure))) : success();
+}
+
 void dt::addReport(OpPassManager &pm, ProgramReport &report) {
   pm.addPass(std::make_unique<CollectReport>(&report));
 }
@@ -128,13 +137,9 @@ LogicalResult dt::writeReport(const ProgramReport &report,
   if (options.emit == Emit::Memory && !report.hasMemory)
     return fail("--emit=memory: the passes given do not lower the program to "
                 "rt; leave them out to run all phases");
-  std::string message;
-  auto file = openOutputFile(options.output, &message);
-  if (!file)
-    return fail(message);
-  printReport(report, options, file->os());
-  file->keep();
-  return success();
+  return writeText(options.output, [&](llvm::raw_ostream &os) {
+    printReport(report, options, os);
+  });
 }
 
 LogicalResult dt::emitProgram(const std::string &bytecode,

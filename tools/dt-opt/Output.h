@@ -50,6 +50,11 @@ struct OutputOptions {
 /// kind of picture or table is an error, which is printed.
 llvm::LogicalResult checkEnding(Emit emit, llvm::StringRef output);
 
+/// Writes a file, or standard output ("-"). Errors are printed.
+llvm::LogicalResult
+writeText(llvm::StringRef file,
+          llvm::function_ref<void(llvm::raw_ostream &)> write);
+
 /// Fills `report`, which must outlive `pm`, from what stands there after the
 /// passes in `pm`.
 void addReport(mlir::OpPassManager &pm, ProgramReport &report);

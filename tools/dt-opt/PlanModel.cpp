@@ -14,9 +14,7 @@
 #include "passes/plan/LayerWork.h"
 
 #include "mlir/Pass/Pass.h"
-#include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using dt::fail;
@@ -72,11 +70,7 @@ LogicalResult dt::writePlanModel(StringRef json, const OutputOptions &options) {
             folder = llvm::sys::path::filename(
                 llvm::sys::path::parent_path(options.input));
   model->name = (name == "recipe" && !folder.empty() ? folder : name).str();
-  std::string message;
-  auto file = openOutputFile(options.output, &message);
-  if (!file)
-    return fail(message);
-  file->os() << planner::printModel(*model) << "\n";
-  file->keep();
-  return success();
+  return writeText(options.output, [&](llvm::raw_ostream &os) {
+    os << planner::printModel(*model) << "\n";
+  });
 }

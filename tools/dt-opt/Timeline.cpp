@@ -17,9 +17,7 @@
 #include "passes/scheduler/messages/Communicate.h"
 
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 #include <nlohmann/json.hpp>
 
@@ -335,11 +333,5 @@ LogicalResult dt::emitTimeline(mlir::ModuleOp program,
     if (llvm::Error error = draw(solution, problem, options, os))
       return fail(toString(std::move(error)));
   }
-  std::string message;
-  auto output = openOutputFile(file, &message);
-  if (!output)
-    return fail(message);
-  output->os() << text;
-  output->keep();
-  return success();
+  return writeText(file, [&](llvm::raw_ostream &out) { out << text; });
 }

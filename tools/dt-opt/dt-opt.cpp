@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tools/common/CommandLine.h"
+#include "tools/common/Output.h"
 #include "tools/dt-opt/Diagnostics.h"
 #include "tools/dt-opt/Help.h"
 #include "tools/dt-opt/Input.h"
@@ -26,7 +27,6 @@
 #include "passes/schedule/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/Plugins/DialectPlugin.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -34,7 +34,6 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using dt::fail;
@@ -297,11 +296,25 @@ void setPipeline(MlirOptMainConfig &config, bool imported,
   });
 }
 
+/// As mlir-opt does it.
+LogicalResult writeIR(StringRef output,
+                      std::unique_ptr<llvm::MemoryBuffer> buffer,
+                      DialectRegistry &registry,
+                      const MlirOptMainConfig &config) {
+  llvm::Error error =
+      dt::writeOutput(output, [&](llvm::raw_ostream &os) -> llvm::Error {
+        if (succeeded(MlirOptMain(os, std::move(buffer), registry, config)))
+          return llvm::Error::success();
+        return llvm::createStringError(""); // it has been printed
+      });
+  if (!error)
+    return success();
+  std::string message = toString(std::move(error));
+  return message.empty() ? failure() : fail(message);
+}
+
 LogicalResult compile(StringRef input, StringRef output,
-                      DialectRegistry &registry) {
-  dt::Diagnostics diagnostics;
-  if (failed(checkOptions(output)) || failed(diagnostics.open(remarksOption)))
-    return failure();
+                      DialectRegistry &registry, dt::Diagnostics &diagnostics) {
   auto buffer = dt::readInput(input, registry, diagnostics);
   if (!buffer) {
     std::string message = toString(buffer.takeError());
@@ -310,16 +323,8 @@ LogicalResult compile(StringRef input, StringRef output,
   MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
   Collected collected;
   setPipeline(config, dt::isImported(input), diagnostics, collected);
-  if (emitOption == Emit::None || emitOption == Emit::Mlir) {
-    std::string message;
-    auto file = openOutputFile(output, &message);
-    if (!file)
-      return fail(message);
-    if (failed(MlirOptMain(file->os(), std::move(*buffer), registry, config)))
-      return failure();
-    file->keep();
-    return success();
-  }
+  if (emitOption == Emit::None || emitOption == Emit::Mlir)
+    return writeIR(output, std::move(*buffer), registry, config);
   config.emitBytecode(true);
   std::string bytes;
   llvm::raw_string_ostream os(bytes);
@@ -334,6 +339,15 @@ LogicalResult compile(StringRef input, StringRef output,
   return dt::isReport(emitOption)
              ? dt::writeReport(collected.report, options)
              : dt::emitProgram(bytes, registry, options, diagnostics);
+}
+
+LogicalResult compile(StringRef input, StringRef output,
+                      DialectRegistry &registry) {
+  dt::Diagnostics diagnostics;
+  if (failed(checkOptions(output)) || failed(diagnostics.open(remarksOption)))
+    return failure();
+  LogicalResult result = compile(input, output, registry, diagnostics);
+  return failed(diagnostics.close()) ? failure() : result;
 }
 
 /// LLVM's own error does not say what there is.
@@ -398,6 +412,7 @@ LogicalResult loadPlugins(ArrayRef<char *> arguments,
 
 int main(int argc, char **argv) {
   llvm::InitLLVM initialise(argc, argv);
+  dt::expectStandardOutput();
   DialectRegistry registry;
   dt::registerDialects(registry);
   dt::registerPasses();

@@ -12,6 +12,7 @@
 #include "passes/planner/policies/Policy.h"
 #include "passes/planner/search/Robust.h"
 #include "tools/common/CommandLine.h"
+#include "tools/common/Output.h"
 #include "tools/dt-sim/GivenPlan.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -110,12 +111,10 @@ Expected<Model> findModel() {
 }
 
 Error write(StringRef file, StringRef text) {
-  std::error_code code;
-  raw_fd_ostream out(file, code);
-  if (code)
-    return wrong(file + ": " + code.message());
-  out << text;
-  return Error::success();
+  return dt::writeOutput(file, [&](raw_ostream &os) {
+    os << text;
+    return Error::success();
+  });
 }
 
 void printRow(const Plan &plan, const Model &model, double seconds) {
@@ -325,6 +324,7 @@ Error run() {
 } // namespace
 
 int main(int argc, char **argv) {
+  dt::expectStandardOutput();
   cl::HideUnrelatedOptions(category);
   if (failed(
           dt::checkArguments(ArrayRef<char *>(argv, argc).drop_front(), false)))

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/describe/Sizes.h"
+#include "tools/common/Output.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -87,17 +88,16 @@ Error run() {
     if (model->modules.size() == 1)
       model->modules[0].name = modelName;
   }
-  std::error_code code;
-  raw_fd_ostream out(output, code);
-  if (code)
-    return wrong(output + ": " + code.message());
-  out << printModel(*model) << "\n";
-  return Error::success();
+  return dt::writeOutput(output, [&](raw_ostream &os) {
+    os << printModel(*model) << "\n";
+    return Error::success();
+  });
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
+  dt::expectStandardOutput();
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv,
                               "Makes descriptions of models for planning\n");

@@ -519,4 +519,17 @@ TEST(Train, WithoutArgumentsItSaysWhatItNeeds) {
             "'--steps'?\n");
 }
 
+TEST(Train, HelpThatCannotBeReadIsAnError) {
+  TemporaryFolder folder;
+  SmallProgram program(6);
+  char name[] = "train", help[] = "--help", *argv[] = {name, help, nullptr};
+  auto ask = [&] {
+    if (!std::freopen("/dev/full", "w", stdout))
+      std::_Exit(2);
+    std::_Exit(trainMain(program.info, folder.path.c_str(), 2, argv));
+  };
+  EXPECT_EXIT(ask(), testing::ExitedWithCode(1),
+              "^error: standard output: No space left on device\n$");
+}
+
 } // namespace

@@ -58,6 +58,13 @@ sed 's/\[4, 4\]/[4, 4], "fit": "crop"/' pictures.json >cropped.json
 "$tool" check pictures.tar --recipe cropped.json >out
 if grep -q remark out; then fail "cropped pictures are not stretched"; fi
 
+# A disk that is full.
+for what in "--help" "stats texts.tar --recipe pairs.json" "stats texts.tar --recipe pairs.json --json" "check pictures.tar --recipe pictures.json"; do
+  if "$tool" $what >/dev/full 2>err; then fail "'$what' succeeded on a full disk"; fi
+  expect "error: standard output: No space left on device" err
+  [ "$(wc -l <err)" = 1 ] || { cat err >&2; fail "'$what': not one line"; }
+done
+
 refuse "none.tar: cannot open: No such file" "$tool" check none.tar --recipe pairs.json
 refuse "none.json: cannot be read" "$tool" check texts.tar --recipe none.json
 refuse "not an uncompressed tar file" "$tool" check pairs.json --recipe pairs.json
