@@ -137,6 +137,10 @@ LogicalResult dt::writeReport(const ProgramReport &report,
   if (options.emit == Emit::Memory && !report.hasMemory)
     return fail("--emit=memory: the passes given do not lower the program to "
                 "rt; leave them out to run all phases");
+  if (options.emit == Emit::Plan && report.modules.empty())
+    return fail((options.input == "-" ? "standard input" : options.input) +
+                ": holds no module to report on; --emit=plan takes a recipe, "
+                "an ONNX file, or IR with a dist.module");
   return writeText(options.output, [&](llvm::raw_ostream &os) {
     printReport(report, options, os);
   });
