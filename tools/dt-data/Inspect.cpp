@@ -15,7 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -161,25 +163,70 @@ struct Statistics {
   std::map<std::pair<int64_t, std::vector<int32_t>>, int64_t> shapes;
 };
 
-/// Reasons of one sort fall together: what is quoted and all numbers are left
-/// out.
-std::string reasonOf(const std::string &problem) {
-  std::string out;
-  bool quoted = false;
-  for (char c : problem) {
-    if (c == '\'')
-      quoted = !quoted;
-    else if (!quoted &&
-             !(c >= '0' && c <= '9' && !out.empty() && out.back() == 'N'))
-      out += c >= '0' && c <= '9' ? 'N' : c;
+/// Reasons of one sort fall together: what is quoted is left out, and of
+/// numbers there are the least and the most.
+class Reasons {
+public:
+  void add(const std::string &problem) {
+    std::vector<uint64_t> numbers;
+    std::vector<std::string> words = split(problem, numbers);
+    Sort &sort = sorts.emplace(words, Sort{0, numbers, numbers}).first->second;
+    ++sort.samples;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      sort.least[i] = std::min(sort.least[i], numbers[i]);
+      sort.most[i] = std::max(sort.most[i], numbers[i]);
+    }
   }
-  return out;
-}
+
+  /// Reason -> samples.
+  std::map<std::string, int64_t> texts() const {
+    std::map<std::string, int64_t> out;
+    for (auto &[words, sort] : sorts) {
+      std::string text = words[0];
+      for (size_t i = 0; i + 1 < words.size(); ++i)
+        text += std::to_string(sort.least[i]) +
+                (sort.least[i] == sort.most[i]
+                     ? ""
+                     : " to " + std::to_string(sort.most[i])) +
+                words[i + 1];
+      out[text] += sort.samples;
+    }
+    return out;
+  }
+
+private:
+  /// What stands around the numbers: one more than there are.
+  static std::vector<std::string> split(const std::string &problem,
+                                        std::vector<uint64_t> &numbers) {
+    std::vector<std::string> words(1);
+    bool quoted = false;
+    for (size_t i = 0; i < problem.size(); ++i) {
+      size_t end = problem.find_first_not_of("0123456789", i);
+      if (problem[i] == '\'') {
+        quoted = !quoted;
+      } else if (!quoted && end != i) {
+        numbers.push_back(std::strtoull(&problem[i], nullptr, 10));
+        words.emplace_back();
+        i = std::min(end, problem.size()) - 1;
+      } else if (!quoted) {
+        words.back() += problem[i];
+      }
+    }
+    return words;
+  }
+
+  struct Sort {
+    int64_t samples;
+    std::vector<uint64_t> least, most; ///< of each number
+  };
+  std::map<std::vector<std::string>, Sort> sorts; ///< by words between numbers
+};
 
 Statistics count(const Config &config, const std::vector<std::string> &shards,
                  int workers) {
   Statistics s;
   s.items.resize(config.pictures.size());
+  Reasons reasons;
   for (const std::string &path : shards) {
     ShardIndex index;
     if (!loadIndex(config, path, index))
@@ -187,7 +234,7 @@ Statistics count(const Config &config, const std::vector<std::string> &shards,
     for (const IndexedSample &sample : index.samples) {
       ++s.samples;
       if (!sample.ok()) {
-        ++s.broken[reasonOf(sample.problem)];
+        reasons.add(sample.problem);
         continue;
       }
       ++s.tokens[sample.tokens];
@@ -198,6 +245,7 @@ Statistics count(const Config &config, const std::vector<std::string> &shards,
       ++s.shapes[{sample.tokens, sample.items}];
     }
   }
+  s.broken = reasons.texts();
   return s;
 }
 

@@ -30,7 +30,7 @@ expect "texts.tar: sample '2': more than 16 tokens" err
 [ -s texts.tar.idx.json ] || fail "no index"
 if "$tool" check texts.tar --recipe pairs.json >out 2>err; then fail "check passed a broken sample"; fi
 "$tool" stats texts.tar --recipe pairs.json --json >out
-expect '"reasons":{"more than N tokens":1}' out
+expect '"reasons":{"more than 16 tokens":1}' out
 expect '"tokens":[[6,1],[8,1]]' out
 "$tool" stats texts.tar --recipe pairs.json --samples samples.json
 expect '{"kinds":[],"samples":[{"count":1,"items":[],"tokens":6},{"count":1,"items":[],"tokens":8}]}' samples.json
@@ -64,6 +64,17 @@ for what in "--help" "stats texts.tar --recipe pairs.json" "stats texts.tar --re
   expect "error: standard output: No space left on device" err
   [ "$(wc -l <err)" = 1 ] || { cat err >&2; fail "'$what': not one line"; }
 done
+
+# Numbers of broken samples: those that they share, and from the least to the most.
+mkdir many
+for n in 0 1; do echo 7 >many/$n.cls; echo "a cat" >many/$n.txt; done
+echo 9 >many/1.cls; echo "a text of more than sixteen bytes" >many/2.txt
+echo 0 >many/2.cls
+"$tool" build --from-dir many -o many.tar
+sed 's/"labels": {"tokens": "labels"}/"labels": {"tokens": "labels"}, "class": {"label": "sample"}/' pairs.json >classes.json
+"$tool" stats many.tar --recipe classes.json >out
+expect "        2 class 7 to 9 is outside 0..2" out
+expect "        1 more than 16 tokens" out
 
 refuse "none.tar: cannot open: No such file" "$tool" check none.tar --recipe pairs.json
 refuse "none.json: cannot be read" "$tool" check texts.tar --recipe none.json
