@@ -262,7 +262,7 @@ static bool isSmall(const PolicyInput &input) { return input.gpus() <= 256; }
 int getBudget(const PolicyInput &input) {
   return int(input.simulations * (isSmall(input)   ? 10
                                   : input.isEven() ? 2
-                                                   : 3));
+                                                   : 2.5));
 }
 
 Expected<Candidates> improveAndFinish(const PolicyInput &input,
@@ -278,7 +278,7 @@ Expected<Candidates> improveAndFinish(const PolicyInput &input,
   if (uniform || several) // uniform families are few
     search.spread([&](const Plan &plan) { return neighbours.of(plan); });
   search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
-  return search.finish(isSmall(input) || !input.isEven() ? 8 : 4);
+  return search.finish(isSmall(input) ? 8 : !input.isEven() ? 6 : 4);
 }
 
 } // namespace dt::planner
