@@ -6,7 +6,7 @@
 
 #include "passes/plan/PlanFile.h"
 
-#include "models/frontend/json/JsonReader.h"
+#include "passes/planner/describe/PricedOnly.h"
 #include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -71,12 +71,6 @@ std::vector<int64_t> rankList(const JsonReader &json) {
   return ranks;
 }
 
-void refusePriced(const JsonReader &predicted) {
-  if (predicted.has("not_executable"))
-    predicted.fail("this plan is priced only: " +
-                   predicted.at("not_executable").string());
-}
-
 class PlanParser {
 public:
   PlanParser(JsonReader top, PlanFile &plan) : top(top), plan(plan) {}
@@ -85,8 +79,7 @@ public:
     top.keys(kTopKeys);
     if (!top.ok())
       return;
-    if (top.has("predicted"))
-      refusePriced(top.at("predicted"));
+    planner::refusePriced(top);
     if (top.at("version").integer() != 1 && top.ok())
       top.at("version").fail("expected 1, the only version that there is");
     plan.ranks = count(top.at("ranks"));

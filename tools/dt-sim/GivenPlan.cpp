@@ -6,7 +6,7 @@
 
 #include "tools/dt-sim/GivenPlan.h"
 
-#include "models/frontend/json/JsonReader.h"
+#include "passes/planner/describe/PricedOnly.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -102,12 +102,6 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   return unit;
 }
 
-void refusePriced(const JsonReader &predicted) {
-  if (predicted.has("not_executable"))
-    predicted.fail("this plan is priced only: " +
-                   predicted.at("not_executable").string());
-}
-
 } // namespace
 
 Expected<Plan> readGivenPlan(StringRef file, const Model &model,
@@ -129,8 +123,7 @@ Expected<Plan> readGivenPlan(StringRef file, const Model &model,
       json.read("sequence_parallel", plan.sequenceParallel);
       plan.units.push_back(std::move(unit));
     }
-    if (root.has("predicted"))
-      refusePriced(root.at("predicted"));
+    refusePriced(root);
     plan.microbatches = root.at("microbatches").integer(1);
     for (const JsonReader &pipeline : root.at("pipelines").list())
       pipeline.read("schedule", plan.schedule);

@@ -6,6 +6,8 @@
 
 #include "passes/planner/describe/Plan.h"
 
+#include "passes/planner/describe/PricedOnly.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -421,7 +423,7 @@ std::string printPlan(const Plan &plan, const Model &model) {
       {"ceiling", p.getCeiling()},   {"mfu", p.mfu},
       {"bubble_wall", p.wallBubble}, {"bubble_span", p.spanBubble}};
   if (!plan.notExecutable.empty())
-    json["predicted"]["not_executable"] = plan.notExecutable;
+    json["predicted"][kNotExecutable.str()] = plan.notExecutable;
   for (auto &[rank, tasks] : p.order)
     json["predicted"]["order"][std::to_string(rank)] = tasks;
   if (!p.allocated.empty())

@@ -82,7 +82,7 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
     families.push_back({name, std::move(plans)});
   search.tryBest(families, budget / 2);
   for (StringRef schedule : sharingSchedules())
-    if (input.gpus() <= 256 && !scheduler::traitsOf(schedule).runsInPhases)
+    if (input.isSmall() && !scheduler::traitsOf(schedule).runsInPhases)
       search.branch(schedule, schedule, 2,
                     [&](const Plan &plan) { return inPieces(input, plan); });
   auto found = improveAndFinish(input, search, families, /*uniform=*/false);

@@ -114,6 +114,8 @@ struct PolicyInput {
   /// Whether all samples cost the backbone the same. Of others estimates and
   /// folded simulations say less.
   bool isEven() const { return cache->isUniform(costs, batch, model().pace); }
+  /// Whether devices are so few that there is time for hundreds of simulations.
+  bool isSmall() const { return gpus() <= 256; }
 };
 
 struct Policy {

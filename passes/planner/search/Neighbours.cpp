@@ -257,10 +257,8 @@ private:
 
 } // namespace
 
-static bool isSmall(const PolicyInput &input) { return input.gpus() <= 256; }
-
 int getBudget(const PolicyInput &input) {
-  return int(input.simulations * (isSmall(input)   ? 10
+  return int(input.simulations * (input.isSmall()  ? 10
                                   : input.isEven() ? 2
                                                    : 2.5));
 }
@@ -271,14 +269,14 @@ Expected<Candidates> improveAndFinish(const PolicyInput &input,
                                       bool uniform) {
   Neighbours neighbours(input, uniform);
   search.improve([&](const Plan &plan) { return neighbours.of(plan); },
-                 isSmall(input) ? 8 : 3);
+                 input.isSmall() ? 8 : 3);
   bool several = input.costs.cluster.hasSeveralKinds();
   if (!several) // where bounds say little
     search.close(families);
   if (uniform || several) // uniform families are few
     search.spread([&](const Plan &plan) { return neighbours.of(plan); });
   search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
-  return search.finish(isSmall(input) ? 8 : !input.isEven() ? 6 : 4);
+  return search.finish(input.isSmall() ? 8 : !input.isEven() ? 6 : 4);
 }
 
 } // namespace dt::planner

@@ -57,7 +57,7 @@ std::vector<double> PlanSearch::tryTogether(MutableArrayRef<Trial> plans) {
   options.parts.sums = &sums;
   options.timeOnly = true;
   // There are thousands of layouts of many devices.
-  options.scheduleEffort = input.gpus() <= 256 ? 32000 : 16000;
+  options.scheduleEffort = input.isSmall() ? 32000 : 16000;
   std::vector<double> steps(plans.size(), INFINITY);
   std::vector<std::optional<Error>> errors(plans.size());
   parallelFor(0, plans.size(), [&](size_t i) {
@@ -113,7 +113,7 @@ std::vector<PlanSearch::Ranked> PlanSearch::rank(ArrayRef<Family> all,
   // Estimates compare plans of one family and one TP of the backbone better
   // than others: where few can be simulated, the further behind a plan is in
   // such a class, the less it says.
-  double often = input.gpus() <= 256 ? 0 : 0.6;
+  double often = input.isSmall() ? 0 : 0.6;
   std::map<std::pair<const Family *, int>, int> places;
   for (Ranked &one : ranked) {
     int tp = one.plan->units[input.model().pace].tp;
@@ -149,11 +149,10 @@ void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
       ++(std::isinf(step) ? failed : tried);
     together.clear();
   };
-  bool small = input.gpus() <= 256;
-  int mostFailed = small ? 3 * most : most;
+  int mostFailed = input.isSmall() ? 3 * most : most;
   // What looks that much slower is left to a look at neighbours, for which
   // small clusters have simulations enough.
-  double far = small ? 1.1 : 1.5;
+  double far = input.isSmall() ? 1.1 : 1.5;
   for (const Ranked &one : rank(families, most)) {
     if (tried >= most || failed >= mostFailed)
       break;
@@ -310,7 +309,7 @@ void PlanSearch::simplify(
     function_ref<std::vector<Plan>(const Plan &)> simpler) {
   if (std::isinf(getBest()))
     return;
-  left = input.gpus() <= 256 ? 8 * kTogether : kTogether;
+  left = input.isSmall() ? 8 * kTogether : kTogether;
   while (left > 0) {
     Plan start = getSimplest().plan;
     std::vector<std::pair<double, Plan>> ranked;
