@@ -21,6 +21,7 @@
 #include "runtime/data/Convert.h"
 #include "runtime/data/Cut.h"
 #include "runtime/data/Fault.h"
+#include "runtime/data/References.h"
 
 #include <algorithm>
 #include <cstring>
@@ -35,17 +36,6 @@ namespace {
 //===----------------------------------------------------------------------===//
 // The cut
 //===----------------------------------------------------------------------===//
-
-/// A raw input of a module, whole.
-struct WholeInput {
-  std::string name; ///< in the file
-  std::vector<int64_t> shape;
-  std::vector<std::byte> bytes; ///< empty if this rank has no use for them
-  bool index = false;           ///< holds positions in [sample, token]
-  bool itemOf = false;          ///< holds samples
-  int64_t tokens = 0;           ///< a sample, for an index
-  int64_t pad = -1;             ///< what an index has where no position is
-};
 
 class FileBatch : public BatchSource {
 public:
@@ -88,9 +78,6 @@ private:
   void bindSymbols();
   // Ownership
   int64_t tokensFor(size_t module, const nlohmann::json &declared) const;
-  int64_t limitOf(const WholeInput &whole) const;
-  bool isPadding(const WholeInput &whole, int64_t value) const;
-  void checkReferences(size_t module, size_t input) const;
   void ownFromIndex(size_t module, size_t input);
   void findOwners();
   void setOwners(const std::string &kind, std::vector<int64_t> owners,
@@ -102,8 +89,6 @@ private:
   Part makePart(size_t module, const PartItems &items);
   std::vector<std::byte> cutInput(size_t module, size_t input, const Part &part,
                                   const Items &samples) const;
-  void rebase(const WholeInput &whole, DType type,
-              std::vector<std::byte> &bytes, const Items &samples) const;
 
   const ProgramInfo &program;
   const nlohmann::json &sections;
@@ -296,44 +281,6 @@ void FileBatch::setOwners(const std::string &kind, std::vector<int64_t> found,
   owners.emplace(kind, std::move(found));
 }
 
-/// Where an element stands, as [row, column].
-std::vector<int64_t> placeOf(int64_t element,
-                             const std::vector<int64_t> &shape) {
-  std::vector<int64_t> place(shape.size());
-  for (size_t axis = shape.size(); axis--; element /= shape[axis])
-    place[axis] = element % shape[axis];
-  return place;
-}
-
-/// Positions, or samples, of the batch; an input's values are below that.
-int64_t FileBatch::limitOf(const WholeInput &whole) const {
-  return program.globalBatch * (whole.index ? whole.tokens : 1);
-}
-
-/// Of an input that was checked.
-bool FileBatch::isPadding(const WholeInput &whole, int64_t value) const {
-  return value < 0 || value >= limitOf(whole);
-}
-
-/// Values count from the batch's beginning. Counted from the end, as ONNX has
-/// negative indices, they would be other ones in each part.
-void FileBatch::checkReferences(size_t module, size_t input) const {
-  const WholeInput &whole = inputs[module].at(input);
-  DType type = program.modules[module].inputs[input].buffer.tensor.type;
-  int64_t limit = limitOf(whole);
-  for (size_t i = 0; i < whole.bytes.size() / sizeOf(type); ++i) {
-    int64_t value = loadInteger(type, whole.bytes.data() + i * sizeOf(type));
-    if ((value >= 0 && value < limit) || (whole.index && value == whole.pad))
-      continue;
-    throw Error(
-        file.path() + ": tensor '" + whole.name + "', element " +
-        shapeText(placeOf(int64_t(i), whole.shape)) + ": " +
-        (whole.index ? "position " : "sample ") + std::to_string(value) +
-        " is none of the batch's " + std::to_string(limit) + " (from 0 on" +
-        (whole.index ? "; padding is " + std::to_string(whole.pad) : "") + ")");
-  }
-}
-
 void FileBatch::ownFromIndex(size_t module, size_t input) {
   WholeInput &whole = inputs[module].at(input);
   const ModuleInfo &info = program.modules[module];
@@ -348,7 +295,7 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
   const char *kind = symbol >= 0 ? info.symbols[symbol].item : nullptr;
   size_t elements = whole.bytes.size() / sizeOf(tensor.type),
          rows = symbol >= 0 ? symbols[module][symbol] : 0;
-  checkReferences(module, input);
+  checkReferences(whole, tensor.type, program.globalBatch, file.path());
   std::vector<int64_t> found;
   for (size_t row = 0; row < rows; ++row) {
     int64_t owner = -1;
@@ -356,7 +303,7 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
          ++i) {
       int64_t value = loadInteger(tensor.type,
                                   whole.bytes.data() + i * sizeOf(tensor.type));
-      if (isPadding(whole, value))
+      if (isPadding(whole, value, program.globalBatch))
         continue;
       if (owner >= 0 && owner != value / whole.tokens)
         throw Error(where + ": item " + std::to_string(row) +
@@ -379,7 +326,8 @@ void FileBatch::findOwners() {
       if (whole.index)
         ownFromIndex(m, i);
       else if (whole.itemOf)
-        checkReferences(m, i);
+        checkReferences(whole, program.modules[m].inputs[i].buffer.tensor.type,
+                        program.globalBatch, file.path());
   for (auto &[kind, count] : counts) {
     std::string name = "item_of." + kind;
     const TensorView *view =
@@ -449,29 +397,6 @@ Part FileBatch::makePart(size_t module, const PartItems &items) {
   return part;
 }
 
-void FileBatch::rebase(const WholeInput &whole, DType type,
-                       std::vector<std::byte> &bytes,
-                       const Items &samples) const {
-  if (!(whole.index || whole.itemOf) ||
-      int64_t(samples.size()) == program.globalBatch)
-    return;
-  int64_t tokens = whole.index ? whole.tokens : 1;
-  for (size_t at = 0; at < bytes.size(); at += sizeOf(type)) {
-    int64_t value = loadInteger(type, bytes.data() + at);
-    if (isPadding(whole, value))
-      continue;
-    auto found =
-        std::lower_bound(samples.begin(), samples.end(), value / tokens);
-    if (found == samples.end() || *found != value / tokens)
-      throw Error(file.path() + ": tensor '" + whole.name +
-                  "' points from an item to sample " +
-                  std::to_string(value / tokens) +
-                  ", but another tensor says that the item is not of it");
-    storeInteger(type, bytes.data() + at,
-                 (found - samples.begin()) * tokens + value % tokens);
-  }
-}
-
 /// Gathers the part's items along each axis that counts items.
 std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
                                            const Part &part,
@@ -503,7 +428,10 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
     bytes = std::move(cut);
     shape[axis] = e.scale * int64_t(items.size());
   }
-  rebase(whole, tensor.type, bytes, samples);
+  if ((whole.index || whole.itemOf) &&
+      int64_t(samples.size()) < program.globalBatch)
+    rebase(whole, tensor.type, bytes, samples, program.globalBatch,
+           file.path());
   return bytes;
 }
 

@@ -2,14 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Field numbers are those of onnx.proto: ModelProto {graph = 7, functions =
-// 25}, GraphProto {node = 1, initializer = 5}, FunctionProto.node = 7,
-// NodeProto {input = 1, output = 2, name = 3, op_type = 4, attribute = 5},
-// AttributeProto {name = 1, i = 3, t = 5, g = 6, tensors = 10, graphs = 11,
-// type = 20}, TensorProto {dims = 1, data_type = 2, float_data = 4, int32_data
-// = 5, string_data = 6, int64_data = 7, name = 8, raw_data = 9, double_data =
-// 10, uint64_data = 11, external_data = 13, data_location = 14},
-// StringStringEntryProto {key = 1, value = 2}.
+// Field numbers are in OnnxFields.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +11,7 @@
 #include "runtime/base/Protobuf.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/data/Convert.h"
+#include "runtime/save/OnnxFields.h"
 #include "runtime/save/Outputs.h"
 
 #include <algorithm>
@@ -42,73 +36,6 @@ constexpr std::pair<int64_t, DType> kFloatTypes[] = {
 
 using namespace protobuf;
 
-struct Field {
-  uint32_t number;
-  int wire;
-  uint64_t value = 0; ///< of a varint
-  std::string_view whole,
-      body; ///< with and without its header; body of Bytes only
-};
-
-/// Iterates over the fields of one message; throws on anything malformed.
-class Reader {
-public:
-  Reader(std::string_view message, const std::string &file)
-      : rest(message), file(file) {}
-
-  bool next(Field &field) {
-    if (rest.empty())
-      return false;
-    std::string_view start = rest;
-    uint64_t tag = varint();
-    field = {uint32_t(tag >> 3), int(tag & 7), 0, {}, {}};
-    size_t length = 0;
-    switch (field.wire) {
-    case Varint:
-      field.value = varint();
-      break;
-    case Fixed64:
-      length = 8;
-      break;
-    case Fixed32:
-      length = 4;
-      break;
-    case Bytes:
-      length = varint();
-      break;
-    default:
-      fail();
-    }
-    if (length > rest.size() || tag >> 3 == 0 || tag >> 32)
-      fail();
-    field.body = rest.substr(0, length);
-    rest.remove_prefix(length);
-    field.whole = start.substr(0, start.size() - rest.size());
-    return true;
-  }
-
-  uint64_t varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64 && !rest.empty(); shift += 7) {
-      uint8_t byte = rest.front();
-      rest.remove_prefix(1);
-      value |= uint64_t(byte & 127) << shift;
-      if (byte < 128)
-        return value;
-    }
-    fail();
-  }
-
-  bool done() const { return rest.empty(); }
-
-private:
-  [[noreturn]] void fail() const {
-    throw Error(file + ": not a valid ONNX file");
-  }
-  std::string_view rest;
-  const std::string &file;
-};
-
 /// What the output is made of, in order: bytes of the source, own bytes, or a
 /// parameter's value.
 struct Piece {
@@ -132,70 +59,6 @@ size_t bytesOf(const Pieces &pieces) {
   for (const Piece &piece : pieces)
     size += piece.size;
   return size;
-}
-
-/// What is known of an initializer before its value is replaced.
-struct TensorFacts {
-  std::string name;
-  int64_t type = 0;
-  std::vector<int64_t> dims;
-  std::string location; ///< of external data
-};
-
-TensorFacts readTensor(std::string_view message, const std::string &file) {
-  TensorFacts facts;
-  Field field;
-  for (Reader reader(message, file); reader.next(field);) {
-    if (field.number == 8 && field.wire == Bytes)
-      facts.name = field.body;
-    else if (field.number == 2 && field.wire == Varint)
-      facts.type = int64_t(field.value);
-    else if (field.number == 1 && field.wire == Varint)
-      facts.dims.push_back(int64_t(field.value));
-    else if (field.number == 1 && field.wire == Bytes)
-      for (Reader packed(field.body, file); !packed.done();)
-        facts.dims.push_back(int64_t(packed.varint()));
-    else if (field.number == 13 && field.wire == Bytes) {
-      Field entry;
-      std::string key, value;
-      for (Reader pair(field.body, file); pair.next(entry);)
-        (entry.number == 1 ? key : value) = entry.body;
-      if (key == "location")
-        facts.location = value;
-    }
-  }
-  return facts;
-}
-
-/// Fields that lead to tensors, from message to message.
-enum class Message { Graph, Function, Node, Attribute, Tensor };
-constexpr struct {
-  Message from;
-  uint32_t field;
-  Message to;
-} kWays[] = {{Message::Graph, 1, Message::Node},
-             {Message::Graph, 5, Message::Tensor},
-             {Message::Function, 7, Message::Node},
-             {Message::Node, 5, Message::Attribute},
-             {Message::Attribute, 5, Message::Tensor},
-             {Message::Attribute, 6, Message::Graph},
-             {Message::Attribute, 10, Message::Tensor},
-             {Message::Attribute, 11, Message::Graph}};
-
-/// Files that tensors below a message refer to.
-void findLocations(Message kind, std::string_view message,
-                   const std::string &file, std::set<std::string> &found) {
-  if (kind == Message::Tensor) {
-    std::string location = readTensor(message, file).location;
-    if (!location.empty())
-      found.insert(location);
-    return;
-  }
-  Field field;
-  for (Reader reader(message, file); reader.next(field);)
-    for (auto &way : kWays)
-      if (way.from == kind && way.field == field.number && field.wire == Bytes)
-        findLocations(way.to, field.body, file, found);
 }
 
 int64_t numberOf(DType type) {
@@ -274,9 +137,9 @@ private:
   Pieces model() {
     Pieces pieces;
     Field field;
-    for (Reader reader(content, source); reader.next(field);) {
+    for (FieldReader reader(content, source); reader.next(field);) {
       if (field.number == 25 && field.wire == Bytes)
-        findLocations(Message::Function, field.body, source, locations);
+        findLocations(OnnxMessage::Function, field.body, source, locations);
       if (field.number != 7 || field.wire != Bytes) {
         append(pieces, field.whole);
         continue;
@@ -290,11 +153,11 @@ private:
     Pieces pieces;
     Field field;
     casts.clear();
-    for (Reader reader(message, source); reader.next(field);) {
+    for (FieldReader reader(message, source); reader.next(field);) {
       const ParameterInfo *parameter = nullptr;
       TensorFacts facts;
       if (field.number == 1 && field.wire == Bytes)
-        findLocations(Message::Node, field.body, source, locations);
+        findLocations(OnnxMessage::Node, field.body, source, locations);
       if (field.number == 5 && field.wire == Bytes) {
         facts = readTensor(field.body, source);
         auto found = replace.find(facts.name);
@@ -330,7 +193,7 @@ private:
     bool narrow = stored != type->second;
     Pieces pieces;
     Field field;
-    for (Reader reader(message, source); reader.next(field);)
+    for (FieldReader reader(message, source); reader.next(field);)
       if (!holdsValue(field.number) &&
           !(narrow && (field.number == 2 || field.number == 8)))
         append(pieces, field.whole);
