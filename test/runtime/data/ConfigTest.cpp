@@ -59,9 +59,9 @@ TEST_F(ConfigTest, VocabularyFile) {
   writeFile("words", "cat\nface\ndog\nfox\nowl\n");
   Json recipe = demoRecipe();
   recipe["data"]["tokenizer"]["vocabulary"] = "words";
-  EXPECT_EQ(Config::parse(recipe, "", {"/nonexistent", folder}).key,
+  EXPECT_EQ(Config::parse(recipe, "", {"/nonexistent", folder.path}).key,
             parseConfig(demoRecipe()).key);
-  EXPECT_EQ(inlineVocabulary(recipe, {folder}), demoRecipe());
+  EXPECT_EQ(inlineVocabulary(recipe, {folder.path}), demoRecipe());
   EXPECT_NE(errorOf([&] { parseConfig(recipe); }).find("words: cannot be read"),
             std::string::npos);
   writeFile("recipe.json", recipe.dump());

@@ -10,16 +10,11 @@
 #ifndef DT_TEST_DATA_FIXTURE_H
 #define DT_TEST_DATA_FIXTURE_H
 
-#include "runtime/base/Error.h"
 #include "runtime/data/Config.h"
 #include "runtime/data/Picture.h"
 #include "runtime/data/Tar.h"
+#include "test/runtime/TestSupport.h"
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -30,16 +25,7 @@ using Files = std::vector<std::pair<std::string, std::string>>;
 
 class DataTest : public ::testing::Test {
 protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/dtdataXXXXXX";
-    ASSERT_NE(mkdtemp(&pattern[0]), nullptr);
-    folder = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder); }
-
-  std::string path(const std::string &name) const {
-    return folder + "/" + name;
-  }
+  std::string path(const std::string &name) const { return folder / name; }
   std::string writeShard(const std::string &name, const Files &files) const {
     rt::data::TarWriter out(path(name));
     for (auto &[file, content] : files)
@@ -49,26 +35,12 @@ protected:
   }
   std::string writeFile(const std::string &name,
                         const std::string &content) const {
-    std::ofstream(path(name), std::ios::binary) << content;
+    ::writeFile(path(name), content);
     return path(name);
   }
-  static std::string readFile(const std::string &file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
 
-  std::string folder;
+  TemporaryFolder folder;
 };
-
-/// The text of the Error that `action` throws; empty if none.
-template <typename F> std::string errorOf(F action) {
-  try {
-    action();
-  } catch (const rt::Error &error) {
-    return error.what();
-  }
-  return {};
-}
 
 inline rt::data::Picture solid(int64_t width, int64_t height, uint8_t red,
                                uint8_t green, uint8_t blue) {

@@ -261,7 +261,7 @@ TEST_F(IndexTest, NotATar) {
   EXPECT_NE(errorOf([&] { listTar(writeFile("e.tar", "")); }), "");
   EXPECT_NE(errorOf([&] { listTar(path("none.tar")); }).find("No such file"),
             std::string::npos);
-  EXPECT_NE(errorOf([&] { listTar(folder); }).find("not a regular file"),
+  EXPECT_NE(errorOf([&] { listTar(folder.path); }).find("not a regular file"),
             std::string::npos);
 }
 
