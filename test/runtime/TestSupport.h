@@ -11,8 +11,7 @@
 #include "runtime/base/Philox.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/device/BFloat16.h"
-
-#include <gtest/gtest.h>
+#include "test/Contains.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -109,7 +108,7 @@ template <typename F> std::string errorOf(F f) {
 #define EXPECT_ERROR(expression, part)                                         \
   do {                                                                         \
     std::string message = errorOf([&] { expression; });                        \
-    EXPECT_NE(message.find(part), std::string::npos) << "got: " << message;    \
+    EXPECT_CONTAINS(message, part);                                            \
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;               \
   } while (false)
 

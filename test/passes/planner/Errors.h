@@ -7,9 +7,9 @@
 #ifndef TEST_PASSES_PLANNER_ERRORS_H
 #define TEST_PASSES_PLANNER_ERRORS_H
 
-#include "llvm/Support/Error.h"
+#include "test/Contains.h"
 
-#include <string>
+#include "llvm/Support/Error.h"
 
 /// The message of an error; empty if there is none.
 template <typename T> std::string errorOf(llvm::Expected<T> value) {

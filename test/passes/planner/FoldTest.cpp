@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/policies/Policy.h"
+#include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
 
 #include <gtest/gtest.h>
@@ -173,8 +174,7 @@ TEST(Fold, TasksOfSeveralMicrobatches) {
   plan.units[1].span = 2;
   auto refused = simulateStep(setting.costs, plan, setting.batch, options);
   ASSERT_FALSE(bool(refused));
-  EXPECT_NE(llvm::toString(refused.takeError()).find("no multiple"),
-            std::string::npos);
+  EXPECT_CONTAINS(llvm::toString(refused.takeError()), "no multiple");
 }
 
 /// Orders found on the folded problem run on all replicas without blocking.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/search/Formulation.h"
+#include "test/Contains.h"
 
 #include <nlohmann/json.hpp>
 
@@ -76,8 +77,7 @@ TEST(Formulation, NamesWhatDoesNotFit) {
   FormulaProblem problem = load(reference()[0]);
   problem.memory = 1;
   std::string error = errorOf(problem);
-  EXPECT_NE(error.find("unit 'backbone' does not fit"), std::string::npos)
-      << error;
+  EXPECT_CONTAINS(error, "unit 'backbone' does not fit");
   problem.memory = 1000;
   problem.gpus = 1;
   EXPECT_EQ(errorOf(problem),
@@ -94,8 +94,7 @@ TEST(Formulation, BadInput) {
   EXPECT_EQ(errorOf(problem), "no GPU to plan for");
   problem.gpus = 8;
   problem.backbone.time[2] = std::nan("");
-  EXPECT_NE(errorOf(problem).find("unit 'backbone' has the time nan at TP 2"),
-            std::string::npos);
+  EXPECT_CONTAINS(errorOf(problem), "unit 'backbone' has the time nan at TP 2");
 }
 
 /// Many units alike cannot be enumerated; that ends, and is said.

@@ -71,12 +71,9 @@ TEST(Cluster, ShippedFiles) {
 TEST(Cluster, Names) {
   std::string error = errorOf(openCluster("h100-80"));
   EXPECT_EQ(error.find("cluster 'h100-80' is not one of a100-80g, "), 0u);
-  EXPECT_NE(error.find(", here, nor a .json file; did you mean 'h100-80g'?"),
-            std::string::npos)
-      << error;
+  EXPECT_CONTAINS(error, ", here, nor a .json file; did you mean 'h100-80g'?");
   // The beginning of a name is near to it.
-  EXPECT_NE(errorOf(openCluster("H100")).find("; did you mean 'h100-80g'?"),
-            std::string::npos);
+  EXPECT_CONTAINS(errorOf(openCluster("H100")), "; did you mean 'h100-80g'?");
   EXPECT_EQ(errorOf(openCluster("")).find("; did you mean"), std::string::npos);
   EXPECT_EQ(errorOf(openCluster("/nowhere")),
             "/nowhere: No such file or directory");
@@ -84,7 +81,7 @@ TEST(Cluster, Names) {
             "nowhere.json: No such file or directory");
   error = errorOf(openModel("mllm-9"));
   EXPECT_EQ(error.find("model 'mllm-9' is not one of llama3_13b, "), 0u);
-  EXPECT_NE(error.find("; did you mean 'mllm-9b'?"), std::string::npos);
+  EXPECT_CONTAINS(error, "; did you mean 'mllm-9b'?");
 }
 
 TEST(Cluster, ThisMachine) {
@@ -92,7 +89,7 @@ TEST(Cluster, ThisMachine) {
   EXPECT_EQ(here.getNumDevices(), dt::rt::usableCores());
   EXPECT_EQ(here.nodes[0].cores, dt::rt::usableCores());
   EXPECT_GT(here.getMemory(0), 0);
-  EXPECT_NE(here.assumed.find("not measured"), std::string::npos);
+  EXPECT_CONTAINS(here.assumed, "not measured");
   // One core where the process may use one.
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
@@ -128,8 +125,7 @@ TEST(Cluster, OtherMachines) {
 }
 
 TEST(Cluster, Errors) {
-  EXPECT_NE(errorOf(parseCluster("{", "c.json")).find("c.json: not JSON: "),
-            std::string::npos);
+  EXPECT_CONTAINS(errorOf(parseCluster("{", "c.json")), "c.json: not JSON: ");
   EXPECT_NE(errorOf(readCluster("/nowhere.json")), "");
   EXPECT_EQ(clusterError("\"memory\": 1e9", "\"memory\": -1")
                 .find("c.json: devices.d.memory: expected a number"),

@@ -112,8 +112,7 @@ TEST(ModelJson, Ties) {
 TEST(ModelJson, Errors) {
   EXPECT_EQ(llvm::cantFail(parseModel(kModel, "m.json")).modules[0].layers,
             std::vector<int>(4, 0));
-  EXPECT_NE(errorOf(parseModel("[", "m.json")).find("m.json: not JSON: "),
-            std::string::npos);
+  EXPECT_CONTAINS(errorOf(parseModel("[", "m.json")), "m.json: not JSON: ");
   EXPECT_EQ(modelError("\"gemm\"", "\"gem\"")
                 .find("m.json: modules[0].kinds[0].forward[0].kind: "),
             0u);
@@ -296,8 +295,7 @@ TEST(Profile, Errors) {
             "p.json: modules.llm.layer[1].tokens: expected more tokens than in "
             "the point before of the same TP: points ascend");
   EXPECT_NE(profileError("0.01,", "\"a\","), "");
-  EXPECT_NE(profileError(", \"weight\": 0.04", "").find("'weight' is given"),
-            std::string::npos);
+  EXPECT_CONTAINS(profileError(", \"weight\": 0.04", ""), "'weight' is given");
   EXPECT_NE(profileError("\"tokens\"", "\"token\""), "");
   EXPECT_EQ(profileError("\"llm\"", "\"lm\""),
             "the profile names module 'lm', which the model does not have; did "
@@ -351,10 +349,10 @@ TEST(Explain, SaysWhatAndWhy) {
                            "bound by", "other seeds",
                            "so many microbatches: 1 20.0 ms, 2 at least 30.0 "
                            "ms, 4 does not fit\n"})
-    EXPECT_NE(text.find(word), std::string::npos) << word;
+    EXPECT_CONTAINS(text, word) << word;
   EXPECT_FALSE(bool(printHtml(pageStream, *why, input)));
   for (const char *word : {"<svg", "</svg>", "Alternatives", "</html>"})
-    EXPECT_NE(page.find(word), std::string::npos) << word;
+    EXPECT_CONTAINS(page, word) << word;
 }
 
 } // namespace

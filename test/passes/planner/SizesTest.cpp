@@ -118,8 +118,7 @@ TEST(Sizes, FitsAndChecks) {
   off = atTokens(576);
   off.model.modules[0].kinds[0].output.token = 1;
   error = errorOf(fitTokens({off, atTokens(1024), atTokens(4096)}));
-  EXPECT_NE(error.find("is a function of tokens already"), std::string::npos)
-      << error;
+  EXPECT_CONTAINS(error, "is a function of tokens already");
 }
 
 TEST(Sizes, CondensedCostsTheSame) {
@@ -249,7 +248,7 @@ TEST(Shipped, AsArchitectures) {
               &llm.partitioned.at({1, Save::All}));
     EXPECT_EQ(llm.getPartitioned({16, Save::All, true}), nullptr);
   }
-  EXPECT_NE(errorOf(openModel("mllm-1b")).find("mllm-9b"), std::string::npos);
+  EXPECT_CONTAINS(errorOf(openModel("mllm-1b")), "mllm-9b");
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
+#include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
 
 #include <gtest/gtest.h>
@@ -111,8 +112,7 @@ TEST(Waiting, FrozenUnitsRunAsFarAheadAsMemoryLets) {
   EXPECT_FALSE(plan.units[0].runAhead);
   EXPECT_DOUBLE_EQ(plan.predicted.step, step);
   // It is in the file, and what is no longer needed is not kept.
-  EXPECT_NE(printPlan(plan, apart.model).find("\"run_ahead\": 7"),
-            std::string::npos);
+  EXPECT_CONTAINS(printPlan(plan, apart.model), "\"run_ahead\": 7");
   device.memory *= 4;
   Costs more(apart.cluster, apart.model);
   llvm::cantFail(simulateFitting(more, plan, apart.batch));

@@ -9,8 +9,7 @@
 
 #include "runtime/base/FileActivity.h"
 #include "runtime/comm/Watchdog.h"
-
-#include <gtest/gtest.h>
+#include "test/Contains.h"
 
 #include <chrono>
 #include <csignal>
@@ -202,7 +201,7 @@ TEST(Status, ACircleNamesTheMessages) {
       /*stall=*/2);
   for (int r = 0; r < Ranks::count; ++r)
     EXPECT_EQ(ranks.end(r), exitAfterFault);
-  EXPECT_NE(ranks.text().find("wait for one another (rank"), std::string::npos);
+  EXPECT_CONTAINS(ranks.text(), "wait for one another (rank");
 }
 
 /// Neither a hook nor a writer that moves on is a fault, though all wait.

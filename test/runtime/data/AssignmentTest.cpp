@@ -249,10 +249,8 @@ TEST(Assignment, InterShortensTheSchedule) {
   // Where ten images in a microbatch are too many, others come together.
   program.modules[0].symbols[0].max = 5;
   program.finish();
-  EXPECT_NE(errorOf([&] {
-              Assigner(program.info, Reorder::Intra).assign(items);
-            }).find("is 10 in microbatch 0"),
-            std::string::npos);
+  EXPECT_ERROR(Assigner(program.info, Reorder::Intra).assign(items),
+               "is 10 in microbatch 0");
   a = Assigner(program.info, Reorder::Inter).assign(items);
   for (const auto &replicas : a.modules[0])
     EXPECT_EQ(replicas[0].symbols[0].size(), 5u);
@@ -460,7 +458,7 @@ TEST(Assignment, Errors) {
     for (Reorder mode : kModes) {
       std::string text =
           errorOf([&] { Assigner(program.info, mode).assign(items); });
-      EXPECT_NE(text.find(expected), std::string::npos) << text;
+      EXPECT_CONTAINS(text, expected);
     }
   };
   Chain program(4, 4, 1, 2, 1, 4);

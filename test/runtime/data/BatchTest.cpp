@@ -192,8 +192,7 @@ TEST_F(BatchTest, Convert) {
             (std::vector<int32_t>{0, 7}));
   EXPECT_EQ(values<uint8_t>(convert(in, DType::Bool, "x")),
             (std::vector<uint8_t>{0, 1}));
-  EXPECT_NE(errorOf([&] { convert(in, DType::BF16, "x"); }).find("input x: "),
-            std::string::npos);
+  EXPECT_ERROR(convert(in, DType::BF16, "x"), "input x: ");
 }
 
 /// A program with a vision module by image, an LLM by sample and a head over
@@ -344,23 +343,18 @@ TEST_F(SourceTest, SameBatchWhateverTheWorkersAndTheOrder) {
 
 TEST_F(SourceTest, OneErrorForWhatDoesNotFit) {
   tables.ids[1].offset = 25;
-  EXPECT_NE(errorOf([&] {
-              open(1)->next(0);
-            }).find("gives a tensor [2, 24], but llm.input_ids takes [2, 25]"),
-            std::string::npos);
+  EXPECT_ERROR(open(1)->next(0),
+               "gives a tensor [2, 24], but llm.input_ids takes [2, 25]");
   tables.ids[1].offset = 24;
   tables.llmSymbols[1].max = 0;
-  EXPECT_NE(errorOf([&] {
-              auto s = open(1);
-              for (int i = 0; i < 5; ++i)
-                s->next(i);
-            }).find("dim llm.images is "),
-            std::string::npos);
+  EXPECT_CONTAINS(errorOf([&] {
+                    auto s = open(1);
+                    for (int i = 0; i < 5; ++i)
+                      s->next(i);
+                  }),
+                  "dim llm.images is ");
   tables.llmSymbols[1].item = "sound";
-  EXPECT_NE(errorOf([&] {
-              open(1);
-            }).find("data.json: dim llm.images counts \"sound\""),
-            std::string::npos);
+  EXPECT_ERROR(open(1), "data.json: dim llm.images counts \"sound\"");
   tables.llmSymbols[1].item = "image";
   tables.vision[0].buffer.tensor.name = "sounds";
   EXPECT_EQ(errorOf([&] { open(1); }),
@@ -377,6 +371,6 @@ TEST_F(SourceTest, AnErrorWhileDecodingAheadReachesTheCaller) {
     for (int i = 1; i < 9; ++i)
       source->next(i);
   });
-  EXPECT_NE(error.find("did the shard change?"), std::string::npos) << error;
+  EXPECT_CONTAINS(error, "did the shard change?");
 }
 } // namespace

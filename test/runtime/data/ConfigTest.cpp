@@ -62,15 +62,11 @@ TEST_F(ConfigTest, VocabularyFile) {
   EXPECT_EQ(Config::parse(recipe, "", {"/nonexistent", folder.path}).key,
             parseConfig(demoRecipe()).key);
   EXPECT_EQ(inlineVocabulary(recipe, {folder.path}), demoRecipe());
-  EXPECT_NE(errorOf([&] { parseConfig(recipe); }).find("words: cannot be read"),
-            std::string::npos);
+  EXPECT_ERROR(parseConfig(recipe), "words: cannot be read");
   writeFile("recipe.json", recipe.dump());
   EXPECT_EQ(Config::load(path("recipe.json")).tokenizer.size(), 10);
   writeFile("bad.json", "{");
-  EXPECT_NE(errorOf([&] {
-              Config::load(path("bad.json"));
-            }).find("bad.json: not valid JSON"),
-            std::string::npos);
+  EXPECT_ERROR(Config::load(path("bad.json")), "bad.json: not valid JSON");
 }
 
 TEST_F(ConfigTest, ErrorsNameTheKey) {
@@ -181,7 +177,7 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
       {"/inputs/timestep/below", "0", "inputs.timestep.below"},
   };
   for (const Case &c : cases)
-    EXPECT_NE(broken(c.pointer, c.value).find(c.expected), std::string::npos)
+    EXPECT_CONTAINS(broken(c.pointer, c.value), c.expected)
         << c.pointer << " = " << c.value
         << " gave: " << broken(c.pointer, c.value);
 }
@@ -189,9 +185,6 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
 TEST_F(ConfigTest, TextInputsNeedASequence) {
   Json recipe = {{"data", {{"pictures", {{"image", {{"size", {4, 4}}}}}}}},
                  {"inputs", {{"ids", {{"tokens", "ids"}}}}}};
-  EXPECT_NE(errorOf([&] {
-              parseConfig(recipe);
-            }).find("inputs.ids: needs data.sequence"),
-            std::string::npos);
+  EXPECT_ERROR(parseConfig(recipe), "inputs.ids: needs data.sequence");
 }
 } // namespace

@@ -97,6 +97,6 @@ TEST_F(PeersTest, IndexEachShardOnce) {
   EXPECT_TRUE(std::filesystem::exists(path("s4.tar.idx.json")));
   open("none*.tar");
   for (const std::string &error : errors)
-    EXPECT_NE(error.find("no such shard"), std::string::npos) << error;
+    EXPECT_CONTAINS(error, "no such shard");
 }
 } // namespace

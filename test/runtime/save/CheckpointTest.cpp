@@ -103,8 +103,8 @@ TEST_F(CheckpointTest, SaysWhatItLeavesOut) {
   Trainer tied(other.info, Trainer::defaults(other.info), solo());
   std::vector<std::string> said = resumeCheckpoint(tied, directory, 7).warnings;
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("the checkpoint has '"), std::string::npos) << said[0];
-  EXPECT_NE(said[0].find("which this program does not"), std::string::npos);
+  EXPECT_CONTAINS(said[0], "the checkpoint has '");
+  EXPECT_CONTAINS(said[0], "which this program does not");
 }
 
 /// Two checkpoints, the newer one with `change` made to it.
@@ -123,11 +123,9 @@ protected:
     EXPECT_EQ(loaded.step, 1);
     EXPECT_EQ(loaded.damaged, std::vector<int64_t>{2});
     ASSERT_EQ(loaded.warnings.size(), 1u);
-    EXPECT_NE(loaded.warnings[0].find("step-2/" + part), std::string::npos)
-        << loaded.warnings[0];
-    EXPECT_NE(loaded.warnings[0].find("resuming from " + directory + "/step-1"),
-              std::string::npos)
-        << loaded.warnings[0];
+    EXPECT_CONTAINS(loaded.warnings[0], "step-2/" + part);
+    EXPECT_CONTAINS(loaded.warnings[0],
+                    "resuming from " + directory + "/step-1");
   }
 };
 
@@ -242,8 +240,7 @@ TEST_F(CheckpointTest, SaysWhatOfTheScheduleChanged) {
   std::vector<std::string> said =
       resumeCheckpoint(other, directory, 7).warnings;
   ASSERT_EQ(said.size(), 1u);
-  EXPECT_NE(said[0].find("lr 0.05 -> 0.25, steps 40 -> 80"), std::string::npos)
-      << said[0];
+  EXPECT_CONTAINS(said[0], "lr 0.05 -> 0.25, steps 40 -> 80");
   settings = Trainer::defaults(program.info);
   settings.optimizer.totalSteps = 0; // only to write at the end
   Trainer none(program.info, settings, solo());

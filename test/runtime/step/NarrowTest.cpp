@@ -82,7 +82,7 @@ TEST_F(Narrow, FilesMayBeNarrow) {
   EXPECT_EQ(value(0), a);
   EXPECT_EQ(storedOf(trainer, 0), rounded(a));
   EXPECT_EQ(storedOf(trainer, 3), rounded(wide));
-  EXPECT_NE(said[0].find("; 1 of them F32"), std::string::npos) << said[0];
+  EXPECT_CONTAINS(said[0], "; 1 of them F32");
 }
 
 /// A master that is no number is not saved, though what is stored would be.

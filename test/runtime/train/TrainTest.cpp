@@ -160,33 +160,23 @@ TEST(Train, TargetsAreCheckedFirst) {
       &Options::metrics,       &Options::trace,  &Options::saveOutputs,
       &Options::saveGradients, &Options::report, &Options::traffic};
   for (auto member : files) {
-    EXPECT_NE(said([&](Options &o) {
-                o.*member = folder.path;
-              }).find(folder.path + ": is a folder, expected a file"),
-              std::string::npos);
-    EXPECT_NE(said([&](Options &o) {
-                o.*member = folder / "none/f";
-              }).find("No such file or directory"),
-              std::string::npos);
-    EXPECT_NE(said([&](Options &o) {
-                o.*member = folder / "file/f";
-              }).find("file is no folder"),
-              std::string::npos);
+    EXPECT_CONTAINS(said([&](Options &o) { o.*member = folder.path; }),
+                    folder.path + ": is a folder, expected a file");
+    EXPECT_CONTAINS(said([&](Options &o) { o.*member = folder / "none/f"; }),
+                    "No such file or directory");
+    EXPECT_CONTAINS(said([&](Options &o) { o.*member = folder / "file/f"; }),
+                    "file is no folder");
   }
   for (auto member : {&Options::checkpoint, &Options::exportTo}) {
-    EXPECT_NE(said([&](Options &o) {
-                o.*member = folder / "file";
-              }).find(folder / "file: "),
-              std::string::npos);
-    EXPECT_NE(said([&](Options &o) {
-                o.*member = folder / "file/f";
-              }).find("cannot create"),
-              std::string::npos);
+    EXPECT_CONTAINS(said([&](Options &o) { o.*member = folder / "file"; }),
+                    folder / "file: ");
+    EXPECT_CONTAINS(said([&](Options &o) { o.*member = folder / "file/f"; }),
+                    "cannot create");
   }
-  EXPECT_NE(said([&](Options &o) {
-              o.metrics = folder / "same", o.trace = folder / "x/../same";
-            }).find("--trace and --metrics name the same file"),
-            std::string::npos);
+  EXPECT_CONTAINS(said([&](Options &o) {
+                    o.metrics = folder / "same", o.trace = folder / "x/../same";
+                  }),
+                  "--trace and --metrics name the same file");
   EXPECT_EQ(readFile(folder / "file"), "kept");
   EXPECT_FALSE(std::filesystem::exists(folder / "same"));
 }
@@ -228,10 +218,8 @@ TEST(Train, EndsWhereALossIsNoNumber) {
       runTraining(program.info, folder.path, options, solo(), hooks);
     });
     EXPECT_EQ(said.rfind("step 6: loss 'square' is ", 0), 0u) << said;
-    EXPECT_NE(said.find("; the newest checkpoint is " + options.checkpoint +
-                        "/step-4"),
-              std::string::npos)
-        << said;
+    EXPECT_CONTAINS(said, "; the newest checkpoint is " + options.checkpoint +
+                              "/step-4");
     EXPECT_FALSE(std::filesystem::exists(options.checkpoint + "/step-6"));
     EXPECT_TRUE(std::filesystem::exists(options.checkpoint + "/step-2"));
     options.resume = true;
@@ -289,10 +277,8 @@ TEST_F(OnNaNTest, Skip) {
   options.onNaN = OnNaN::Skip;
   run(1);
   EXPECT_EQ(failure, "");
-  EXPECT_NE(said.find("warning: step 6: loss 'square' is nan; its update is "
-                      "left out\n"),
-            std::string::npos)
-      << said;
+  EXPECT_CONTAINS(said, "warning: step 6: loss 'square' is nan; its update is "
+                        "left out\n");
   EXPECT_EQ(metric("skipped"),
             (std::vector<double>{-1, -1, -1, -1, -1, 1, 1, 1, 1, 1}));
   EXPECT_TRUE(std::filesystem::exists(options.checkpoint + "/step-10"));
@@ -306,10 +292,9 @@ TEST_F(OnNaNTest, Back) {
   std::filesystem::remove_all(options.checkpoint);
   run(1);
   EXPECT_EQ(failure, "");
-  EXPECT_NE(said.find("warning: step 6: loss 'square' is nan; going back to " +
-                      options.checkpoint + "/step-4\n"),
-            std::string::npos)
-      << said;
+  EXPECT_CONTAINS(said,
+                  "warning: step 6: loss 'square' is nan; going back to " +
+                      options.checkpoint + "/step-4\n");
   EXPECT_EQ(last, wanted);
   EXPECT_EQ(metric("loss"), losses);
   EXPECT_EQ(metric("step"),
