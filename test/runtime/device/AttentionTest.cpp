@@ -114,17 +114,32 @@ struct Expected {
   }
 };
 
+/// What both functions write, over nines.
+template <typename T> struct Outcome {
+  std::vector<T> o, dq, dk, dv;
+
+  Outcome(const std::vector<T> &q, const std::vector<T> &k,
+          const std::vector<T> &v, const std::vector<T> &dout, const void *mask,
+          const AttentionShape &s)
+      : o(dout.size(), T(9)), dq(q.size(), T(9)), dk(k.size(), T(9)),
+        dv(v.size(), T(9)) {
+    std::vector<float> lse(s.b * s.h * s.t);
+    attentionForward(q.data(), k.data(), v.data(), mask, o.data(), lse.data(),
+                     s);
+    attentionBackward(q.data(), k.data(), v.data(), mask, o.data(), lse.data(),
+                      dout.data(), dq.data(), dk.data(), dv.data(), s);
+  }
+};
+
+Outcome<float> run(const Data &x, const AttentionShape &s) {
+  return {x.q, x.k, x.v, x.dout, x.mask, s};
+}
+
 void check(const Case &c, float shift = 0) {
   AttentionShape s = shapeFor(c);
   Data x(c, s, shift);
   Expected expected(x, s);
-  std::vector<float> o(expected.o.size(), 9), lse(s.b * s.h * s.t),
-      dq(x.q.size(), 9), dk(x.k.size(), 9), dv(x.v.size(), 9);
-  attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                   lse.data(), s);
-  attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                    lse.data(), x.dout.data(), dq.data(), dk.data(), dv.data(),
-                    s);
+  auto [o, dq, dk, dv] = run(x, s);
   // A score of size c is off by c roundings more, and so is its exp,
   // relatively; shifted scores have fewer digits: two roundings at the size of
   // the shift.
@@ -168,16 +183,10 @@ TEST(Attention, LargeFiniteMaskKeepsItsProbabilities) {
   Data x(c, s);
   for (float &m : x.additive)
     m = -65504;
-  std::vector<float> o(s.b * s.ob), lse(s.b * s.h * s.t), dq(x.q.size()),
-      dk(x.k.size()), dv(x.v.size());
-  attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                   lse.data(), s);
-  attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                    lse.data(), x.dout.data(), dq.data(), dk.data(), dv.data(),
-                    s);
+  Outcome<float> got = run(x, s);
   double fromDv = 0,
          fromDout = 0; // rows of probabilities sum to one: the totals agree
-  for (float value : dv)
+  for (float value : got.dv)
     fromDv += value;
   for (float value : x.dout)
     fromDout += value;
@@ -194,15 +203,9 @@ TEST(Attention, FiniteNumbersHideNothing) {
       Data x(c, s);
       for (size_t i = 0; i < x.additive.size(); ++i)
         x.additive[i] = i / c.s == 2 ? number : 0;
-      std::vector<float> o(s.b * s.ob), lse(s.b * s.h * s.t), dq(x.q.size()),
-          dk(x.k.size()), dv(x.v.size(), 9);
       std::fill(x.dout.begin(), x.dout.end(), 0.f);
       std::fill_n(x.dout.begin() + 2 * s.ot, s.ot, 1.f);
-      attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                       lse.data(), s);
-      attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                        lse.data(), x.dout.data(), dq.data(), dk.data(),
-                        dv.data(), s);
+      Outcome<float> got = run(x, s);
       std::vector<double> p(s.s);
       double sum = 0;
       for (int64_t j = 0; j < s.s; ++j) {
@@ -215,10 +218,10 @@ TEST(Attention, FiniteNumbersHideNothing) {
         double expected = 0;
         for (int64_t j = 0; j < s.s; ++j)
           expected += p[j] / sum * x.v[j * s.vs + e];
-        EXPECT_NEAR(o[2 * s.ot + e], expected, 2e-3); // digits lost at -1e4
+        EXPECT_NEAR(got.o[2 * s.ot + e], expected, 2e-3); // digits lost at -1e4
       }
       for (int64_t j = 0; j < s.s; ++j)
-        EXPECT_NEAR(dv[j * s.vs], p[j] / sum, 1e-3);
+        EXPECT_NEAR(got.dv[j * s.vs], p[j] / sum, 1e-3);
     }
 }
 
@@ -227,13 +230,7 @@ TEST(Attention, NoVisibleKeyIsNotANumber) {
     Case c{1, 8, 8, 2, 2, 8, false, kind, EmptyRow::NaN};
     AttentionShape s = shapeFor(c);
     Data x(c, s);
-    std::vector<float> o(s.b * s.ob), lse(s.b * s.h * s.t), dq(x.q.size()),
-        dk(x.k.size()), dv(x.v.size());
-    attentionForward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                     lse.data(), s);
-    attentionBackward(x.q.data(), x.k.data(), x.v.data(), x.mask, o.data(),
-                      lse.data(), x.dout.data(), dq.data(), dk.data(),
-                      dv.data(), s);
+    auto [o, dq, dk, dv] = run(x, s);
     for (int64_t i = 0; i < s.t; ++i) // query 2 sees nothing
       EXPECT_EQ(std::isnan(o[i * s.ot]), i == 2);
     EXPECT_TRUE(std::isnan(dq[2 * s.qt]));
@@ -246,15 +243,9 @@ TEST(Attention, NotANumberSpreads) {
   AttentionShape s = shapeFor({1, 8, 8, 1, 1, 8, false});
   Data x({1, 8, 8, 1, 1, 8, false}, s);
   x.q[3 * s.qt] = NAN;
-  std::vector<float> o(s.b * s.ob), lse(s.t), dq(x.q.size()), dk(x.k.size()),
-      dv(x.v.size());
-  attentionForward(x.q.data(), x.k.data(), x.v.data(), nullptr, o.data(),
-                   lse.data(), s);
+  auto [o, dq, dk, dv] = run(x, s);
   for (int64_t i = 0; i < s.t; ++i)
     EXPECT_EQ(std::isnan(o[i * s.ot]), i == 3);
-  attentionBackward(x.q.data(), x.k.data(), x.v.data(), nullptr, o.data(),
-                    lse.data(), x.dout.data(), dq.data(), dk.data(), dv.data(),
-                    s);
   EXPECT_TRUE(std::isnan(dq[3 * s.qt]));
   EXPECT_TRUE(std::isnan(dk[0]) && std::isnan(dv[0]));
 }
@@ -280,18 +271,12 @@ void checkNarrow(Case c) {
       value = bf16(value);
   Expected expected(x, s);
   std::vector<bf16> q = narrow(x.q), k = narrow(x.k), v = narrow(x.v),
-                    dout = narrow(x.dout), mask = narrow(x.additive),
-                    o(expected.o.size(), bf16(9)), dq(q.size(), bf16(9)),
-                    dk(k.size(), bf16(9)), dv(v.size(), bf16(9));
-  std::vector<float> lse(s.b * s.h * s.t);
+                    dout = narrow(x.dout), mask = narrow(x.additive);
   for (bool narrowMask : {false, true}) {
     const void *given = x.mask;
     if (narrowMask && c.kind == MaskKind::Additive)
       s.mask = MaskKind::AdditiveNarrow, given = mask.data();
-    attentionForward(q.data(), k.data(), v.data(), given, o.data(), lse.data(),
-                     s);
-    attentionBackward(q.data(), k.data(), v.data(), given, o.data(), lse.data(),
-                      dout.data(), dq.data(), dk.data(), dv.data(), s);
+    auto [o, dq, dk, dv] = Outcome(q, k, v, dout, given, s);
     double output = sumLimit(double(s.s)) + 8 * kEps + kNarrowEps;
     EXPECT_LT(relativeError(widen(o), expected.o), output);
     EXPECT_LT(relativeError(widen(dq), expected.dq), 4 * output);
@@ -330,32 +315,22 @@ TEST(Attention, NarrowColumnsOfOneMatrix) {
   Case c{2, 9, 9, 2, 2, 8, true};
   AttentionShape s = shapeFor(c);
   Data x(c, s);
-  std::vector<bf16> apart(x.q.size()), lone = apart, o(s.b * s.ob), same = o;
-  std::vector<bf16> k = narrow(x.k), v = narrow(x.v), dout = narrow(x.dout),
-                    dk(k.size()), dv(v.size());
+  std::vector<bf16> q = narrow(x.q), k = narrow(x.k), v = narrow(x.v),
+                    dout = narrow(x.dout), lone(q.size());
   int64_t wide = 2 * s.qt;
-  std::vector<bf16> q = narrow(x.q), both(s.b * s.t * wide, bf16(7)),
-                    grads = both;
+  std::vector<bf16> both(s.b * s.t * wide, bf16(7));
   for (int64_t i = 0; i < s.b * s.t * s.qt; ++i)
     both[i / s.qt * wide + i % s.qt] = q[i];
-  std::vector<float> lse(s.b * s.h * s.t);
-  attentionForward(q.data(), k.data(), v.data(), nullptr, o.data(), lse.data(),
-                   s);
-  attentionBackward(q.data(), k.data(), v.data(), nullptr, o.data(), lse.data(),
-                    dout.data(), apart.data(), dk.data(), dv.data(), s);
+  Outcome apart(q, k, v, dout, nullptr, s);
   s.qt = wide, s.qb = s.t * wide;
-  attentionForward(both.data(), k.data(), v.data(), nullptr, same.data(),
-                   lse.data(), s);
-  EXPECT_EQ(widen(o), widen(same));
-  attentionBackward(both.data(), k.data(), v.data(), nullptr, o.data(),
-                    lse.data(), dout.data(), grads.data(), dk.data(), dv.data(),
-                    s);
+  Outcome same(both, k, v, dout, nullptr, s);
+  EXPECT_EQ(widen(apart.o), widen(same.o));
   for (int64_t i = 0; i < s.b * s.t * s.h * s.d; ++i)
-    lone[i] = grads[i / (s.h * s.d) * wide + i % (s.h * s.d)];
-  EXPECT_EQ(widen(apart), widen(lone));
-  for (int64_t i = 0; i < int64_t(grads.size()); ++i)
+    lone[i] = same.dq[i / (s.h * s.d) * wide + i % (s.h * s.d)];
+  EXPECT_EQ(widen(apart.dq), widen(lone));
+  for (int64_t i = 0; i < int64_t(same.dq.size()); ++i)
     if (i % wide >= s.h * s.d) {
-      ASSERT_EQ(float(grads[i]), 7.f); // another's columns
+      ASSERT_EQ(float(same.dq[i]), 9.f); // another's columns
     }
 }
 

@@ -9,9 +9,36 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 using namespace dt::rt;
 
 namespace {
+
+/// One group, dense, without pads, unless it says otherwise.
+struct Shape : ConvShape {
+  using Dims = std::vector<int64_t>;
+
+  Shape(int64_t n, int64_t c, int64_t o, const Dims &inSizes, const Dims &taps)
+      : ConvShape{n, c, o, 1, int32_t(inSizes.size()), {}, {}, {}, {}, {}, {}} {
+    set(in, inSizes), set(kernel, taps);
+    stride({1, 1, 1}), dilation({1, 1, 1});
+  }
+  Shape &groups(int64_t count) { return ConvShape::groups = count, *this; }
+  Shape &stride(const Dims &d) { return set(ConvShape::stride, d); }
+  Shape &dilation(const Dims &d) { return set(ConvShape::dilation, d); }
+  Shape &pads(const Dims &begin, const Dims &end) {
+    set(padBegin, begin);
+    return set(padEnd, end);
+  }
+
+private:
+  Shape &set(int64_t (&to)[3], const Dims &from) {
+    std::copy(from.begin(), from.end(), to);
+    return *this;
+  }
+};
 
 /// Calls f(x index, w index, y index) for every product of the convolution;
 /// missing dims count as extent 1.
@@ -46,146 +73,93 @@ template <typename F> void forEachProduct(const ConvShape &s, F f) {
           }
 }
 
+/// Operands of elements T, and what plain sums of their products are.
+template <typename T> struct Expected {
+  std::vector<T> x, w, dy, b;
+  std::vector<float> bc, y, dx, dw, db;
+  /// Of each sum's products, counted from the largest; what is expected is
+  /// float too.
+  double taps, places, products;
+
+  explicit Expected(const ConvShape &s) {
+    int64_t nx = s.n * s.c, nw = s.o * (s.c / s.groups), ny = s.n * s.o,
+            pixels = 1, outs = 1;
+    for (int i = 0; i < s.dims; ++i)
+      nx *= s.in[i], nw *= s.kernel[i], ny *= s.out(i), pixels *= s.in[i],
+          outs *= s.out(i);
+    x = values(nx, 1), w = values(nw, 2), b = values(s.o, 3);
+    dy = values(ny, 4), bc = randoms(s.c, 5);
+    y.resize(ny), dx.resize(nx), dw.resize(nw), db.resize(s.o);
+    for (int64_t i = 0; i < ny; ++i)
+      y[i] = b[i / outs % s.o], db[i / outs % s.o] += dy[i];
+    for (int64_t i = 0; i < nx; ++i)
+      dx[i] = bc[i / pixels % s.c];
+    forEachProduct(s, [&](int64_t xi, int64_t wi, int64_t yi) {
+      y[yi] += float(x[xi]) * float(w[wi]);
+      dx[xi] += float(dy[yi]) * float(w[wi]);
+      dw[wi] += float(dy[yi]) * float(x[xi]);
+    });
+    taps = sumLimit(2 * double(nw) / double(s.o));
+    places = sumLimit(2 * double(s.n * outs));
+    products = sumLimit(2 * double(nw) / double(s.c / s.groups));
+  }
+
+private:
+  static std::vector<T> values(int64_t count, uint64_t seed) {
+    std::vector<float> wide = randoms(count, seed);
+    return {wide.begin(), wide.end()};
+  }
+};
+
+std::vector<float> sum(std::vector<float> a, const std::vector<float> &b) {
+  std::transform(a.begin(), a.end(), b.begin(), a.begin(), std::plus());
+  return a;
+}
+
 void check(const ConvShape &s) {
-  int64_t nx = s.n * s.c, nw = s.o * (s.c / s.groups), ny = s.n * s.o,
-          pixels = 1, outs = 1;
-  for (int i = 0; i < s.dims; ++i)
-    nx *= s.in[i], nw *= s.kernel[i], ny *= s.out(i), pixels *= s.in[i],
-        outs *= s.out(i);
-  std::vector<float> x = randoms(nx, 1), w = randoms(nw, 2),
-                     b = randoms(s.o, 3), dy = randoms(ny, 4),
-                     bc = randoms(s.c, 5);
-  std::vector<float> y(ny), ey(ny), dx(nx), edx(nx),
-      dw = randoms(nw, 6), db = randoms(s.o, 7), edw = dw, edb = db;
-  for (int64_t i = 0; i < ny; ++i)
-    ey[i] = b[i / outs % s.o], edb[i / outs % s.o] += dy[i];
-  for (int64_t i = 0; i < nx; ++i)
-    edx[i] = bc[i / pixels % s.c];
-  forEachProduct(s, [&](int64_t xi, int64_t wi, int64_t yi) {
-    ey[yi] += x[xi] * w[wi];
-    edx[xi] += dy[yi] * w[wi];
-    edw[wi] += dy[yi] * x[xi];
-  });
-  convForward(x.data(), w.data(), b.data(), y.data(), s);
-  convBackwardData(dy.data(), w.data(), bc.data(), dx.data(), s);
-  convBackwardWeights(x.data(), dy.data(), dw.data(), db.data(), s, 1);
-  // Each sum's products, counted from the largest; what is expected is float
-  // too.
-  double taps = 2 * double(nw) / double(s.o), places = 2 * double(s.n * outs),
-         products = 2 * double(nw) / double(s.c / s.groups);
-  EXPECT_LT(relativeError(y, ey), sumLimit(taps));
-  EXPECT_LT(relativeError(dx, edx), sumLimit(products));
-  EXPECT_LT(relativeError(dw, edw), sumLimit(places));
-  EXPECT_LT(relativeError(db, edb), sumLimit(places));
+  Expected<float> e(s);
+  std::vector<float> y(e.y.size()), dx(e.dx.size()),
+      dw = randoms(e.dw.size(), 6), db = randoms(s.o, 7), edw = sum(e.dw, dw),
+      edb = sum(e.db, db);
+  convForward(e.x.data(), e.w.data(), e.b.data(), y.data(), s);
+  convBackwardData(e.dy.data(), e.w.data(), e.bc.data(), dx.data(), s);
+  convBackwardWeights(e.x.data(), e.dy.data(), dw.data(), db.data(), s, 1);
+  EXPECT_LT(relativeError(y, e.y), e.taps);
+  EXPECT_LT(relativeError(dx, e.dx), e.products);
+  EXPECT_LT(relativeError(dw, edw), e.places);
+  EXPECT_LT(relativeError(db, edb), e.places);
   // Without bias, and written instead of added.
-  std::vector<float> fresh(nw);
-  convBackwardWeights(x.data(), dy.data(), fresh.data(), nullptr, s, 0);
-  std::vector<float> start = randoms(nw, 6);
-  for (int64_t i = 0; i < nw; ++i)
-    fresh[i] += start[i];
-  EXPECT_LT(relativeError(fresh, edw), sumLimit(places));
+  std::vector<float> fresh(dw.size());
+  convBackwardWeights(e.x.data(), e.dy.data(), fresh.data(), nullptr, s, 0);
+  EXPECT_LT(relativeError(fresh, e.dw), e.places);
 }
 
 TEST(Conv, TwoDims) {
-  check({2,
-         3,
-         8,
-         1,
-         2,
-         {9, 11, 0},
-         {3, 3, 0},
-         {1, 1, 0},
-         {1, 1, 0},
-         {1, 1, 0},
-         {1, 1, 0}});
-  check({3,
-         16,
-         32,
-         1,
-         2,
-         {8, 8, 0},
-         {3, 3, 0},
-         {2, 2, 0},
-         {1, 1, 0},
-         {1, 1, 0},
-         {1, 1, 0}});
-  check({2,
-         3,
-         48,
-         1,
-         2,
-         {32, 32, 0},
-         {8, 8, 0},
-         {8, 8, 0},
-         {1, 1, 0},
-         {0, 0, 0},
-         {0, 0, 0}}); // patches
+  check(Shape(2, 3, 8, {9, 11}, {3, 3}).pads({1, 1}, {1, 1}));
+  check(Shape(3, 16, 32, {8, 8}, {3, 3}).stride({2, 2}).pads({1, 1}, {1, 1}));
+  check(Shape(2, 3, 48, {32, 32}, {8, 8}).stride({8, 8})); // patches
 }
 
 TEST(Conv, AsymmetricPadsDilationGroups) {
-  check({2,
-         4,
-         6,
-         1,
-         2,
-         {7, 8, 0},
-         {3, 2, 0},
-         {2, 1, 0},
-         {1, 2, 0},
-         {0, 1, 0},
-         {1, 2, 0}});
-  check({2,
-         8,
-         12,
-         4,
-         2,
-         {6, 5, 0},
-         {3, 3, 0},
-         {1, 1, 0},
-         {1, 1, 0},
-         {1, 1, 0},
-         {1, 1, 0}});
-  check({2,
-         8,
-         8,
-         8,
-         2,
-         {6, 5, 0},
-         {3, 3, 0},
-         {1, 1, 0},
-         {1, 1, 0},
-         {1, 1, 0},
-         {1, 1, 0}}); // depthwise
+  check(Shape(2, 4, 6, {7, 8}, {3, 2})
+            .stride({2, 1})
+            .dilation({1, 2})
+            .pads({0, 1}, {1, 2}));
+  check(Shape(2, 8, 12, {6, 5}, {3, 3}).groups(4).pads({1, 1}, {1, 1}));
+  check(Shape(2, 8, 8, {6, 5}, {3, 3})
+            .groups(8)
+            .pads({1, 1}, {1, 1})); // depthwise
 }
 
 TEST(Conv, OneAndThreeDims) {
-  check({2,
-         5,
-         7,
-         1,
-         1,
-         {20, 0, 0},
-         {5, 0, 0},
-         {2, 0, 0},
-         {1, 0, 0},
-         {2, 0, 0},
-         {1, 0, 0}});
-  check({1,
-         3,
-         4,
-         1,
-         3,
-         {5, 6, 7},
-         {2, 3, 3},
-         {1, 2, 1},
-         {1, 1, 1},
-         {0, 1, 1},
-         {1, 1, 1}});
+  check(Shape(2, 5, 7, {20}, {5}).stride({2}).pads({2}, {1}));
+  check(Shape(1, 3, 4, {5, 6, 7}, {2, 3, 3})
+            .stride({1, 2, 1})
+            .pads({0, 1, 1}, {1, 1, 1}));
 }
 
 TEST(Conv, NoRows) {
-  ConvShape s{0,         3,         8,         1,         2,        {9, 11, 0},
-              {3, 3, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}};
+  ConvShape s = Shape(0, 3, 8, {9, 11}, {3, 3}).pads({1, 1}, {1, 1});
   std::vector<float> dw(8 * 27, 1), db(8, 1);
   const float *none = nullptr;
   convForward(none, dw.data(), db.data(), nullptr, s);
@@ -198,8 +172,7 @@ TEST(Conv, NoRows) {
 /// No channel in, then none out, then no pixel in a padding of 1: what is not
 /// summed is written all the same.
 TEST(Conv, NothingToSum) {
-  ConvShape s{2,         0,         3,         1,         2,        {3, 2, 0},
-              {2, 2, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}};
+  ConvShape s = Shape(2, 0, 3, {3, 2}, {2, 2}).pads({1, 1}, {1, 1});
   auto biasAlone = [](const ConvShape &s) {
     int64_t pixels = s.out(0) * s.out(1), n = s.n * s.o * pixels;
     std::vector<float> w = randoms(s.o * s.c * 4, 1), b = randoms(s.o, 2),
@@ -233,87 +206,34 @@ constexpr double kAddedEps = 0;
 
 /// Operands are rounded first; a narrow result is rounded once.
 void checkNarrow(const ConvShape &s) {
-  int64_t nx = s.n * s.c, nw = s.o * (s.c / s.groups), ny = s.n * s.o,
-          pixels = 1, outs = 1;
-  for (int i = 0; i < s.dims; ++i)
-    nx *= s.in[i], nw *= s.kernel[i], ny *= s.out(i), pixels *= s.in[i],
-        outs *= s.out(i);
-  std::vector<bf16> x = narrow(randoms(nx, 1)), w = narrow(randoms(nw, 2)),
-                    dy = narrow(randoms(ny, 4)), b = narrow(randoms(s.o, 3));
-  std::vector<float> bc = randoms(s.c, 5);
-  std::vector<float> ey(ny), edx(nx), edw(nw), edb(s.o);
-  for (int64_t i = 0; i < ny; ++i)
-    ey[i] = b[i / outs % s.o], edb[i / outs % s.o] += dy[i];
-  for (int64_t i = 0; i < nx; ++i)
-    edx[i] = bc[i / pixels % s.c];
-  forEachProduct(s, [&](int64_t xi, int64_t wi, int64_t yi) {
-    ey[yi] += float(x[xi]) * float(w[wi]);
-    edx[xi] += float(dy[yi]) * float(w[wi]);
-    edw[wi] += float(dy[yi]) * float(x[xi]);
-  });
-  double taps = sumLimit(2 * double(nw) / double(s.o)),
-         places = sumLimit(2 * double(s.n * outs)),
-         products = sumLimit(2 * double(nw) / double(s.c / s.groups));
-  std::vector<bf16> y(ny), dx(nx), dw(nw), db(s.o);
-  convForward(x.data(), w.data(), b.data(), y.data(), s);
-  EXPECT_LT(relativeError(widen(y), ey), taps + kNarrowEps);
-  convForward(x.data(), w.data(), widen(b).data(), y.data(), s);
-  EXPECT_LT(relativeError(widen(y), ey), taps + kNarrowEps);
-  convBackwardData(dy.data(), w.data(), bc.data(), dx.data(), s);
-  EXPECT_LT(relativeError(widen(dx), edx), products + kNarrowEps);
-  convBackwardWeights(x.data(), dy.data(), dw.data(), db.data(), s, 0);
-  EXPECT_LT(relativeError(widen(dw), edw), places + kNarrowEps);
-  EXPECT_LT(relativeError(widen(db), edb), places + kNarrowEps);
+  Expected<bf16> e(s);
+  std::vector<bf16> y(e.y.size()), dx(e.dx.size()), dw(e.dw.size()), db(s.o);
+  convForward(e.x.data(), e.w.data(), e.b.data(), y.data(), s);
+  EXPECT_LT(relativeError(widen(y), e.y), e.taps + kNarrowEps);
+  convForward(e.x.data(), e.w.data(), widen(e.b).data(), y.data(), s);
+  EXPECT_LT(relativeError(widen(y), e.y), e.taps + kNarrowEps);
+  convBackwardData(e.dy.data(), e.w.data(), e.bc.data(), dx.data(), s);
+  EXPECT_LT(relativeError(widen(dx), e.dx), e.products + kNarrowEps);
+  convBackwardWeights(e.x.data(), e.dy.data(), dw.data(), db.data(), s, 0);
+  EXPECT_LT(relativeError(widen(dw), e.dw), e.places + kNarrowEps);
+  EXPECT_LT(relativeError(widen(db), e.db), e.places + kNarrowEps);
   // Gradients of parameters are floats, and are added to.
-  std::vector<float> fw = randoms(nw, 6), fb = randoms(s.o, 7);
-  for (int64_t i = 0; i < nw; ++i)
-    edw[i] += fw[i];
-  for (int64_t i = 0; i < s.o; ++i)
-    edb[i] += fb[i];
-  convBackwardWeights(x.data(), dy.data(), fw.data(), fb.data(), s, 1);
-  EXPECT_LT(relativeError(fw, edw), places + kAddedEps);
-  EXPECT_LT(relativeError(fb, edb), places);
+  std::vector<float> fw = randoms(dw.size(), 6), fb = randoms(s.o, 7),
+                     edw = sum(e.dw, fw), edb = sum(e.db, fb);
+  convBackwardWeights(e.x.data(), e.dy.data(), fw.data(), fb.data(), s, 1);
+  EXPECT_LT(relativeError(fw, edw), e.places + kAddedEps);
+  EXPECT_LT(relativeError(fb, edb), e.places);
 }
 
 TEST(Conv, NarrowOperands) {
-  checkNarrow({3,
-               16,
-               32,
-               1,
-               2,
-               {8, 8, 0},
-               {3, 3, 0},
-               {2, 2, 0},
-               {1, 1, 0},
-               {1, 1, 0},
-               {1, 1, 0}});
-  checkNarrow({2,
-               8,
-               12,
-               4,
-               2,
-               {6, 5, 0},
-               {3, 3, 0},
-               {1, 1, 0},
-               {1, 1, 0},
-               {1, 1, 0},
-               {1, 1, 0}});
-  checkNarrow({2,
-               5,
-               7,
-               1,
-               1,
-               {20, 0, 0},
-               {5, 0, 0},
-               {2, 0, 0},
-               {1, 0, 0},
-               {2, 0, 0},
-               {1, 0, 0}});
+  checkNarrow(
+      Shape(3, 16, 32, {8, 8}, {3, 3}).stride({2, 2}).pads({1, 1}, {1, 1}));
+  checkNarrow(Shape(2, 8, 12, {6, 5}, {3, 3}).groups(4).pads({1, 1}, {1, 1}));
+  checkNarrow(Shape(2, 5, 7, {20}, {5}).stride({2}).pads({2}, {1}));
 }
 
 TEST(Conv, NarrowAndNothingToSum) {
-  ConvShape s{2,         0,         3,         1,         2,        {3, 2, 0},
-              {2, 2, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}};
+  ConvShape s = Shape(2, 0, 3, {3, 2}, {2, 2}).pads({1, 1}, {1, 1});
   int64_t pixels = s.out(0) * s.out(1), n = s.n * s.o * pixels;
   std::vector<float> b = randoms(s.o, 2);
   std::vector<bf16> y(n, bf16(9)), dy(n, bf16(1)), none;
