@@ -7,6 +7,7 @@
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <nlohmann/json.hpp>
 
@@ -133,19 +134,11 @@ TEST(Candidates, SayWhatIsFaster) {
 
 struct Small {
   Small() {
-    TransformerShape shape;
-    shape.layers = 8;
-    shape.hidden = 512;
-    shape.ffn = 2048;
-    shape.heads = 8;
+    TransformerShape shape{.layers = 8, .hidden = 512, .ffn = 2048, .heads = 8};
     shape.vocabulary = 1000;
     model.name = "small";
     model.modules = {makeTransformer("llm", ItemKind::Sample, shape)};
-    cluster = llvm::cantFail(
-        llvm::cantFail(
-            readCluster(DT_SOURCE
-                        "/passes/planner/hardware/clusters/l40s-48g.json"))
-            .take(2));
+    cluster = takeDevices("l40s-48g", 2);
     // Nothing is worth sending.
     cluster.nodes[0].inside = cluster.nodes[0].reduce = {1, 1e6};
   }
@@ -182,11 +175,7 @@ TEST(Candidates, TheSimplestMustFit) {
 /// Whoever searches settles on what is within 1 % of the fastest it found, and
 /// finds nothing simpler there.
 TEST(Candidates, EveryPolicySettlesOnTheSimplest) {
-  Cluster cluster = llvm::cantFail(
-      llvm::cantFail(
-          readCluster(DT_SOURCE
-                      "/passes/planner/hardware/clusters/a800-80g.json"))
-          .take(24));
+  Cluster cluster = takeDevices("a800-80g", 24);
   Model model = makeMultimodal(7);
   Costs costs(cluster, model);
   PolicyInput input{
@@ -216,8 +205,7 @@ TEST(Candidates, EveryPolicySettlesOnTheSimplest) {
 /// Whatever a schedule's file says that planners try is tried beside a plan.
 TEST(Candidates, AllPlannedSchedules) {
   Model model = makeMultimodal(7);
-  Cluster cluster =
-      llvm::cantFail(llvm::cantFail(openCluster("a800-80g")).take(96));
+  Cluster cluster = takeDevices("a800-80g", 96);
   Costs costs(cluster, model);
   std::vector<Sample> batch =
       drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 96);

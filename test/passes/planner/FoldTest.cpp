@@ -7,6 +7,7 @@
 #include "passes/planner/policies/Policy.h"
 #include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <gtest/gtest.h>
 
@@ -14,17 +15,9 @@ using namespace dt::planner;
 
 namespace {
 
-Cluster load(const std::string &name, int64_t devices) {
-  return llvm::cantFail(
-      llvm::cantFail(readCluster(DT_SOURCE
-                                 "/passes/planner/hardware/clusters/" +
-                                 name + ".json"))
-          .take(devices));
-}
-
 struct Setting {
   Setting(const char *cluster, int64_t devices, std::vector<Sample> samples)
-      : cluster(load(cluster, devices)), model(makeMultimodal(7)),
+      : cluster(takeDevices(cluster, devices)), model(makeMultimodal(7)),
         costs(this->cluster, model), batch(std::move(samples)) {}
   PolicyInput input() const { return {costs, batch, 12}; }
   Cluster cluster;
@@ -311,7 +304,7 @@ TEST(Place, MessagesCostWhereRanksLie) {
 
 /// Where a group begins late in a node it is on two.
 TEST(Place, GroupsOverTheBorder) {
-  Cluster cluster = load("a800-80g", 16);
+  Cluster cluster = takeDevices("a800-80g", 16);
   EXPECT_EQ(cluster.getNode(7), 0);
   EXPECT_EQ(cluster.getNode(8), 1);
   EXPECT_EQ(cluster.getPlace(11), 3);
@@ -324,10 +317,7 @@ TEST(Place, GroupsOverTheBorder) {
 /// No plan beats all devices at the work that suits them; on one kind that is
 /// the work over the devices, and idle weak devices change little.
 TEST(Place, CeilingOnTwoKinds) {
-  Cluster all = llvm::cantFail(readCluster(
-      DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
-  all.nodes[0].count = 4;
-  all.nodes[1].count = 4;
+  Cluster all = takeNodes("a800-l40s", 4, 4);
   Model model = makeMultimodal(7);
   std::vector<Sample> batch = drawn("packed", 32);
   auto boundOf = [&](const Cluster &cluster) {
@@ -345,10 +335,7 @@ TEST(Place, CeilingOnTwoKinds) {
 /// Whatever comes first in the file: policies that know one kind of device have
 /// the best of what they find on each, and never less than on one kind alone.
 TEST(Place, PoliciesOnTwoKinds) {
-  Cluster all = llvm::cantFail(readCluster(
-      DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
-  all.nodes[0].count = 3;
-  all.nodes[1].count = 2;
+  Cluster all = takeNodes("a800-l40s", 3, 2);
   Model model = makeMultimodal(7);
   std::vector<Sample> batch = drawn("packed", 24);
   Cluster first = llvm::cantFail(all.take(24)), turned = all;
@@ -369,10 +356,7 @@ TEST(Place, PoliciesOnTwoKinds) {
 
 /// On two kinds of devices the units' ranks do not cross the border.
 TEST(Place, UnequalDevices) {
-  Cluster all = llvm::cantFail(readCluster(
-      DT_SOURCE "/passes/planner/hardware/clusters/a800-l40s.json"));
-  all.nodes[0].count = 4;
-  all.nodes[1].count = 2;
+  Cluster all = takeNodes("a800-l40s", 4, 2);
   Model model = makeMultimodal(7);
   Costs costs(all, model);
   std::vector<Sample> batch = drawn("packed", 48);

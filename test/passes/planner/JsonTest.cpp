@@ -7,6 +7,7 @@
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 #include "test/passes/planner/Errors.h"
 #include "test/passes/planner/PrintProfile.h"
 
@@ -32,8 +33,7 @@ TEST(ModelJson, RoundTrip) {
     ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
     EXPECT_EQ(printModel(*again), text);
     // And it costs the same.
-    Cluster cluster = llvm::cantFail(readCluster(
-        DT_SOURCE "/passes/planner/hardware/clusters/h100-80g.json"));
+    Cluster cluster = wholeCluster("h100-80g");
     Costs a(cluster, model), b(cluster, *again);
     for (int m = 0; m < 3; ++m) {
       CostOptions options;
@@ -58,8 +58,7 @@ TEST(ModelJson, PartitionedRoundTrip) {
   std::string text = printModel(model);
   Model again = llvm::cantFail(parseModel(text, "m.json"));
   EXPECT_EQ(printModel(again), text);
-  Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+  Cluster cluster = wholeCluster("a800-80g");
   Costs a(cluster, model), b(cluster, again);
   CostOptions options;
   options.tp = 2;
@@ -97,7 +96,7 @@ TEST(ModelJson, Ties) {
   EXPECT_EQ(printModel(llvm::cantFail(parseModel(printModel(model), "m.json"))),
             printModel(model));
   EXPECT_EQ(model.modules[0].getParameters(), 140);
-  Cluster cluster = llvm::cantFail(openCluster("h100-80g"));
+  Cluster cluster = wholeCluster("h100-80g");
   ModuleCost cost(cluster, 0, model.modules[0]);
   EXPECT_EQ(cost.rankParameters(0, 4, 2), 70);
   EXPECT_EQ(cost.rankParameters(0, 2, 1), 110);
@@ -193,8 +192,7 @@ TEST(Profile, IsUsedInsteadOfTheModel) {
   EXPECT_EQ(printProfile(
                 llvm::cantFail(parseProfile(printProfile(profile), "p.json"))),
             printProfile(profile));
-  Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+  Cluster cluster = wholeCluster("a800-80g");
   Model model = makeMultimodal(7);
   EXPECT_FALSE(bool(profile.check(model)));
   Costs costs(cluster, model, &profile);
@@ -242,8 +240,7 @@ TEST(Profile, BackwardInOnePiece) {
        {", \"weight\": 0.009", ", \"weight\": 0.04", ", \"weight\": 0.01"})
     text.erase(text.find(weight), std::strlen(weight));
   Profile profile = llvm::cantFail(parseProfile(text, "p.json"));
-  Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+  Cluster cluster = wholeCluster("a800-80g");
   Model model = makeMultimodal(7);
   Costs costs(cluster, model, &profile);
   Times times = costs.get(0, 1).layer(1, {}, TokenSums::of(4096));
@@ -261,15 +258,13 @@ TEST(Profile, Links) {
   EXPECT_EQ(printProfile(
                 llvm::cantFail(parseProfile(printProfile(profile), "p.json"))),
             printProfile(profile));
-  Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+  Cluster cluster = wholeCluster("a800-80g");
   profile.setLinks(cluster);
   Group pair = cluster.getGroup(0, 2, 1);
   EXPECT_NEAR(cluster.allReduce(pair, 30), 2 * (2e-6 + 15 / 3.0), 1e-9);
   EXPECT_NEAR(cluster.allGather(pair, 28), 1e-6 + 14 / 7.0, 1e-9);
   profile.device = "another";
-  Cluster other = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+  Cluster other = wholeCluster("a800-80g");
   double before = other.allReduce(pair, 30);
   profile.setLinks(other);
   EXPECT_EQ(other.allReduce(pair, 30), before);
@@ -307,11 +302,7 @@ TEST(Profile, Errors) {
 }
 
 TEST(Explain, SaysWhatAndWhy) {
-  Cluster cluster = llvm::cantFail(
-      llvm::cantFail(
-          readCluster(DT_SOURCE
-                      "/passes/planner/hardware/clusters/a800-80g.json"))
-          .take(16));
+  Cluster cluster = takeDevices("a800-80g", 16);
   Model model = makeMultimodal(7);
   Costs costs(cluster, model);
   auto data = llvm::cantFail(openData("documents"));

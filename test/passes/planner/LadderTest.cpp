@@ -6,6 +6,7 @@
 
 #include "test/passes/planner/Ladder.h"
 #include "passes/planner/describe/Shipped.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -25,8 +26,7 @@ struct Bounds {
 void checkLadder(const char *data, int64_t samples,
                  std::vector<Bounds> expected) {
   Model model = llvm::cantFail(openModel("mllm-9b"));
-  Cluster cluster =
-      llvm::cantFail(llvm::cantFail(openCluster("a800-80g")).take(48));
+  Cluster cluster = takeDevices("a800-80g", 48);
   Costs costs(cluster, model);
   std::vector<Sample> batch =
       drawBatch(*llvm::cantFail(openData(data)), 1, 0, samples);

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <gtest/gtest.h>
 
@@ -19,18 +19,15 @@ namespace {
 constexpr int kImages = 4; ///< of a sample
 
 TransformerShape shapeOf(int layers) {
-  TransformerShape shape;
-  shape.layers = layers;
-  shape.hidden = 1024;
-  shape.ffn = 4096;
-  shape.heads = 16;
+  TransformerShape shape{
+      .layers = layers, .hidden = 1024, .ffn = 4096, .heads = 16};
   return shape;
 }
 
 /// A language model, and an encoder before it where there is one.
 struct Planned {
   explicit Planned(llvm::StringRef name, int64_t samples = 8) {
-    cluster = llvm::cantFail(openCluster(name));
+    cluster = wholeCluster(name);
     model.name = "planned";
     model.modules = {makeTransformer("llm", ItemKind::Sample, shapeOf(2))};
     Sample sample{512, {}};

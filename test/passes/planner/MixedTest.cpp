@@ -6,6 +6,7 @@
 
 #include "passes/planner/policies/Policy.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <gtest/gtest.h>
 
@@ -15,21 +16,9 @@ using namespace dt::planner;
 
 namespace {
 
-/// So many nodes of eight devices of each kind.
-Cluster mixed(const std::string &name, int first, int second) {
-  Cluster cluster = llvm::cantFail(readCluster(
-      DT_SOURCE "/passes/planner/hardware/clusters/" + name + ".json"));
-  cluster.nodes[0].count = first;
-  cluster.nodes[1].count = second;
-  return cluster;
-}
-
 Model makeLanguageModel() {
-  TransformerShape shape;
-  shape.layers = 24;
-  shape.hidden = 2048;
-  shape.ffn = 8192;
-  shape.heads = 16;
+  TransformerShape shape{
+      .layers = 24, .hidden = 2048, .ffn = 8192, .heads = 16};
   shape.vocabulary = 32000;
   shape.causal = true;
   Model model;
@@ -68,7 +57,7 @@ struct OnKinds {
 };
 
 TEST(Mixed, BlocksFollowTheDevices) {
-  OnKinds setting(mixed("h100-h20", 1, 2));
+  OnKinds setting(takeNodes("h100-h20", 1, 2));
   Plan plan = setting.plan(2, 6, 2, 4);
   placeBlocks(setting.input(), plan);
   UnitPlan &unit = plan.units[0];
@@ -114,7 +103,7 @@ TEST(Mixed, BlocksFollowTheDevices) {
 /// Which kind is the slower one is a matter of time, not of products: L40S have
 /// more of these than A100s, and slow links inside a node.
 TEST(Mixed, TheSlowestKindIsByTime) {
-  OnKinds setting(mixed("a100-l40s", 1, 2));
+  OnKinds setting(takeNodes("a100-l40s", 1, 2));
   Plan plan = setting.plan(4, 6, 1, 4);
   EXPECT_EQ(slowestNode(setting.costs, plan, 0, 0, 24), 1);
   EXPECT_EQ(slowestNode(setting.costs, plan, 0, 0, 8), 0);
@@ -123,7 +112,7 @@ TEST(Mixed, TheSlowestKindIsByTime) {
 /// Where shares are equal all wait for the slowest kind, by estimate too.
 TEST(Mixed, EstimatesKnowTheSlowestKind) {
   for (const char *name : {"h100-h20", "a100-l40s"}) {
-    OnKinds setting(mixed(name, 1, 2));
+    OnKinds setting(takeNodes(name, 1, 2));
     Plan plan = setting.plan(4, 6, 1, 4);
     plan.assign = Assign::Given;
     double step = setting.step(plan);
@@ -135,7 +124,7 @@ TEST(Mixed, EstimatesKnowTheSlowestKind) {
 
 /// Samples are shared out by speed, so all replicas are busy to the end.
 TEST(Mixed, SharesTakeEquallyLong) {
-  OnKinds setting(mixed("h100-h20", 1, 2));
+  OnKinds setting(takeNodes("h100-h20", 1, 2));
   Plan plan = setting.plan(1, 24, 1, 2);
   double slowest = setting.step(plan);
   placeBlocks(setting.input(), plan);
@@ -165,7 +154,7 @@ TEST(Mixed, SharesTakeEquallyLong) {
 
 /// Folded, a kind's replicas are one; the whole problem takes as long.
 TEST(Mixed, FoldsEachKind) {
-  OnKinds setting(mixed("a100-l40s", 1, 1), 256);
+  OnKinds setting(takeNodes("a100-l40s", 1, 1), 256);
   Plan plan = setting.plan(1, 8, 2, 4);
   placeBlocks(setting.input(), plan);
   ASSERT_EQ(plan.units[0].blocks.size(), 2u);
@@ -186,7 +175,7 @@ TEST(Mixed, FoldsEachKind) {
 /// one of them.
 TEST(Mixed, JointTakesBothKinds) {
   for (const char *name : {"h100-h20", "a100-l40s"}) {
-    OnKinds setting(mixed(name, 1, 2));
+    OnKinds setting(takeNodes(name, 1, 2));
     auto plan = makePlan("joint", setting.input());
     ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
     EXPECT_FALSE(plan->units[0].blocks.empty()) << name;

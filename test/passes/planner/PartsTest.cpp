@@ -7,6 +7,7 @@
 #include "passes/planner/step/Parts.h"
 #include "passes/planner/policies/Policy.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <gtest/gtest.h>
 
@@ -23,10 +24,7 @@ constexpr int kDocuments = 32, kReplicas = 2;
 /// own, so many of each.
 struct Halves {
   explicit Halves(int64_t others)
-      : model(makeMultimodal(7)), cluster(llvm::cantFail([] {
-          return readCluster(DT_SOURCE
-                             "/passes/planner/hardware/clusters/a800-80g.json");
-        }())),
+      : model(makeMultimodal(7)), cluster(wholeCluster("a800-80g")),
         costs(cluster, model) {
     // Every second document is short and has most images.
     for (int i = 0; i < kDocuments; ++i) {

@@ -7,6 +7,7 @@
 #include "passes/planner/policies/Policy.h"
 #include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,12 +21,8 @@ namespace {
 
 struct Setting {
   Setting(int64_t devices, int64_t samples, const char *data = "packed")
-      : cluster(llvm::cantFail(
-            llvm::cantFail(
-                readCluster(DT_SOURCE
-                            "/passes/planner/hardware/clusters/a800-80g.json"))
-                .take(devices))),
-        model(makeMultimodal(7)), costs(cluster, model),
+      : cluster(takeDevices("a800-80g", devices)), model(makeMultimodal(7)),
+        costs(cluster, model),
         batch(drawBatch(*llvm::cantFail(openData(data)), 1, 0, samples)) {}
   PolicyInput input() const { return {costs, batch, 6}; }
   Cluster cluster;
@@ -104,11 +101,7 @@ TEST(Policy, PrimeDevicesAndNoImages) {
 
 /// A transformer that fits anywhere.
 Model makeSmall() {
-  TransformerShape shape;
-  shape.layers = 4;
-  shape.hidden = 256;
-  shape.ffn = 1024;
-  shape.heads = 4;
+  TransformerShape shape{.layers = 4, .hidden = 256, .ffn = 1024, .heads = 4};
   shape.vocabulary = 1000;
   Model model;
   model.name = "small";
@@ -117,11 +110,7 @@ Model makeSmall() {
 }
 
 TEST(Policy, OneDevice) {
-  Cluster cluster = llvm::cantFail(
-      llvm::cantFail(
-          readCluster(DT_SOURCE
-                      "/passes/planner/hardware/clusters/l40s-48g.json"))
-          .take(1));
+  Cluster cluster = takeDevices("l40s-48g", 1);
   Model model = makeSmall();
   Costs costs(cluster, model);
   for (int samples : {1, 7}) {
@@ -165,11 +154,7 @@ TEST(Policy, FitsNowhere) {
 /// What one layer needs in its backward is more than a device has, unless a
 /// part is worked on in pieces.
 TEST(Policy, PiecesFitWhereWholePartsDoNot) {
-  Cluster cluster = llvm::cantFail(
-      llvm::cantFail(
-          readCluster(DT_SOURCE
-                      "/passes/planner/hardware/clusters/l40s-48g.json"))
-          .take(1));
+  Cluster cluster = takeDevices("l40s-48g", 1);
   Model model = makeSmall();
   Costs costs(cluster, model);
   std::vector<Sample> batch(64, Sample{512, {}});

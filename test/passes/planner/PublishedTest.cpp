@@ -9,6 +9,7 @@
 
 #include "passes/planner/step/Step.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <nlohmann/json.hpp>
 
@@ -87,11 +88,7 @@ double predict(const Json &row) {
   model.modules = {makeTransformer("gpt", ItemKind::Sample, shape)};
   model.modules[0].gradientBytes =
       row.value("gradient_bytes", row["hardware"] == "A100" ? 4 : 2);
-  Cluster cluster = llvm::cantFail(
-      llvm::cantFail(readCluster(DT_SOURCE
-                                 "/passes/planner/hardware/clusters/" +
-                                 kClusters.at(row["hardware"]) + ".json"))
-          .take(row["gpus"]));
+  Cluster cluster = takeDevices(kClusters.at(row["hardware"]), row["gpus"]);
   for (NodeKind &node : cluster.nodes)
     node.pieces = row.value("overlap", false) ? kPieces : 1;
   Plan plan = planOf(row, shape.layers);

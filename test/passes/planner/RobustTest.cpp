@@ -6,6 +6,7 @@
 
 #include "passes/planner/search/Robust.h"
 #include "passes/planner/describe/Shipped.h"
+#include "test/passes/planner/Clusters.h"
 #include "test/passes/planner/Errors.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -21,8 +22,7 @@ namespace {
 struct DrawnSetting {
   explicit DrawnSetting(std::vector<Straggler> stragglers,
                         const char *dataName = "packed", int64_t devices = 32)
-      : cluster(llvm::cantFail(
-            llvm::cantFail(openCluster("a800-80g")).take(devices))),
+      : cluster(takeDevices("a800-80g", devices)),
         model(llvm::cantFail(openModel("mllm-9b"))),
         data(llvm::cantFail(openData(dataName))) {
     cluster.nodes[0].stragglers = std::move(stragglers);

@@ -8,6 +8,7 @@
 #include "passes/planner/policies/Policy.h"
 #include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,11 +21,7 @@ namespace scheduler = dt::scheduler;
 namespace {
 
 Cluster load(int64_t devices, int pieces = 1) {
-  Cluster cluster = llvm::cantFail(
-      llvm::cantFail(
-          readCluster(DT_SOURCE
-                      "/passes/planner/hardware/clusters/a800-80g.json"))
-          .take(devices));
+  Cluster cluster = takeDevices("a800-80g", devices);
   for (NodeKind &node : cluster.nodes)
     node.pieces = pieces;
   return cluster;
@@ -32,11 +29,8 @@ Cluster load(int64_t devices, int pieces = 1) {
 
 /// Two towers whose embeddings meet.
 Model makeTowers(bool contrast) {
-  TransformerShape shape;
-  shape.layers = 12;
-  shape.hidden = 1024;
-  shape.ffn = 4096;
-  shape.heads = 16;
+  TransformerShape shape{
+      .layers = 12, .hidden = 1024, .ffn = 4096, .heads = 16};
   shape.patch = 588;
   TransformerShape text = shape;
   text.patch = 0;

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Shipped.h"
 #include "passes/planner/search/PlanSearch.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <cmath>
 #include <random>
@@ -21,9 +21,7 @@ namespace {
 /// batch of equal or unequal samples.
 struct Drawn {
   explicit Drawn(unsigned seed)
-      : random(seed),
-        cluster(llvm::cantFail(llvm::cantFail(openCluster("h100-80g"))
-                                   .take(draw({2, 3, 4, 6, 8})))),
+      : random(seed), cluster(takeDevices("h100-80g", draw({2, 3, 4, 6, 8}))),
         model(makeModel()), costs(cluster, model) {
     cluster.devices[0].memory =
         cluster.devices[0].reserve + 1e9 * draw({1, 2, 3, 6, 40});
@@ -194,13 +192,9 @@ TEST(Search, SaysWhatIsLeft) {
 /// Devices hold what half of a pipeline's stages keep: the first do it again
 /// and have fewer layers, and that is faster than what any one saved set gives.
 TEST(Search, SavesByStage) {
-  Cluster cluster =
-      llvm::cantFail(llvm::cantFail(openCluster("h100-80g")).take(4));
-  TransformerShape shape;
-  shape.layers = 24;
-  shape.hidden = 2048;
-  shape.ffn = 8192;
-  shape.heads = 16;
+  Cluster cluster = takeDevices("h100-80g", 4);
+  TransformerShape shape{
+      .layers = 24, .hidden = 2048, .ffn = 8192, .heads = 16};
   Model model;
   model.name = "deep";
   model.modules = {makeTransformer("llm", ItemKind::Sample, shape)};

@@ -8,6 +8,7 @@
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/explain/Explain.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 #include "test/passes/planner/Errors.h"
 
 #include <gtest/gtest.h>
@@ -136,8 +137,7 @@ TEST(Sizes, CondensedCostsTheSame) {
   ASSERT_EQ(small.forward.size(), 3u);
   EXPECT_EQ(small.forward[0].count, 2);
   EXPECT_EQ(small.forward[2].count, 2);
-  Cluster cluster = llvm::cantFail(
-      readCluster(DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+  Cluster cluster = wholeCluster("a800-80g");
   EXPECT_FALSE(bool(setMixedPrecision(model, "bf16")));
   EXPECT_FALSE(bool(setMixedPrecision(condensed, "bf16")));
   EXPECT_EQ(llvm::toString(setMixedPrecision(model, "bf16")),
@@ -234,8 +234,7 @@ TEST(Shipped, AsArchitectures) {
     EXPECT_EQ(parallel.forwardExchanges[1].kind,
               dt::rt::CollectiveKind::ReduceScatter);
     // Costs follow the options; where there is no such layout, the other's.
-    Cluster cluster = llvm::cantFail(readCluster(
-        DT_SOURCE "/passes/planner/hardware/clusters/a800-80g.json"));
+    Cluster cluster = wholeCluster("a800-80g");
     ModuleCost costs(cluster, 0, llm);
     CostOptions options;
     options.tp = 8;

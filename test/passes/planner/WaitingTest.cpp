@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
 #include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
 
 #include <gtest/gtest.h>
 
@@ -22,11 +22,8 @@ constexpr double kOutput = 1e9; ///< bytes of an image's embedding
 /// takes longer, on a device each or both on one.
 struct Frozen {
   explicit Frozen(bool shared) {
-    TransformerShape shape;
-    shape.layers = 4;
-    shape.hidden = 1024;
-    shape.ffn = 4096;
-    shape.heads = 16;
+    TransformerShape shape{
+        .layers = 4, .hidden = 1024, .ffn = 4096, .heads = 16};
     shape.vocabulary = 1000;
     model.name = "frozen";
     model.modules = {makeTransformer("llm", ItemKind::Sample, shape)};
@@ -62,8 +59,7 @@ struct Frozen {
   }
 
   Model model;
-  Cluster cluster =
-      llvm::cantFail(llvm::cantFail(openCluster("h100-80g")).take(2));
+  Cluster cluster = takeDevices("h100-80g", 2);
   std::vector<Sample> batch{kMicrobatches, sampleOf()};
   Plan plan;
 
