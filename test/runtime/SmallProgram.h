@@ -26,7 +26,9 @@
 #include "test/runtime/TestSupport.h"
 #include "test/runtime/Waits.h"
 
-#include <memory>
+#include <nlohmann/json.hpp>
+
+#include <cstring>
 #include <type_traits>
 
 namespace small {
@@ -154,43 +156,21 @@ constexpr OnnxRef kOnnxW[] = {{"sub/tower.onnx", "w"}},
 constexpr int64_t kWhole2[] = {2};
 constexpr CutInfo kCut[] = {{0, 1, 2, 1}};
 
+constexpr ParameterInfo trained(TensorInfo tensor, int32_t module,
+                                size_t offset, bool decay, const char *init,
+                                Span<OnnxRef> onnx) {
+  return {tensor, module, offset, offset, true, true, decay, init, onnx};
+}
+constexpr ParameterInfo frozen(TensorInfo tensor, int32_t module,
+                               size_t offset) {
+  return {tensor, module, offset, 0, false, false, false, nullptr, {}};
+}
 constexpr ParameterInfo kParameters[] = {
-    {{"tower.w", DType::F32, 2, kShape2x3},
-     0,
-     kW,
-     kW,
-     true,
-     true,
-     true,
-     "normal(0,0.5)",
-     kOnnxW},
-    {{"head.u", DType::F32, 1, kShape2},
-     1,
-     kU,
-     kU,
-     true,
-     true,
-     false,
-     "ones",
-     kOnnxU},
-    {{"head.v", DType::F32, 1, kShape2},
-     1,
-     kV,
-     kV,
-     true,
-     true,
-     true,
-     nullptr,
-     kOnnxV},
-    {{"head.frozen", DType::F32, 1, kShape2},
-     1,
-     kFrozen,
-     0,
-     false,
-     false,
-     false,
-     nullptr,
-     {}}};
+    trained({"tower.w", DType::F32, 2, kShape2x3}, 0, kW, true, "normal(0,0.5)",
+            kOnnxW),
+    trained({"head.u", DType::F32, 1, kShape2}, 1, kU, false, "ones", kOnnxU),
+    trained({"head.v", DType::F32, 1, kShape2}, 1, kV, true, nullptr, kOnnxV),
+    frozen({"head.frozen", DType::F32, 1, kShape2}, 1, kFrozen)};
 
 constexpr Extent kImages0x3[] = {{1, 0, 0}, {0, -1, 3}},
                  kImages0x2[] = {{1, 0, 0}, {0, -1, 2}},
@@ -454,6 +434,25 @@ inline void writeFolder(const TemporaryFolder &folder) {
   batch.add("in.head.positions", DType::I64, {kImages, 2}, positions.data());
   batch.add("in.target", DType::F32, {kSamples}, target.data());
   batch.write(folder / "batch");
+}
+
+struct ProgramFolder : TemporaryFolder {
+  ProgramFolder() { writeFolder(*this); }
+};
+
+/// A JSON object a line.
+inline std::vector<nlohmann::json> readRows(const std::string &path) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+inline std::vector<float> floatsOf(const TensorView &view) {
+  std::vector<float> values(view.size / sizeof(float));
+  std::memcpy(values.data(), view.data, view.size);
+  return values;
 }
 
 } // namespace small

@@ -65,6 +65,16 @@ inline double lossLimit(double want, size_t step) {
   return double(step + 1) * kEps * (32 * want + 8);
 }
 
+/// Of the steps from `first` on; `what` is run.
+inline void expectLosses(const std::vector<double> &losses,
+                         const std::vector<double> &wanted,
+                         const std::string &what = "", size_t first = 0) {
+  ASSERT_EQ(first + losses.size(), wanted.size()) << what;
+  for (size_t i = 0, step = first; i < losses.size(); ++i, ++step)
+    EXPECT_NEAR(losses[i], wanted[step], lossLimit(wanted[step], step))
+        << what << " step " << step;
+}
+
 /// This process alone.
 inline dt::rt::Comm &solo() {
   static std::unique_ptr<dt::rt::Comm> comm = dt::rt::Comm::start();

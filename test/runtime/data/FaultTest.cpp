@@ -103,8 +103,7 @@ void headChecksPositions(const TaskContext &c) {
 }
 
 std::string trainingError(int64_t micro, TaskFn forward) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(micro);
   program.modules[1].forward = forward;
   Options options;

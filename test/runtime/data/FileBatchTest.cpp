@@ -49,8 +49,7 @@ std::unique_ptr<BatchSource> open(const SmallProgram &program,
 }
 
 TEST(FileBatch, ItemsGoWithTheirSamples) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(2);
   auto source = open(program, kPlan, folder / "batch");
   const Batch &batch = source->next(0);
@@ -75,8 +74,7 @@ TEST(FileBatch, ItemsGoWithTheirSamples) {
 }
 
 TEST(FileBatch, LastPartMayBeSmall) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(4);
   auto source = open(program, kPlan, folder / "batch");
   const Batch &batch = source->next(0);
@@ -85,8 +83,7 @@ TEST(FileBatch, LastPartMayBeSmall) {
 }
 
 TEST(FileBatch, OwnershipFromItemOf) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram cut(2), whole(6);
   EXPECT_ERROR(open(cut, nlohmann::json::object(), folder / "batch"),
                "which image belongs to which sample");
@@ -101,8 +98,7 @@ TEST(FileBatch, OwnershipFromItemOf) {
 }
 
 TEST(FileBatch, ConvertsTypes) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   std::vector<int32_t> ids(kSamples * kTokens, 7);
   rewrite(folder, "ids", DType::I32, {kSamples, kTokens}, ids.data());
@@ -117,8 +113,7 @@ TEST(FileBatch, ConvertsTypes) {
 /// What is not padding counts from the batch's beginning, in every cut alike:
 /// a graph would count a negative one from the end of its part.
 TEST(FileBatch, NegativePositionsArePaddingOrWrong) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   auto fails = [&](const nlohmann::json &sections, const char *part) {
     for (int64_t micro : {2, 6}) {
       SmallProgram program(micro);
@@ -145,8 +140,7 @@ TEST(FileBatch, NegativePositionsArePaddingOrWrong) {
 }
 
 TEST(FileBatch, SamplesOfItemsAreOfTheBatch) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram whole(6);
   nlohmann::json owned = {
       {"inputs", {{"head.positions", {{"item_of", "image"}}}}}};
@@ -163,8 +157,7 @@ TEST(FileBatch, SamplesOfItemsAreOfTheBatch) {
 }
 
 TEST(FileBatch, Errors) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(2);
   std::vector<float> values(200);
   auto fails = [&](const char *part) {

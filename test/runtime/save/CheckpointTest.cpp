@@ -25,10 +25,9 @@ protected:
   CheckpointTest()
       : trainer(program.info, Trainer::defaults(program.info), solo()),
         directory(folder / "c") {
-    writeFolder(folder);
     trainer.initializeParameters(folder / "weights.safetensors");
   }
-  TemporaryFolder folder;
+  ProgramFolder folder;
   SmallProgram program{6};
   Trainer trainer;
   std::string directory;

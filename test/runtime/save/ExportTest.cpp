@@ -62,14 +62,13 @@ protected:
   ExportTest()
       : trainer(program.info, Trainer::defaults(program.info), solo()),
         source(folder / "onnx"), target(folder / "out") {
-    writeFolder(folder);
     trainer.initializeParameters(folder / "weights.safetensors");
     std::filesystem::create_directories(source + "/sub");
     writeFile(source + "/sub/tower.onnx", tower(std::string(24, 'o')));
     writeFile(source + "/head.onnx", head("table.bin"));
     writeFile(source + "/table.bin", "12345678");
   }
-  TemporaryFolder folder;
+  ProgramFolder folder;
   SmallProgram program{6};
   Trainer trainer;
   std::string source, target;

@@ -19,8 +19,6 @@ using Lines = std::vector<std::string>;
 
 class InitialWeights : public testing::Test {
 protected:
-  InitialWeights() { writeFolder(folder); }
-
   /// The values of a parameter after --init-from.
   std::vector<float> take(const std::vector<WeightSource> &sources, size_t row,
                           const Lines &skip = {}) {
@@ -53,7 +51,7 @@ protected:
     return false;
   }
 
-  TemporaryFolder folder;
+  ProgramFolder folder;
   SmallProgram program{6};
   Lines said;
   std::vector<float> w = {1, 2, 3, 4, 5, 6}, two = {7, -8};

@@ -40,17 +40,13 @@ std::string save(SmallProgram &program, TemporaryFolder &folder) {
 
 std::vector<float> read(const std::string &path, std::vector<int64_t> shape) {
   SafetensorsFile file(path);
-  const TensorView &view = file.get("head.prediction", DType::F32, shape);
-  std::vector<float> values(view.size / sizeof(float));
-  std::memcpy(values.data(), view.data, view.size);
-  return values;
+  return floatsOf(file.get("head.prediction", DType::F32, shape));
 }
 
 } // namespace
 
 TEST(Outputs, TheOnlyPartIsWrittenAsItIs) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(kSamples), plain(kSamples);
   program.modules[1].outputs = kLonger;
   std::vector<float> longer = read(save(program, folder), {kSamples + 1});
@@ -61,8 +57,7 @@ TEST(Outputs, TheOnlyPartIsWrittenAsItIs) {
 }
 
 TEST(Outputs, RowsWithoutAPlaceAreAnError) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(2);
   program.modules[1].outputs = kLonger;
   EXPECT_ERROR(save(program, folder),
@@ -75,8 +70,7 @@ TEST(Outputs, RowsWithoutAPlaceAreAnError) {
 /// A bound or a number added is one of the whole batch's denominator, not of a
 /// part's: six samples one at a time.
 TEST(Loss, GuardsOfDenominators) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   for (int64_t micro : {int64_t(1), kSamples}) {
     auto lossWith = [&](double atLeast, double plus) {
       SmallProgram program(micro);

@@ -23,7 +23,6 @@ using Names = std::vector<std::string>;
 class ValidationTest : public testing::Test {
 protected:
   ValidationTest() {
-    writeFolder(folder);
     options.batch = folder / "batch", options.metrics = folder / "metrics";
   }
 
@@ -41,15 +40,11 @@ protected:
   /// By step, of the metrics.
   std::map<int64_t, double> validated() const {
     std::map<int64_t, double> found;
-    std::string text = readFile(options.metrics);
-    for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos;
-         at = end + 1) {
-      nlohmann::json row = nlohmann::json::parse(text.substr(at, end - at));
+    for (const nlohmann::json &row : readRows(options.metrics))
       if (row.contains("validation_loss")) {
         EXPECT_EQ(row["validation_loss"], row["validation_loss.square"]);
         found[row["step"]] = row["validation_loss"];
       }
-    }
     return found;
   }
   Names checkpoints() const {
@@ -74,7 +69,7 @@ protected:
     writer.write(folder / name);
   }
 
-  TemporaryFolder folder;
+  ProgramFolder folder;
   SmallProgram program{2};
   Options options;
 };

@@ -65,8 +65,7 @@ Options steps(int64_t n) {
 }
 
 TEST(Train, LossFallsAndRunsAgreeBitForBit) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   RunResult a = train(program, folder, steps(40)),
             b = train(program, folder, steps(40));
@@ -77,39 +76,31 @@ TEST(Train, LossFallsAndRunsAgreeBitForBit) {
 }
 
 TEST(Train, MicrobatchesAgree) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram whole(6), four(4), single(1);
-  RunResult a = train(whole, folder, steps(30)),
-            b = train(four, folder, steps(30)),
-            c = train(single, folder, steps(30));
-  for (size_t i = 0; i < a.losses.size(); ++i) {
-    EXPECT_NEAR(a.losses[i], b.losses[i], lossLimit(a.losses[i], i));
-    EXPECT_NEAR(a.losses[i], c.losses[i], lossLimit(a.losses[i], i));
-  }
+  std::vector<double> wanted = train(whole, folder, steps(30)).losses;
+  expectLosses(train(four, folder, steps(30)).losses, wanted);
+  expectLosses(train(single, folder, steps(30)).losses, wanted);
 }
 
 /// On one rank, by messages to itself.
 TEST(Train, PiecesOfMicrobatchesAgree) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram whole(6);
   std::vector<double> wanted = train(whole, folder, steps(8)).losses;
   for (SmallPlan plan :
        {SmallPlan{0, 0, 1, 0, 2, 2}, SmallPlan{0, 0, 1, 0, 3, 1},
         SmallPlan{0, 0, 1, 0, 1, 2}, SmallPlan{0, 0, 1, 0, 7, 4}})
     for (int64_t micro : {2, 4, 6}) {
+      SCOPED_TRACE(testing::Message() << plan.towerSub << " " << plan.headSub
+                                      << " micro " << micro);
       SmallProgram program(micro, plan);
-      std::vector<double> losses = train(program, folder, steps(8)).losses;
-      for (size_t i = 0; i < wanted.size(); ++i)
-        EXPECT_NEAR(losses[i], wanted[i], lossLimit(wanted[i], i))
-            << plan.towerSub << " " << plan.headSub << " micro " << micro;
+      expectLosses(train(program, folder, steps(8)).losses, wanted);
     }
 }
 
 TEST(Train, ResumeIsBitIdentical) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(2);
   RunResult straight = train(program, folder, steps(20));
   Options options = steps(12);
@@ -124,8 +115,7 @@ TEST(Train, ResumeIsBitIdentical) {
 
 TEST(Train, InterruptSavesAndEnds) {
   ASSERT_TRUE(held);
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   Options options = steps(1000);
   options.batch = folder / "batch", options.checkpoint = folder / "checkpoints";
@@ -144,8 +134,7 @@ TEST(Train, InterruptSavesAndEnds) {
 
 /// What is to be written is looked at before the first step.
 TEST(Train, TargetsAreCheckedFirst) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   writeFile(folder / "file", "kept");
   SmallProgram program(6);
   auto said = [&](auto set) {
@@ -183,8 +172,7 @@ TEST(Train, TargetsAreCheckedFirst) {
 
 /// The history stays, but for steps that are done again.
 TEST(Train, ResumedMetricsGoOn) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   Options options = steps(4);
   options.checkpoint = folder / "c", options.metrics = folder / "m";
@@ -201,8 +189,7 @@ TEST(Train, ResumedMetricsGoOn) {
 
 /// A loss that is no number ends the run; nothing of it is saved or exported.
 TEST(Train, EndsWhereALossIsNoNumber) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   for (float bad : {std::numeric_limits<float>::quiet_NaN(),
                     std::numeric_limits<float>::infinity()}) {
@@ -232,7 +219,6 @@ TEST(Train, EndsWhereALossIsNoNumber) {
 class OnNaNTest : public testing::Test {
 protected:
   OnNaNTest() {
-    writeFolder(folder);
     options = steps(10);
     options.batch = folder / "batch", options.saveEvery = 2;
     options.checkpoint = folder / "c", options.metrics = folder / "m";
@@ -257,16 +243,13 @@ protected:
   /// A field of the lines of metrics; -1 where it is none or null.
   std::vector<double> metric(const char *name) {
     std::vector<double> values;
-    std::ifstream file(options.metrics);
-    for (std::string line; std::getline(file, line);) {
-      nlohmann::json row = nlohmann::json::parse(line);
+    for (const nlohmann::json &row : readRows(options.metrics))
       values.push_back(row.contains(name) && row[name].is_number()
                            ? row[name].get<double>()
                            : -1);
-    }
     return values;
   }
-  TemporaryFolder folder;
+  ProgramFolder folder;
   SmallProgram program{6};
   Options options;
   double last = 0;
@@ -317,8 +300,7 @@ TEST_F(OnNaNTest, BackOnceForEachStep) {
 /// The newest checkpoint is damaged: the run goes on from the one before, and
 /// what it then saves takes the damaged one's place.
 TEST(Train, ResumesFromTheNewestGoodCheckpoint) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   RunResult straight = train(program, folder, steps(8));
   Options options = steps(6);
@@ -340,8 +322,7 @@ TEST(Train, ResumesFromTheNewestGoodCheckpoint) {
 
 /// Else the earlier run's later steps would pass for the newest of this one.
 TEST(Train, ANewRunNeedsAFolderWithoutCheckpoints) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   Options options = steps(2);
   options.checkpoint = folder / "checkpoints";
@@ -352,8 +333,7 @@ TEST(Train, ANewRunNeedsAFolderWithoutCheckpoints) {
 
 /// Evaluation learns of every step, with times though no file asks for them.
 TEST(Train, Hooks) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(2);
   Options options = steps(3);
   options.batch = folder / "batch";
@@ -377,8 +357,7 @@ TEST(Train, Hooks) {
 /// The same numbers whatever the cut, also where items are not in the order of
 /// their samples.
 TEST(Train, DumpsOfTheFirstStep) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   auto dump = [&](int64_t micro) {
     SmallProgram program(micro);
     Options options = steps(2);
@@ -393,12 +372,10 @@ TEST(Train, DumpsOfTheFirstStep) {
   auto compare = [&](const char *kind, const char *name,
                      std::vector<int64_t> shape) {
     SafetensorsFile left(a + kind), right(b + kind);
-    const TensorView &x = left.get(name, DType::F32, shape),
-                     &y = right.get(name, DType::F32, shape);
-    std::vector<float> u(x.size / 4), v(u.size());
-    std::memcpy(u.data(), x.data, x.size),
-        std::memcpy(v.data(), y.data, y.size);
-    EXPECT_LT(relativeError(u, v), sumLimit(3 * kImages)) << name;
+    EXPECT_LT(relativeError(floatsOf(left.get(name, DType::F32, shape)),
+                            floatsOf(right.get(name, DType::F32, shape))),
+              sumLimit(3 * kImages))
+        << name;
   };
   compare(".outputs", "tower.embeds", {kImages, 2});
   compare(".outputs", "head.prediction", {kSamples});
@@ -407,8 +384,7 @@ TEST(Train, DumpsOfTheFirstStep) {
   compare(".gradients", "tower.w", {2, 3});
   compare(".gradients", "head.u", {2});
   EXPECT_EQ(SafetensorsFile(a + ".gradients").tensors().size(), 3u);
-  nlohmann::json line = nlohmann::json::parse(
-      readFile(a + ".jsonl").substr(0, readFile(a + ".jsonl").find('\n')));
+  nlohmann::json line = readRows(a + ".jsonl")[0];
   EXPECT_EQ(line["step"], 1);
   EXPECT_EQ(line["loss"], line["loss.square"]);
   EXPECT_TRUE(line["ms"].contains("tower"));
@@ -420,8 +396,7 @@ TEST(Train, DumpsOfTheFirstStep) {
 }
 
 TEST(Train, GradientsMatchFiniteDifferences) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(2);
   nlohmann::json sections =
       nlohmann::json::parse(readFile(folder / "data.json"));
@@ -440,8 +415,7 @@ TEST(Train, GradientsMatchFiniteDifferences) {
 }
 
 TEST(Train, ForwardAlone) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   Trainer trainer(program.info, Trainer::defaults(program.info), solo());
   trainer.initializeParameters(folder / "weights.safetensors");
@@ -463,8 +437,7 @@ TEST(Train, ForwardAlone) {
 }
 
 TEST(Train, Errors) {
-  TemporaryFolder folder;
-  writeFolder(folder);
+  ProgramFolder folder;
   SmallProgram program(6);
   EXPECT_ERROR(runTraining(program.info, folder.path, steps(1), solo()),
                "give --data or --batch");

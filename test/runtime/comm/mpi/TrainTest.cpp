@@ -136,11 +136,8 @@ TEST(RanksTrain, LossesAreThoseOfOneProcess) {
   std::vector<double> wanted = reference(8);
   for (const SmallPlan &plan : plans())
     for (int64_t micro : {1, 4}) {
-      std::vector<double> losses = train(plan, folder, steps(8), micro);
-      ASSERT_EQ(losses.size(), wanted.size());
-      for (size_t i = 0; i < losses.size(); ++i)
-        EXPECT_NEAR(losses[i], wanted[i], lossLimit(wanted[i], i))
-            << nameOf(plan) << " micro " << micro << " step " << i;
+      expectLosses(train(plan, folder, steps(8), micro), wanted,
+                   nameOf(plan) + " micro " + std::to_string(micro));
     }
 }
 
@@ -167,9 +164,7 @@ TEST(RanksTrain, ResumesUnderAnyPlan) {
       std::filesystem::remove_all(options.checkpoint + "/step-8");
     ranks().world().barrier();
     rest = train(all[(i + 1) % all.size()], folder, options);
-    ASSERT_EQ(rest.size(), 4u);
-    for (size_t s = 0; s < 4; ++s)
-      EXPECT_NEAR(rest[s], wanted[4 + s], lossLimit(wanted[4 + s], 4 + s));
+    expectLosses(rest, wanted, nameOf(all[i]), 4);
   }
 }
 
@@ -224,10 +219,7 @@ TEST(RanksTrain, BeginsWithOtherWeights) {
     Options options = steps(6);
     options.initFrom = {folder / "model.safetensors"};
     options.checkpoint = folder / ("i" + nameOf(all[i]));
-    std::vector<double> losses = train(all[i], folder, options);
-    for (size_t s = 0; s < losses.size(); ++s)
-      EXPECT_NEAR(losses[s], wanted[s], lossLimit(wanted[s], s))
-          << nameOf(all[i]) << " step " << s;
+    expectLosses(train(all[i], folder, options), wanted, nameOf(all[i]));
     // From what that run has left: the first loss is that of its next step.
     Options more = steps(1);
     more.initFrom = {options.checkpoint};
@@ -253,11 +245,8 @@ TEST(RanksTrain, Validates) {
       options.checkpoint = options.metrics + std::to_string(micro);
       EXPECT_EQ(train(plan, folder, options, micro), straight) << nameOf(plan);
       ranks().world().barrier();
-      std::string text = readFile(options.metrics);
       size_t seen = 0;
-      for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos;
-           at = end + 1) {
-        nlohmann::json row = nlohmann::json::parse(text.substr(at, end - at));
+      for (const nlohmann::json &row : readRows(options.metrics)) {
         if (!row.contains("validation_loss"))
           continue;
         ++seen;
@@ -288,10 +277,7 @@ TEST(RanksTrain, Groups) {
   std::vector<double> wanted = reference(8, given), plain = reference(8);
   EXPECT_GT(std::fabs(wanted[7] - plain[7]), 100 * lossLimit(plain[7], 7));
   for (const SmallPlan &plan : plans()) {
-    std::vector<double> losses = train(plan, folder, steps(8), 2, given);
-    for (size_t i = 0; i < losses.size(); ++i)
-      EXPECT_NEAR(losses[i], wanted[i], lossLimit(wanted[i], i))
-          << nameOf(plan) << " step " << i;
+    expectLosses(train(plan, folder, steps(8), 2, given), wanted, nameOf(plan));
   }
 }
 
@@ -357,10 +343,8 @@ TEST(RanksTrain, Files) {
       ASSERT_EQ(a.tensors().size(), b.tensors().size());
       for (auto &[tensor, view] : a.tensors()) {
         const TensorView &other = b.get(tensor, view.type, view.shape);
-        std::vector<float> u(view.size / 4), v(u.size());
-        std::memcpy(u.data(), view.data, view.size);
-        std::memcpy(v.data(), other.data, other.size);
-        EXPECT_LT(relativeError(u, v), 2 * sumLimit(3 * kImages))
+        EXPECT_LT(relativeError(floatsOf(view), floatsOf(other)),
+                  2 * sumLimit(3 * kImages))
             << nameOf(plan) << " " << tensor;
       }
     }
