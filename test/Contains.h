@@ -16,4 +16,12 @@
   EXPECT_PRED_FORMAT2(testing::IsSubstring, std::string(part),                 \
                       std::string(text))
 
+/// And if `text` does not begin with it.
+#define EXPECT_BEGINS(text, part)                                              \
+  EXPECT_PRED2(                                                                \
+      [](const std::string &whole, const std::string &begin) {                 \
+        return whole.rfind(begin, 0) == 0;                                     \
+      },                                                                       \
+      std::string(text), std::string(part))
+
 #endif // DT_TEST_CONTAINS_H

@@ -31,11 +31,7 @@ const char *kCluster =
  "nodes": [{"device": "d", "devices": 8, "count": 2, "inside": {"latency": 0, "bandwidth": 1e9}, "network": {"latency": 0, "bandwidth": 1e9}}]})";
 
 std::string clusterError(const std::string &from, const std::string &to) {
-  std::string text = kCluster;
-  size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos);
-  text.replace(at, from.size(), to);
-  return errorOf(parseCluster(text, "c.json"));
+  return errorOf(parseCluster(replaced(kCluster, from, to), "c.json"));
 }
 
 TEST(Cluster, Reads) {
@@ -70,7 +66,7 @@ TEST(Cluster, ShippedFiles) {
 
 TEST(Cluster, Names) {
   std::string error = errorOf(openCluster("h100-80"));
-  EXPECT_EQ(error.find("cluster 'h100-80' is not one of a100-80g, "), 0u);
+  EXPECT_BEGINS(error, "cluster 'h100-80' is not one of a100-80g, ");
   EXPECT_CONTAINS(error, ", here, nor a .json file; did you mean 'h100-80g'?");
   // The beginning of a name is near to it.
   EXPECT_CONTAINS(errorOf(openCluster("H100")), "; did you mean 'h100-80g'?");
@@ -80,7 +76,7 @@ TEST(Cluster, Names) {
   EXPECT_EQ(errorOf(openCluster("nowhere.json")),
             "nowhere.json: No such file or directory");
   error = errorOf(openModel("mllm-9"));
-  EXPECT_EQ(error.find("model 'mllm-9' is not one of llama3_13b, "), 0u);
+  EXPECT_BEGINS(error, "model 'mllm-9' is not one of llama3_13b, ");
   EXPECT_CONTAINS(error, "; did you mean 'mllm-9b'?");
 }
 
@@ -127,19 +123,15 @@ TEST(Cluster, OtherMachines) {
 TEST(Cluster, Errors) {
   EXPECT_CONTAINS(errorOf(parseCluster("{", "c.json")), "c.json: not JSON: ");
   EXPECT_NE(errorOf(readCluster("/nowhere.json")), "");
-  EXPECT_EQ(clusterError("\"memory\": 1e9", "\"memory\": -1")
-                .find("c.json: devices.d.memory: expected a number"),
-            0u);
-  EXPECT_EQ(clusterError("\"memory\"", "\"memroy\"")
-                .find("c.json: devices.d: unknown key 'memroy'; did you mean "
-                      "'memory'?"),
-            0u);
-  EXPECT_EQ(clusterError("\"bf16\"", "\"bf61\"")
-                .find("c.json: devices.d.flops.bf61: unknown precision"),
-            0u);
-  EXPECT_EQ(clusterError("\"device\": \"d\"", "\"device\": \"e\"")
-                .find("c.json: nodes[0].device: no device is named 'e'"),
-            0u);
+  EXPECT_BEGINS(clusterError("\"memory\": 1e9", "\"memory\": -1"),
+                "c.json: devices.d.memory: expected a number");
+  EXPECT_BEGINS(clusterError("\"memory\"", "\"memroy\""),
+                "c.json: devices.d: unknown key 'memroy'; did you mean "
+                "'memory'?");
+  EXPECT_BEGINS(clusterError("\"bf16\"", "\"bf61\""),
+                "c.json: devices.d.flops.bf61: unknown precision");
+  EXPECT_BEGINS(clusterError("\"device\": \"d\"", "\"device\": \"e\""),
+                "c.json: nodes[0].device: no device is named 'e'");
   // A second kind of node is behind a network.
   EXPECT_EQ(clusterError("\"nodes\": [", "\"nodes\": [{\"device\": \"d\", "
                                          "\"devices\": 1, \"count\": 1, "
@@ -174,13 +166,11 @@ TEST(Cluster, Levels) {
   EXPECT_EQ(errorOf(with(R"({"nodes": 2, "rails": 2})")),
             "c.json: levels[0].rails: expected at most the 1 NICs of a node, "
             "not 2");
-  EXPECT_EQ(errorOf(with(R"({"nodes": 2, "oversubscription": 0.5})"))
-                .find("c.json: levels[0].oversubscription: expected a number"),
-            0u);
-  EXPECT_EQ(errorOf(with(R"({"nodes": 2, "oversubscripton": 2})"))
-                .find("c.json: levels[0]: unknown key 'oversubscripton'; did "
-                      "you mean 'oversubscription'?"),
-            0u);
+  EXPECT_BEGINS(errorOf(with(R"({"nodes": 2, "oversubscription": 0.5})")),
+                "c.json: levels[0].oversubscription: expected a number");
+  EXPECT_BEGINS(errorOf(with(R"({"nodes": 2, "oversubscripton": 2})")),
+                "c.json: levels[0]: unknown key 'oversubscripton'; did "
+                "you mean 'oversubscription'?");
 }
 
 TEST(Cluster, Stragglers) {
@@ -198,14 +188,11 @@ TEST(Cluster, Stragglers) {
                             {"slowdown": 3, "share": 0.75})")),
             "c.json: nodes[0].stragglers: expected shares of at most 1 "
             "together, not 1.25");
-  EXPECT_EQ(errorOf(with(R"({"slowdown": 0.9, "share": 0.5})"))
-                .find("c.json: nodes[0].stragglers[0].slowdown: expected a "
-                      "number from 1"),
-            0u);
-  EXPECT_EQ(
-      errorOf(with(R"({"slowdown": 2, "share": 1.5})"))
-          .find("c.json: nodes[0].stragglers[0].share: expected a number"),
-      0u);
+  EXPECT_BEGINS(errorOf(with(R"({"slowdown": 0.9, "share": 0.5})")),
+                "c.json: nodes[0].stragglers[0].slowdown: expected a "
+                "number from 1");
+  EXPECT_BEGINS(errorOf(with(R"({"slowdown": 2, "share": 1.5})")),
+                "c.json: nodes[0].stragglers[0].share: expected a number");
   EXPECT_EQ(errorOf(with(R"({"slowdown": 2})")),
             "c.json: nodes[0].stragglers[0]: the key 'share' is missing");
 }

@@ -80,11 +80,7 @@ const char *kModel =
  "forward": [{"name": "p", "kind": "gemm", "split": "columns", "rows": {"token": 1}, "n": 8, "k": 4}]}], "layers": [[0, 3], 0]}]})";
 
 std::string modelError(const std::string &from, const std::string &to) {
-  std::string text = kModel;
-  size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  text.replace(at, from.size(), to);
-  return errorOf(parseModel(text, "m.json"));
+  return errorOf(parseModel(replaced(kModel, from, to), "m.json"));
 }
 
 /// A stage has a tied parameter once; copies in other stages are updated whole.
@@ -112,12 +108,10 @@ TEST(ModelJson, Errors) {
   EXPECT_EQ(llvm::cantFail(parseModel(kModel, "m.json")).modules[0].layers,
             std::vector<int>(4, 0));
   EXPECT_CONTAINS(errorOf(parseModel("[", "m.json")), "m.json: not JSON: ");
-  EXPECT_EQ(modelError("\"gemm\"", "\"gem\"")
-                .find("m.json: modules[0].kinds[0].forward[0].kind: "),
-            0u);
-  EXPECT_EQ(modelError("\"n\": 8", "\"n\": -8")
-                .find("m.json: modules[0].kinds[0].forward[0].n: "),
-            0u);
+  EXPECT_BEGINS(modelError("\"gemm\"", "\"gem\""),
+                "m.json: modules[0].kinds[0].forward[0].kind: ");
+  EXPECT_BEGINS(modelError("\"n\": 8", "\"n\": -8"),
+                "m.json: modules[0].kinds[0].forward[0].n: ");
   EXPECT_NE(modelError("\"n\": 8", "\"n\": NaN"), "");
   EXPECT_NE(modelError("\"n\": 8", "\"n\": 1e400"), "");
   EXPECT_EQ(modelError("[0, 3]", "[1, 3]"),
@@ -172,13 +166,11 @@ TEST(ModelJson, Errors) {
       "m.json: modules[0].model: n.json: not there");
   EXPECT_NE(modelError("[0, 3]", "[0, 3000000000]"), "");
   EXPECT_NE(modelError("[[0, 3], 0]", "[]"), "");
-  EXPECT_EQ(modelError("\"split\"", "\"splti\"")
-                .find("m.json: modules[0].kinds[0].forward[0]: unknown key "
-                      "'splti'"),
-            0u);
-  EXPECT_EQ(modelError("]}]}", "]}], \"pace\": \"n\"}")
-                .find("m.json: pace: no module is named 'n'"),
-            0u);
+  EXPECT_BEGINS(modelError("\"split\"", "\"splti\""),
+                "m.json: modules[0].kinds[0].forward[0]: unknown key "
+                "'splti'");
+  EXPECT_BEGINS(modelError("]}]}", "]}], \"pace\": \"n\"}"),
+                "m.json: pace: no module is named 'n'");
 }
 
 const char *kProfile =
@@ -271,21 +263,16 @@ TEST(Profile, Links) {
 }
 
 std::string profileError(const std::string &from, const std::string &to) {
-  std::string text = kProfile;
-  size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  text.replace(at, from.size(), to);
-  auto profile = parseProfile(text, "p.json");
+  auto profile = parseProfile(replaced(kProfile, from, to), "p.json");
   if (!profile)
     return llvm::toString(profile.takeError());
   return llvm::toString(profile->check(makeMultimodal(7)));
 }
 
 TEST(Profile, Errors) {
-  EXPECT_EQ(profileError("0.01,", "NaN,").find("p.json: not JSON: "), 0u);
-  EXPECT_EQ(profileError("0.01,", "-0.01,")
-                .find("p.json: modules.llm.layer[0].forward: "),
-            0u);
+  EXPECT_BEGINS(profileError("0.01,", "NaN,"), "p.json: not JSON: ");
+  EXPECT_BEGINS(profileError("0.01,", "-0.01,"),
+                "p.json: modules.llm.layer[0].forward: ");
   EXPECT_EQ(profileError("\"tokens\": 4096", "\"tokens\": 512"),
             "p.json: modules.llm.layer[1].tokens: expected more tokens than in "
             "the point before of the same TP: points ascend");
@@ -295,9 +282,8 @@ TEST(Profile, Errors) {
   EXPECT_EQ(profileError("\"llm\"", "\"lm\""),
             "the profile names module 'lm', which the model does not have; did "
             "you mean 'llm'?");
-  EXPECT_EQ(profileError("\"layer\"", "\"layers\"")
-                .find("the profile names layer 'layers' of module 'llm'"),
-            0u);
+  EXPECT_BEGINS(profileError("\"layer\"", "\"layers\""),
+                "the profile names layer 'layers' of module 'llm'");
   EXPECT_NE(errorOf(parseProfile(R"({"version": 1, "modules": {}})", "p")), "");
 }
 

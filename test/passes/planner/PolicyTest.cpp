@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/policies/Policy.h"
-#include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Clusters.h"
+#include "test/passes/planner/Errors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -63,26 +63,18 @@ TEST(Policy, DistTrainsPlanHasItsObjective) {
 
 TEST(Policy, Errors) {
   Setting setting(1, 4);
-  auto plan = makePlan("joint", setting.input());
-  ASSERT_FALSE(bool(plan));
-  EXPECT_NE(llvm::toString(plan.takeError()), "");
-  plan = makePlan("jiont", setting.input());
-  ASSERT_FALSE(bool(plan));
-  EXPECT_EQ(llvm::toString(plan.takeError()).find("no policy is named 'jiont'"),
-            0u);
+  EXPECT_NE(errorOf(makePlan("joint", setting.input())), "");
+  EXPECT_BEGINS(errorOf(makePlan("jiont", setting.input())),
+                "no policy is named 'jiont'");
   setting.batch.clear();
-  plan = makePlan("joint", setting.input());
-  ASSERT_FALSE(bool(plan));
-  EXPECT_EQ(llvm::toString(plan.takeError()),
+  EXPECT_EQ(errorOf(makePlan("joint", setting.input())),
             "a plan needs a global batch of at least 1");
 }
 
 TEST(Policy, NamesTheMissingBytes) {
   Setting setting(24, 24);
   setting.cluster.devices[0].memory = setting.cluster.devices[0].reserve + 1e9;
-  auto plan = makePlan("disttrain", setting.input());
-  ASSERT_FALSE(bool(plan));
-  std::string error = llvm::toString(plan.takeError());
+  std::string error = errorOf(makePlan("disttrain", setting.input()));
   EXPECT_CONTAINS(error, "does not fit");
   EXPECT_CONTAINS(error, "llm");
 }
@@ -138,9 +130,7 @@ TEST(Policy, FitsNowhere) {
     setting.cluster.devices[0].memory =
         setting.cluster.devices[0].reserve + 2e8;
     for (const Policy &policy : getPolicies()) {
-      auto plan = makePlan(policy.name, setting.input());
-      ASSERT_FALSE(bool(plan)) << policy.name;
-      std::string error = llvm::toString(plan.takeError());
+      std::string error = errorOf(makePlan(policy.name, setting.input()));
       EXPECT_NE(error, "") << policy.name;
       EXPECT_EQ(error.find('\n'), std::string::npos) << error;
       if (std::string(policy.name) == "joint") {

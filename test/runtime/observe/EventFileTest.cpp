@@ -49,7 +49,7 @@ TEST(EventFile, Records) {
   for (auto &entry : std::filesystem::directory_iterator(folder / "a/b"))
     names.push_back(entry.path().filename());
   ASSERT_EQ(names.size(), 1u);
-  EXPECT_EQ(names[0].rfind("events.out.tfevents.", 0), 0u);
+  EXPECT_BEGINS(names[0], "events.out.tfevents.");
   std::vector<std::string> records =
       recordsOf(readFile(folder / "a/b/" + names[0]));
   ASSERT_EQ(records.size(), 3u);

@@ -204,7 +204,7 @@ TEST(Train, EndsWhereALossIsNoNumber) {
     std::string said = errorOf([&] {
       runTraining(program.info, folder.path, options, solo(), hooks);
     });
-    EXPECT_EQ(said.rfind("step 6: loss 'square' is ", 0), 0u) << said;
+    EXPECT_BEGINS(said, "step 6: loss 'square' is ");
     EXPECT_CONTAINS(said, "; the newest checkpoint is " + options.checkpoint +
                               "/step-4");
     EXPECT_FALSE(std::filesystem::exists(options.checkpoint + "/step-6"));
