@@ -14,21 +14,27 @@ import numpy as np
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "i1": np.bool_, "i8": np.int8, "ui8": np.uint8, "i32": np.int32, "i64": np.int64,
           "index": np.int64, "bf16": np.float32}
+COMPARE = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
 
 
-def split(text, separator=","):
-    """Top-level parts: brackets and quotes are kept together."""
-    parts, depth, quoted, start = [], 0, False, 0
-    for i, c in enumerate(text):
+def unquoted(text, start=0):
+    """(index, character, brackets open behind it) outside of quotes."""
+    depth, quoted = 0, False
+    for i in range(start, len(text)):
+        c = text[i]
         if c == '"' and text[i - 1] != "\\":
             quoted = not quoted
-        elif quoted:
-            continue
-        elif c in "([{<":
-            depth += 1
-        elif c in ")]}" or (c == ">" and text[i - 1] != "-"):
-            depth -= 1
-        elif c == separator and depth == 0:
+        elif not quoted:
+            depth += c in "([{<"
+            depth -= c in ")]}" or (c == ">" and text[i - 1] != "-")
+            yield i, c, depth
+
+
+def split(text):
+    """Top-level parts between commas: brackets and quotes are kept together."""
+    parts, start = [], 0
+    for i, c, depth in unquoted(text):
+        if c == "," and depth == 0:
             parts.append(text[start:i].strip())
             start = i + 1
     last = text[start:].strip()
@@ -37,20 +43,7 @@ def split(text, separator=","):
 
 def matching(text, start):
     """Index of the bracket that closes the one at `start`."""
-    depth, quoted = 0, False
-    for i in range(start, len(text)):
-        c = text[i]
-        if c == '"' and text[i - 1] != "\\":
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif c in "([{<":
-            depth += 1
-        elif c in ")]}" or (c == ">" and text[i - 1] != "-"):
-            depth -= 1
-            if depth == 0:
-                return i
-    raise ValueError(text)
+    return next(i for i, _, depth in unquoted(text, start) if depth == 0)
 
 
 class Op:
@@ -243,7 +236,6 @@ class Interpreter:
     def scalar(self, op, env):
         args = [env[v] for v in op.operands]
         kind = op.name.split(".", 1)[1]
-        compare = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
         two = {"addi": np.add, "subi": np.subtract, "muli": np.multiply, "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide,
                "floordivsi": np.floor_divide, "divsi": lambda a, b: np.trunc(a / b).astype(np.int64), "remsi": np.fmod, "minsi": np.minimum,
                "maxsi": np.maximum, "minimumf": np.minimum, "maximumf": np.maximum, "andi": np.logical_and, "ori": np.logical_or,
@@ -255,7 +247,7 @@ class Interpreter:
         elif kind in two:
             value = two[kind](*args)
         elif kind == "cmpi":
-            value = compare[self.i(op, "predicate")](*args)
+            value = COMPARE[self.i(op, "predicate")](*args)
         elif kind == "cmpf":
             value = {1: np.equal, 4: np.less, 5: np.less_equal}[self.i(op, "predicate")](*args)
         elif kind == "select":
@@ -267,48 +259,14 @@ class Interpreter:
         env[op.results[0]] = value
 
     # ---- nn: elementwise ----
-    nn_neg = lambda self, op, x: -x
-    nn_abs = lambda self, op, x: np.abs(x)
-    nn_exp = lambda self, op, x: np.exp(x)
-    nn_log = lambda self, op, x: np.log(x)
-    nn_sqrt = lambda self, op, x: np.sqrt(x)
     nn_rsqrt = lambda self, op, x: 1 / np.sqrt(x)
     nn_reciprocal = lambda self, op, x: 1 / x
-    nn_sin = lambda self, op, x: np.sin(x)
-    nn_cos = lambda self, op, x: np.cos(x)
-    nn_tan = lambda self, op, x: np.tan(x)
-    nn_asin = lambda self, op, x: np.arcsin(x)
-    nn_acos = lambda self, op, x: np.arccos(x)
-    nn_atan = lambda self, op, x: np.arctan(x)
-    nn_sinh = lambda self, op, x: np.sinh(x)
-    nn_cosh = lambda self, op, x: np.cosh(x)
-    nn_tanh = lambda self, op, x: np.tanh(x)
-    nn_asinh = lambda self, op, x: np.arcsinh(x)
-    nn_acosh = lambda self, op, x: np.arccosh(x)
-    nn_atanh = lambda self, op, x: np.arctanh(x)
     nn_erf = lambda self, op, x: np.vectorize(math.erf, otypes=[np.float64])(x)
     nn_sigmoid = lambda self, op, x: 1 / (1 + np.exp(-x))
     nn_silu = lambda self, op, x: x / (1 + np.exp(-x))
     nn_softplus = lambda self, op, x: np.logaddexp(0, x)
     nn_relu = lambda self, op, x: np.maximum(x, 0)
-    nn_floor = lambda self, op, x: np.floor(x)
-    nn_ceil = lambda self, op, x: np.ceil(x)
-    nn_round = lambda self, op, x: np.rint(x)
     nn_stop_gradient = lambda self, op, x: x
-    nn_sign = lambda self, op, x: np.sign(x)
-    nn_is_nan = lambda self, op, x: np.isnan(x)
-    nn_is_inf = lambda self, op, x: np.isinf(x)
-    nn_not = lambda self, op, x: np.logical_not(x)
-    nn_add = lambda self, op, x, y: x + y
-    nn_sub = lambda self, op, x, y: x - y
-    nn_mul = lambda self, op, x, y: x * y
-    nn_pow = lambda self, op, x, y: np.power(x, y)
-    nn_max = lambda self, op, x, y: np.maximum(x, y)
-    nn_min = lambda self, op, x, y: np.minimum(x, y)
-    nn_and = lambda self, op, x, y: np.logical_and(x, y)
-    nn_or = lambda self, op, x, y: np.logical_or(x, y)
-    nn_xor = lambda self, op, x, y: np.logical_xor(x, y)
-    nn_where = lambda self, op, c, x, y: np.where(c, x, y)
     nn_leaky_relu = lambda self, op, x: np.where(x >= 0, x, self.f(op, "alpha") * x)
     nn_elu = lambda self, op, x: self.f(op, "scale", 1) * np.where(x > 0, x, self.f(op, "alpha", 1) * (np.exp(x) - 1))
     nn_hard_sigmoid = lambda self, op, x: np.clip(self.f(op, "alpha") * x + self.f(op, "beta"), 0, 1)
@@ -325,7 +283,7 @@ class Interpreter:
         return np.fmod(x, y) if "fmod" in op.attrs else np.mod(x, y)
 
     def nn_cmp(self, op, x, y):
-        return [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal][self.i(op, "predicate")](x, y)
+        return COMPARE[self.i(op, "predicate")](x, y)
 
     def nn_cast(self, op, x):
         dtype = self.shape(op.types[0])[1]
@@ -528,3 +486,13 @@ class Interpreter:
         y[..., a] = x[..., a] * cos - x[..., b] * sin
         y[..., b] = x[..., b] * cos + x[..., a] * sin
         return y
+
+
+# Ops that numpy has, under its name where that is another.
+NUMPY = {name: name for name in "abs exp log sqrt sin cos tan sinh cosh tanh floor ceil sign add where".split()} | {
+    "neg": "negative", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "round": "rint", "is_nan": "isnan", "is_inf": "isinf", "not": "logical_not", "sub": "subtract", "mul": "multiply", "pow": "power",
+    "max": "maximum", "min": "minimum", "and": "logical_and", "or": "logical_or", "xor": "logical_xor",
+}
+for own, name in NUMPY.items():
+    setattr(Interpreter, f"nn_{own}", lambda self, op, *xs, f=getattr(np, name): f(*xs))
