@@ -8,9 +8,7 @@
 # ===-----------------------------------------------------------------------===
 """cuda_demo.py DEMO_OUT --dt-opt PATH --double DIR: DEMO_OUT is the folder that demo_smoke.py left."""
 
-import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -39,17 +37,10 @@ def run(command, out, folder, *flags):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--double", required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = train_model.on_double(__doc__, "out")
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        done = train_model.emit(arguments.dt_opt.resolve(), DEMO / "recipe.json", work / "program", "cuda", f"--plan={DEMO / 'plan.json'}")
-        if done.returncode:
-            sys.exit(done.stderr)
-        train_model.build_for(arguments.dt_opt, "cuda", arguments.double, work / "program", os.environ.get("CCACHE_DIR"))
+        train_model.make(arguments.dt_opt, DEMO / "recipe.json", work / "program", "cuda", arguments.double, [f"--plan={DEMO / 'plan.json'}"])
         cpu = [arguments.out / "build/demo", arguments.out, work / "cpu", "--pairs", arguments.out / "data/pairs.tar"]
         wanted, learned = run(*cpu, "--steps", STEPS)
         start = run(*cpu[:2], work / "start", *cpu[3:], "--steps", 1, "--lr", 0)[1]

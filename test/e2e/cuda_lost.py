@@ -9,7 +9,6 @@
 # ===-----------------------------------------------------------------------===
 """cuda_lost.py --dt-opt PATH --double DIR: kills a rank, and takes memory away."""
 
-import argparse
 import os
 import pathlib
 import re
@@ -20,6 +19,7 @@ import tempfile
 import time
 
 import golden
+import train_model
 from cuda_resume import files
 from cuda_waits import Variant, emit
 from faults import processes
@@ -68,10 +68,7 @@ def check_kill(program, fabric):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--double", required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = train_model.on_double(__doc__)
     with tempfile.TemporaryDirectory() as temporary:
         program = emit(arguments, pathlib.Path(temporary) / "lost", Variant("gpt2", 2, ranks=2, plan="model:dp=2,zero=1"))
         for fabric in ("nccl", "host"):

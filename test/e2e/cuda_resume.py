@@ -13,7 +13,6 @@
 # ===-----------------------------------------------------------------------===
 """cuda_resume.py --dt-opt PATH --double DIR: saves, goes on and exports."""
 
-import argparse
 import json
 import os
 import pathlib
@@ -100,16 +99,10 @@ def check_left_out(work, inputs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--double", required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = train_model.on_double(__doc__)
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        done = train_model.emit(arguments.dt_opt.resolve(), MODEL / "recipe.json", work / "program", "cuda")
-        if done.returncode:
-            sys.exit(done.stderr)
-        train_model.build_for(arguments.dt_opt, "cuda", arguments.double, work / "program", os.environ.get("CCACHE_DIR"))
+        train_model.make(arguments.dt_opt, MODEL / "recipe.json", work / "program", "cuda", arguments.double)
         inputs = golden.Golden(MODEL, False).inputs
         save_file({k: np.ascontiguousarray(v) for k, v in inputs.items()}, work / "batch.safetensors")
         whole = succeeded(work, "whole", 1, "--steps", STEPS, "--export", work / "whole")

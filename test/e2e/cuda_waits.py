@@ -11,7 +11,6 @@
 # ===-----------------------------------------------------------------------===
 """cuda_waits.py --dt-opt PATH --double DIR: host waits, allocations and uses of the default stream of a step."""
 
-import argparse
 import collections
 import dataclasses
 import itertools
@@ -109,18 +108,12 @@ def emit(arguments, folder, variant):
     recipe.write_text(json.dumps(json.loads(recipe.read_text()) | variant.changes))
     save_file({k: np.ascontiguousarray(v) for k, v in golden.Golden(model, False).inputs.items()}, folder / "batch.safetensors")
     plan = [f"--plan={variant.plan}"] if variant.plan else []
-    done = train_model.emit(arguments.dt_opt.resolve(), recipe, folder / "program", "cuda", *plan)
-    if done.returncode:
-        sys.exit(done.stderr)
-    train_model.build_for(arguments.dt_opt, "cuda", arguments.double, folder / "program", os.environ.get("CCACHE_DIR"))
+    train_model.make(arguments.dt_opt, recipe, folder / "program", "cuda", arguments.double, plan)
     return folder / "program"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--double", required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = train_model.on_double(__doc__)
     wrong = []
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)

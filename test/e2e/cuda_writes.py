@@ -8,7 +8,6 @@
 # ===-----------------------------------------------------------------------===
 """cuda_writes.py --dt-opt PATH --double DIR: a generated kernel whose results lie a row further is named."""
 
-import argparse
 import os
 import pathlib
 import re
@@ -18,16 +17,14 @@ import tempfile
 
 import cuda_waits
 import golden
+import train_model
 
 # The first kernel that writes to its first buffer behind those that it reads, and how it calls that.
 KERNEL = re.compile(r"^__global__.* void (\w+)\(.*\n(?:  const .*\n)*?  \w+ \*(?:__restrict )?const \w+ = \w+(?=;)", re.M)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--double", required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = train_model.on_double(__doc__)
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         program = cuda_waits.emit(arguments, work / "whole", cuda_waits.VARIANTS["whole"])
@@ -35,7 +32,7 @@ def main():
         text = source.read_text()
         kernel = KERNEL.search(text)
         source.write_text(text[: kernel.end()] + " + 64" + text[kernel.end() :])
-        cuda_waits.train_model.call(["cmake", "--build", program / "build"], program)
+        train_model.call(["cmake", "--build", program / "build"], program)
         command = [program / "build/train", "--batch", work / "whole/batch.safetensors", "--threads", "1", "--steps", "1"]
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=golden.HANGS, env=dict(os.environ, DT_CUDA_DOUBLE_WATCH="1"))
     wanted = rf"error: CUDA double: kernel {kernel[1]} wrote beside its results, at byte \d+ of an allocation of \d+ bytes\n"

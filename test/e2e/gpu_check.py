@@ -8,7 +8,6 @@
 # ===-----------------------------------------------------------------------===
 """gpu_check.py --dt-opt PATH --double DIR: packs a model, checks the pack, and spoils it."""
 
-import argparse
 import importlib.machinery
 import importlib.util
 import json
@@ -112,10 +111,7 @@ def check_profiles(tool, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--double", required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
+    arguments = train_model.on_double(__doc__)
     tool = load_tool()
     with tempfile.TemporaryDirectory() as temporary:
         pack = pathlib.Path(temporary) / "pack"

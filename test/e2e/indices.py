@@ -12,7 +12,6 @@
 
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 from layouts import parse_plan
-from train_model import QUICK, build, prebuilt
+from train_model import QUICK, make
 
 ROWS, WIDTH, LENGTH, SAMPLES = 120, 8, 6, 4
 FAILURES = []
@@ -69,15 +68,10 @@ def language_model(folder, rows=ROWS, own_loss=False):
 
 
 def compile_program(options, recipe, out, plan=None):
-    command = [options.dt_opt, recipe, "--emit=cpp", "-o", out]
+    path = recipe.parent / "plan.json"
     if plan:
-        path = recipe.parent / "plan.json"
         path.write_text(json.dumps(parse_plan(plan)))
-        command.append(f"--plan={path}")
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
-    if done.returncode:
-        sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
-    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt), QUICK)
+    make(options.dt_opt, recipe, out, flags=[f"--plan={path}"] if plan else [], settings=QUICK)
     return out / "build/train"
 
 

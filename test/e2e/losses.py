@@ -23,7 +23,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
 
-from train_model import QUICK, build, prebuilt
+from train_model import QUICK, make
 
 SAMPLES, FEATURES, CLASSES = 4, 3, 5
 LIMIT = 1e-4
@@ -177,10 +177,7 @@ def check(name, batch, label, losses, gradients):
 def run(options, folder, micro):
     names = [n for n, (_, cut) in LOSSES.items() if (cut or micro == SAMPLES) and not (options.only and n not in options.only)]
     out = folder / f"program{micro}"
-    done = subprocess.run([options.dt_opt, write(names, folder, micro), "--emit=cpp", "-o", out], capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        sys.exit(f"dt-opt: {done.stderr[-3000:]}")
-    build(out, None, prebuilt(options.dt_opt), QUICK)
+    make(options.dt_opt, write(names, folder, micro), out, settings=QUICK)
     good = True
     for label, batch in batches().items():
         save_file({k: np.array(v, order="C") for k, v in batch.items()}, folder / "batch.safetensors")

@@ -22,7 +22,6 @@
 
 import argparse
 import json
-import os
 import pathlib
 import sys
 import tempfile
@@ -61,11 +60,7 @@ def write_recipe(model, precision, folder):
 
 def trained(model, precision, dt_opt, double, figures, work, threads):
     """(gradients of the first step, losses) of the compiled model; `double`: for CUDA, on a double of it."""
-    target = "cuda" if double else "cpu"
-    done = train_model.emit(dt_opt, write_recipe(model, precision, work), work / "program", target)
-    if done.returncode != 0:
-        sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    train_model.build_for(dt_opt, target, double, work / "program", os.environ.get("CCACHE_DIR"))
+    train_model.make(dt_opt, write_recipe(model, precision, work), work / "program", "cuda" if double else "cpu", double)
     _, gradients, losses = golden.run(work / "program", figures, threads, work)
     return gradients, losses
 

@@ -74,6 +74,14 @@ def build_for(dt_opt, target, double, out, cache, settings=()):
         build(out, cache, None, [*settings, f"-DCMAKE_CUDA_COMPILER={find_nvcc()}", f"-DCMAKE_CUDA_ARCHITECTURES={GPUS}"])
 
 
+def make(dt_opt, recipe, out, target="cpu", double=None, flags=(), settings=()):
+    """Compiles and builds a program."""
+    done = emit(dt_opt.resolve(), recipe, out, target, *flags)
+    if done.returncode:
+        sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    build_for(dt_opt, target, double, out, os.environ.get("CCACHE_DIR"), settings)
+
+
 def build(out, cache, runtime=None, settings=()):
     """What the build said. `runtime`: see prebuilt(); without it the program compiles the copy in its own folder, with the system's compiler."""
     # Equal code of several programs comes from the compiler cache, with paths taken relative to the program's folder.
@@ -103,6 +111,16 @@ def check_refusal(done, pattern):
     if len(errors) != 1 or not re.search(pattern, errors[0]):
         sys.exit(f"expected one error matching '{pattern}', got:\n{done.stderr}")
     print("refused as expected:", errors[0])
+
+
+def on_double(doc, *folders):
+    """The command line of a test on the double of CUDA."""
+    parser = argparse.ArgumentParser(description=doc)
+    for name in folders:
+        parser.add_argument(name, type=pathlib.Path)
+    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
+    parser.add_argument("--double", required=True, type=pathlib.Path)
+    return parser.parse_args()
 
 
 def check_modules(out, expected):

@@ -11,11 +11,9 @@
 
 import io
 import json
-import os
 import pathlib
 import shutil
 import struct
-import subprocess
 import sys
 import tarfile
 import zlib
@@ -23,7 +21,7 @@ import zlib
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from train_model import QUICK, build_for  # noqa: E402
+from train_model import QUICK, make  # noqa: E402
 
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/mllm"
 PLAN = {
@@ -79,11 +77,7 @@ def compile_programs(dt_opt, work, wanted=(3, 1), double=None):
             shutil.copy(MODEL / module["onnx"], folder / module["onnx"])
         (folder / "recipe.json").write_text(json.dumps(recipe()))
         (folder / "plan.json").write_text(json.dumps(PLAN))
-        command = [dt_opt, folder / "recipe.json", "--emit=cpp", f"--target={target}", "-o", folder / "program", *([f"--plan={folder / 'plan.json'}"] if ranks > 1 else [])]
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
-        if done.returncode:
-            sys.exit(f"dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
-        build_for(dt_opt, target, double, folder / "program", os.environ.get("CCACHE_DIR"), QUICK)
+        make(dt_opt, folder / "recipe.json", folder / "program", target, double, [f"--plan={folder / 'plan.json'}"] if ranks > 1 else [], QUICK)
         made[ranks] = folder / "program/build/train"
     return made
 
