@@ -12,8 +12,6 @@
 #include "codegen/common/Tables.h"
 #include "runtime/comm/MessageBlocks.h"
 
-#include "llvm/ADT/StringExtras.h"
-
 #include <algorithm>
 
 using namespace mlir;

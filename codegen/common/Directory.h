@@ -12,8 +12,6 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
-#include <vector>
-
 namespace dt::codegen {
 
 struct GeneratedFile {

@@ -7,7 +7,6 @@
 #include "codegen/common/KernelBody.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 

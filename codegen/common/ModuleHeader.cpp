@@ -9,7 +9,6 @@
 
 #include "codegen/common/ModuleEmitter.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;

@@ -10,7 +10,6 @@
 
 #include "codegen/common/KernelBody.h"
 
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"

@@ -13,7 +13,6 @@
 #include "passes/scheduler/messages/Communicate.h"
 
 #include "llvm/ADT/SmallSet.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <map>
 

@@ -12,7 +12,6 @@
 #include "runtime/base/Philox.h"
 
 #include <cmath>
-#include <cstring>
 
 using namespace dt::rt;
 using namespace dt::rt::data;

@@ -26,7 +26,6 @@
 #include <new>
 #include <set>
 #include <thread>
-#include <unistd.h>
 
 #ifdef __linux__
 #include <sched.h>

@@ -10,8 +10,6 @@
 
 #include "runtime/base/Philox.h"
 
-#include <algorithm>
-
 using namespace dt::rt;
 using namespace dt::rt::data;
 

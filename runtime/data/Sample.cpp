@@ -11,7 +11,6 @@
 
 #include "runtime/base/Files.h"
 #include "runtime/data/DecodeMemory.h"
-#include "runtime/data/Tar.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -9,7 +9,6 @@
 #include "runtime/data/Tokenizer.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/data/Tar.h"
 
 #include <fstream>
 

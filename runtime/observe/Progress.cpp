@@ -5,11 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/observe/Progress.h"
-#include "runtime/base/Error.h"
 #include "runtime/comm/Launch.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
-#include <unistd.h>
 
 namespace dt::rt {
 

@@ -14,7 +14,6 @@
 #include "runtime/save/WholeCheckpoint.h"
 #include "runtime/state/Pieces.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>

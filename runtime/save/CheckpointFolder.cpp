@@ -9,7 +9,6 @@
 #include "runtime/base/Safetensors.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>

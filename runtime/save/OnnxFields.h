@@ -19,7 +19,6 @@
 #ifndef DT_RUNTIME_SAVE_ONNXFIELDS_H
 #define DT_RUNTIME_SAVE_ONNXFIELDS_H
 
-#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>

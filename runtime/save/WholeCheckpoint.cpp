@@ -8,7 +8,6 @@
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Agreement.h"
 
-#include <algorithm>
 #include <functional>
 
 namespace dt::rt {

@@ -14,7 +14,6 @@
 
 #include "runtime/Program.h"
 
-#include <cstring>
 #include <string>
 #include <vector>
 

@@ -10,8 +10,6 @@
 #include "runtime/base/Safetensors.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
-#include "runtime/comm/Launch.h"
-#include "runtime/comm/Watchdog.h"
 #include "runtime/device/Device.h"
 #include "runtime/observe/Profile.h"
 #include "runtime/save/Checkpoint.h"
@@ -27,7 +25,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <unistd.h>
 

@@ -9,7 +9,6 @@
 #include "runtime/base/Files.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
-#include "runtime/comm/Watchdog.h"
 #include "runtime/observe/Metrics.h"
 #include "runtime/observe/Progress.h"
 #include "runtime/observe/Recorder.h"

@@ -21,8 +21,6 @@
 #include "runtime/step/Trainer.h"
 #include "test/runtime/TestSupport.h"
 
-#include <cstring>
-
 namespace masters {
 
 using namespace dt::rt;

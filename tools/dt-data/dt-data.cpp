@@ -9,12 +9,10 @@
 
 #include "runtime/base/Cores.h"
 #include "runtime/base/Error.h"
-#include "runtime/data/Index.h"
 #include "tools/common/Output.h"
 #include "tools/dt-data/Build.h"
 #include "tools/dt-data/Inspect.h"
 
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/CommandLine.h"
 
 #include <cstdio>

@@ -7,7 +7,6 @@
 #include "tools/dt-opt/Help.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 

@@ -10,7 +10,6 @@
 #include "passes/picture/Units.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #include <nlohmann/json.hpp>
 

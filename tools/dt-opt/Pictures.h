@@ -10,7 +10,6 @@
 #include "tools/dt-opt/Report.h"
 
 #include "passes/picture/Bars.h"
-#include "passes/picture/Timeline.h"
 
 namespace dt {
 

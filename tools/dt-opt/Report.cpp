@@ -12,9 +12,6 @@
 #include "dialects/nn/NNOps.h"
 #include "dialects/rt/RTOps.h"
 
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSet.h"
-
 using namespace mlir;
 
 namespace dt {

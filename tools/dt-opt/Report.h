@@ -11,7 +11,6 @@
 #ifndef TOOLS_DT_OPT_REPORT_H
 #define TOOLS_DT_OPT_REPORT_H
 
-#include "dialects/nn/DimExpr.h"
 #include "passes/planner/describe/Plan.h"
 
 #include "mlir/IR/BuiltinOps.h"

@@ -8,8 +8,6 @@
 
 #include "passes/planner/describe/PricedOnly.h"
 
-#include "llvm/ADT/StringExtras.h"
-
 using namespace llvm;
 
 namespace dt::planner {

@@ -7,7 +7,6 @@
 #include "models/frontend/symbolic/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include <cmath>
 
 using namespace dt::symbolic;
 

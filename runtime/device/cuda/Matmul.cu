@@ -15,7 +15,6 @@
 #include <cublasLt.h>
 
 #include <map>
-#include <string>
 #include <tuple>
 
 namespace dt::rt {

@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/cost/Cost.h"
-#include "test/passes/planner/Architectures.h"
 
 #include <cmath>
 

@@ -8,7 +8,6 @@
 
 #include "passes/scheduler/core/Schedule.h"
 
-#include <cmath>
 #include <random>
 
 #include <gtest/gtest.h>

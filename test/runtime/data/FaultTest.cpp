@@ -6,7 +6,6 @@
 
 #include "runtime/data/Fault.h"
 #include "runtime/device/cpu/Check.h"
-#include "runtime/step/Evaluation.h"
 #include "runtime/train/Train.h"
 #include "test/runtime/SmallProgram.h"
 

@@ -88,7 +88,6 @@ std::string text(const InputBytes &bytes) {
 class PartsTest : public DataTest {
 protected:
   void SetUp() override {
-    DataTest::SetUp();
     recipe["batch"]["global"] = kGlobal;
     recipe["inputs"]["head.input_ids"] = {{"tokens", "ids"}};
     Files files;

@@ -13,7 +13,6 @@
 #include "runtime/data/Assignment.h"
 
 #include <deque>
-#include <random>
 #include <string>
 #include <vector>
 

@@ -10,8 +10,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 using namespace dt::rt;
 using namespace small;
 

@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Safetensors.h"
-#include "runtime/step/Evaluation.h"
 #include "runtime/train/Train.h"
 #include "test/runtime/SmallProgram.h"
 

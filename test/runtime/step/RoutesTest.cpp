@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Routes.h"
-#include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,6 @@
 #include "codegen/common/Target.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 

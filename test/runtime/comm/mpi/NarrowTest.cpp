@@ -10,9 +10,7 @@
 #include "test/runtime/NarrowProgram.h"
 #include "test/runtime/comm/mpi/Ranks.h"
 
-#include <cmath>
 #include <memory>
-#include <numeric>
 
 namespace masters {
 namespace {
