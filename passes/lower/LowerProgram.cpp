@@ -6,7 +6,6 @@
 
 #include "dialects/dist/DistMarks.h"
 #include "dialects/nn/NNLimits.h"
-#include "dialects/nn/NNNames.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/lower/ParameterTable.h"
 #include "passes/lower/Passes.h"

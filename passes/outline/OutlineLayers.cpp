@@ -15,7 +15,6 @@
 #include "passes/outline/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace dt;

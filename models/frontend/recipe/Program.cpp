@@ -12,7 +12,6 @@
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNOps.h"
 #include "models/frontend/import/Import.h"
-#include "models/frontend/import/Pattern.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/FileSystem.h"

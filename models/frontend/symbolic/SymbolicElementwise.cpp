@@ -8,8 +8,6 @@
 #include "models/frontend/symbolic/SymbolicTensor.h"
 
 #include "dialects/nn/NNShape.h"
-#include "llvm/ADT/APFloat.h"
-#include "llvm/ADT/STLExtras.h"
 #include <cmath>
 
 using namespace dt::symbolic;
