@@ -102,7 +102,6 @@ std::optional<std::string> makeExecutable(Plan &plan,
   plan.compiled = true;
   if (program.needsBatchSync)
     plan.schedule = "distmm-pipe";
-  planner::separateGuests(plan, input.model());
   for (UnitPlan &unit : plan.units) {
     const std::string &name = input.model().modules[unit.module].name;
     if (unit.cp > 1 || unit.ep > 1)

@@ -139,40 +139,15 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
   for (const UnitPlan &unit : plan.units) {
     size_t m = size_t(unit.module);
     outs() << format("    %-10s", model.modules[m].name.c_str());
-    if (unit.inside)
-      outs() << format(" inside %s",
-                       model.modules[unit.inside->unit].name.c_str());
-    else
-      outs() << format(" %5lld devices from %-5lld TP %d DP %lld PP %d VPP %d",
-                       (long long)unit.getRanks(), (long long)unit.firstRank,
-                       unit.tp, (long long)unit.dp, unit.pp, unit.vpp);
+    outs() << format(" %5lld devices from %-5lld TP %d DP %lld PP %d VPP %d",
+                     (long long)unit.getRanks(), (long long)unit.firstRank,
+                     unit.tp, (long long)unit.dp, unit.pp, unit.vpp);
     outs() << format("  save %-4s  %5.1f GiB  busy %3.0f %%\n",
                      describeSaves(unit).c_str(), p.memory[m] / double(1 << 30),
                      100 * p.busy[m]);
     if (!unit.blocks.empty())
       outs() << "               " << describeBlocks(unit) << "\n";
   }
-}
-
-/// The plan file. A unit inside another one's stage has tasks of its own there.
-Error writePlanFile(const PolicyInput &input, const Plan &plan,
-                    const Explanation &explanation) {
-  auto isInside = [](const UnitPlan &unit) { return unit.inside.has_value(); };
-  if (!plan.notExecutable.empty() || none_of(plan.units, isInside))
-    return write(planFile, printJson(explanation, input.model()) + "\n");
-  auto units = makeGuestsUnits(input, plan);
-  if (!units)
-    return wrong("--plan-out: not written: in a program what runs inside a "
-                 "stage has tasks of its own, and so " +
-                 plan.policy + " does not fit: " + toString(units.takeError()));
-  units->policy += " as a program";
-  printRow(*units, input.model(), 0);
-  ExplainOptions options;
-  options.others = options.relax = false;
-  auto separate = explain(input, *units, options);
-  if (!separate)
-    return separate.takeError();
-  return write(planFile, printJson(*separate, input.model()) + "\n");
 }
 
 /// Explanation, plan file, page and trace of a plan, as asked for.
@@ -190,7 +165,8 @@ Error writeOutputs(const PolicyInput &input, const Plan &plan,
     printText(outs(), *explanation, input);
   }
   if (!planFile.empty())
-    if (Error error = writePlanFile(input, plan, *explanation))
+    if (Error error =
+            write(planFile, printJson(*explanation, input.model()) + "\n"))
       return error;
   if (!htmlFile.empty()) {
     std::string page;

@@ -63,10 +63,6 @@ Error checkUnit(const UnitPlan &unit, const Plan &plan, const Module &module) {
   }
   if (!unit.blocks.empty() && replicas != unit.dp)
     return fail(formatv("blocks of {0} replicas, not {1}", replicas, unit.dp));
-  if (unit.inside &&
-      (unit.inside->unit < 0 || unit.inside->unit >= int(plan.units.size()) ||
-       plan.units[unit.inside->unit].inside))
-    return fail("runs inside a unit that does not exist or is inside another");
   return Error::success();
 }
 
@@ -91,14 +87,21 @@ int64_t UnitPlan::getRank(int position, int64_t replica) const {
          (first * pp + position * count + replica - first) * tp * cp;
 }
 
+bool Plan::isGuest(int unit) const {
+  return llvm::any_of(units, [&](const UnitPlan &other) {
+    return other.meets(units[unit]) &&
+           other.getRanks() > units[unit].getRanks();
+  });
+}
+
 CostOptions Plan::getOptions(int unit) const {
-  const UnitPlan &host = units[getHost(unit)];
+  const UnitPlan &own = units[unit];
   CostOptions options;
-  options.tp = host.tp;
-  options.cp = host.cp;
-  options.ep = host.ep;
-  options.overlap = host.overlap;
-  options.save = units[unit].save;
+  options.tp = own.tp;
+  options.cp = own.cp;
+  options.ep = own.ep;
+  options.overlap = own.overlap;
+  options.save = own.save;
   options.sequenceParallel = sequenceParallel;
   return options;
 }

@@ -51,12 +51,6 @@ struct UnitPlan {
   int span = 1;
   /// CostOptions::overlap.
   int overlap = 0;
-  /// Runs inside a stage of another unit, on its ranks and in its tasks: the
-  /// encoder before the first stage (0), the generator behind the last (-1).
-  struct Inside {
-    int unit = 0, stage = 0;
-  };
-  std::optional<Inside> inside;
   /// Replicas on one kind of device, and how fast one of them is beside those
   /// of other blocks: items are shared out by that.
   struct Block {
@@ -210,12 +204,9 @@ struct Plan {
   std::optional<Faster> faster; ///< Candidates::choose()
   std::optional<Searched> searched;
 
-  /// The unit whose ranks and layout a unit's work has: itself, or the one that
-  /// it is inside of.
-  int getHost(int unit) const {
-    return units[unit].inside ? units[unit].inside->unit : unit;
-  }
-  const UnitPlan &getHostPlan(int unit) const { return units[getHost(unit)]; }
+  /// Whether a unit has some of another one's ranks, not all: those of one of
+  /// its stages.
+  bool isGuest(int unit) const;
   const scheduler::Traits &getTraits() const {
     return scheduler::traitsOf(schedule);
   }

@@ -76,15 +76,13 @@ std::string boundOf(const PolicyInput &input, const Plan &plan,
   for (size_t a = 0; a < busy.size(); ++a)
     for (size_t b = 0; b < busy.size(); ++b) {
       const UnitPlan &x = plan.units[a], &y = plan.units[b];
-      if (a == b || (!x.inside && !y.inside && x.meets(y)))
+      if (a == b || x.meets(y))
         busy[a] += plan.predicted.busy[b];
     }
   size_t busiest =
       size_t(std::max_element(busy.begin(), busy.end()) - busy.begin());
   std::string memory =
       unit.memory.total() > 0.9 * unit.capacity ? "; its memory is full" : "";
-  if (plan.units[u].inside)
-    return "inside " + input.model().modules[plan.units[u].inside->unit].name;
   if (busy[u] < 0.93 * busy[busiest])
     return "waits for " + input.model().modules[busiest].name + memory;
   return workOf(input, plan, u, part) + memory;

@@ -39,8 +39,7 @@ std::vector<std::vector<int64_t>> ranksOf(const PlannedStep &step,
                                           const Plan &plan) {
   int64_t end = 0;
   for (const UnitPlan &unit : plan.units)
-    if (!unit.inside)
-      end = std::max(end, unit.firstRank + unit.getRanks());
+    end = std::max(end, unit.firstRank + unit.getRanks());
   std::vector<size_t> order(step.planRank.size());
   std::iota(order.begin(), order.end(), 0);
   llvm::sort(order, [&](size_t a, size_t b) {
@@ -153,12 +152,6 @@ void PlanPage::addDevices() {
     const UnitPlan &layout = e.plan.units[u];
     picture::DeviceBlock block;
     block.name = nameOf(u);
-    if (layout.inside) {
-      block.notes = {"inside " + nameOf(size_t(layout.inside->unit))};
-      block.replicas = block.positions = 0;
-      blocks.push_back(block);
-      continue;
-    }
     int64_t first = layout.firstRank, count = layout.getRanks();
     std::vector<int64_t> ranks(static_cast<size_t>(count));
     std::iota(ranks.begin(), ranks.end(), first);
@@ -308,19 +301,8 @@ void PlanPage::addTimeline() {
       picture::makeChart(graph, step.solution, timeline, "predicted step",
                          ranksOf(step, e.plan), step.folded);
   chart.end = double(std::max(sim.step, sim.tasks));
-  // Colours are those of the plan's units.
-  std::vector<int> unitOf(step.problem.units.size(), 0);
-  chart.units.clear();
-  for (size_t u = 0; u < e.plan.units.size(); ++u) {
-    chart.units.push_back(nameOf(u));
-    if (step.problemUnit[u] >= 0)
-      unitOf[size_t(step.problemUnit[u])] = int(u);
-  }
-  for (picture::Lane &lane : chart.lanes) {
-    for (picture::Bar &bar : lane.bars)
-      bar.unit = unitOf[size_t(bar.unit)];
+  for (picture::Lane &lane : chart.lanes)
     addTail(lane);
-  }
   page.paragraph(
       "Bubble " + printShare(p.wallBubble) +
       ": the share of all ranks' time, from 0 to the end of the last task, in "

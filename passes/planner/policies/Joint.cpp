@@ -24,13 +24,13 @@ namespace {
 std::string ideaOf(const Plan &plan) {
   std::string idea;
   const scheduler::Traits &traits = plan.getTraits();
-  if (traits.sharesRanks)
+  if (any_of(plan.units,
+             [&](const UnitPlan &unit) { return plan.isGuest(unit.module); }))
+    idea = "uniform";
+  else if (traits.sharesRanks)
     idea = traits.runsInPhases ? "colocated" : "bubble";
   else
-    idea = any_of(plan.units,
-                  [](const UnitPlan &u) { return u.inside.has_value(); })
-               ? "uniform"
-               : "disjoint";
+    idea = "disjoint";
   if (traits.splitsBackward)
     idea += ", zero bubble";
   else if (traits.interleaves)
@@ -80,7 +80,9 @@ Expected<Candidates> planJoint(const PolicyInput &input) {
   std::vector<PlanSearch::Family> families;
   for (auto &[name, plans] : ideas)
     families.push_back({name, std::move(plans)});
-  search.tryBest(families, budget / 2);
+  // A look at neighbours finds the rest, for which small clusters have
+  // simulations enough.
+  search.tryBest(families, budget / 2, input.isSmall() ? 1.1 : 1.5);
   for (StringRef schedule : sharingSchedules())
     if (input.isSmall() && !scheduler::traitsOf(schedule).runsInPhases)
       search.branch(schedule, schedule, 2,

@@ -18,8 +18,8 @@ namespace dt::planner {
 ArrayRef<Policy> getPolicies() {
   static constexpr Policy policies[] = {
       {"megatron",
-       "one layout for all, encoder and generator inside the end "
-       "stages, smallest PP that fits",
+       "one layout for all, encoder and generator on the end stages' "
+       "ranks, smallest PP that fits",
        planMegatron},
       {"megatron-stages",
        "one layout for all, encoder and generator on stages "
@@ -120,7 +120,7 @@ Expected<Plan> moveTo(const PolicyInput &input, Plan plan, int64_t first) {
   plan.ranks += first;
   for (UnitPlan &unit : plan.units)
     unit.firstRank += first;
-  const UnitPlan &pace = plan.units[plan.getHost(input.model().pace)];
+  const UnitPlan &pace = plan.units[input.model().pace];
   int64_t n = plan.microbatches, rounds = pace.vpp > 1 ? pace.pp : 1;
   for (int64_t halves = 2;; halves += halves / 2) {
     if (halves > 2) {
@@ -287,7 +287,7 @@ std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
   other.schedule = schedule.str();
   UnitPlan &unit = other.units[input.model().pace];
   int layers = int(input.model().modules[unit.module].layers.size());
-  if (vpp > 1 && (unit.pp < 2 || unit.inside || unit.pp * vpp > layers))
+  if (vpp > 1 && (unit.pp < 2 || unit.pp * vpp > layers))
     return std::nullopt;
   if (vpp != unit.vpp || other.goesBack() != plan.goesBack()) {
     UnitPlan cut = makeUnit(input, unit.module, unit.tp, unit.dp, unit.pp, vpp,

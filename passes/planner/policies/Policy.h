@@ -62,8 +62,8 @@ public:
   bool isUniform(const Costs &costs, const std::vector<Sample> &batch,
                  int module);
 
-  /// Cuts of a backbone around what runs inside its end stages, by its TP,
-  /// saved set and stages: empty until who asks has made them.
+  /// Cuts of a backbone around what runs on the ranks of its end stages, by its
+  /// TP, saved set and stages: empty until who asks has made them.
   std::vector<int> &getCutsAroundGuests(int tp, Save save, int stages) {
     return cutsAroundGuests[{tp, save, stages}];
   }
@@ -225,16 +225,10 @@ llvm::Expected<Candidates> named(llvm::Expected<Candidates> found,
                                  llvm::StringRef policy);
 
 /// Every uniform layout: TP, PP, DP, VPP, micro, saved set; encoder and
-/// generator inside the end stages or on stages of their own. With `cp` ranks
-/// for a sample's tokens and `ep` for a layer's experts.
+/// generator on the ranks of the end stages or on ranks of their own. With `cp`
+/// ranks for a sample's tokens and `ep` for a layer's experts.
 std::vector<Plan> uniformPlans(const PolicyInput &input, int cp = 1,
                                int ep = 1);
-/// Makes units of what runs inside stages of others, on the ranks of those.
-void separateGuests(Plan &plan, const Model &model);
-/// The same in the fastest schedule that shares ranks, simulated: what a plan
-/// file can say of such a plan. Error: it does not fit so.
-llvm::Expected<Plan> makeGuestsUnits(const PolicyInput &input,
-                                     const Plan &plan);
 /// Units share all ranks, each with its own layout.
 std::vector<Plan> colocatedPlans(const PolicyInput &input,
                                  llvm::StringRef schedule);

@@ -13,6 +13,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace llvm;
 
@@ -37,7 +38,7 @@ bool isBefore(const Model &model, int module) {
   });
 }
 
-/// The end stages get fewer layers for what runs inside them.
+/// The end stages get fewer layers for what runs on their ranks.
 void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
                      Plan &plan) {
   UnitPlan &pace = plan.units[input.model().pace];
@@ -47,15 +48,16 @@ void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
     pace.cuts = cuts;
     return;
   }
-  CostOptions options;
-  options.tp = layout.tp;
-  options.save = layout.save;
   double first = 0, last = 0;
   std::vector<double> byLayer;
   for (const UnitPlan &unit : plan.units) {
+    CostOptions options;
+    options.tp = unit.tp;
+    options.save = layout.save;
     const LayerPrices &prices = input.prices(unit.module, options);
-    if (unit.inside)
-      (unit.inside->stage == 0 ? first : last) += prices.total.back();
+    if (unit.module != pace.module)
+      (isBefore(input.model(), unit.module) ? first : last) +=
+          prices.total.back() * unit.tp / pace.tp;
     else
       for (size_t i = 0; i + 1 < prices.total.size(); ++i)
         byLayer.push_back(prices.seconds(int(i), int(i) + 1));
@@ -63,7 +65,26 @@ void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
   pace.cuts = cuts = balancedCuts(byLayer, pace.pp * pace.vpp, first, last);
 }
 
-Plan makeUniform(const PolicyInput &input, const Uniform &layout) {
+/// Encoder and generator on the ranks of the first and of the last stage, whose
+/// tasks theirs take turns with.
+void placeOnEndStages(const PolicyInput &input, const Uniform &layout,
+                      Plan &plan) {
+  const UnitPlan &pace = plan.units[input.model().pace];
+  for (UnitPlan &unit : plan.units) {
+    if (unit.module == pace.module)
+      continue;
+    bool before = isBefore(input.model(), unit.module);
+    unit.dp = pace.dp * (pace.tp / unit.tp);
+    unit.firstRank = pace.getRank(before ? 0 : pace.pp - 1, 0);
+  }
+  if (!layout.even)
+    cutAroundGuests(input, layout, plan);
+}
+
+/// In every schedule that suits; where units share ranks, those in which they
+/// take turns, with `phases` also one unit after another.
+std::vector<Plan> makeUniform(const PolicyInput &input, const Uniform &layout,
+                              bool phases = false) {
   const Model &model = input.model();
   Plan plan;
   plan.micro = layout.micro;
@@ -75,36 +96,38 @@ Plan makeUniform(const PolicyInput &input, const Uniform &layout) {
   auto add = [&](int module) {
     bool pace = module == model.pace;
     int pp = pace ? layout.pp : 1;
-    int tp = std::min(layout.tp, model.modules[module].maxTP);
+    // It may not be cut as finely.
+    int tp = std::gcd(layout.tp, model.modules[module].maxTP);
     UnitPlan unit = makeUnit(input, module, tp, layout.dp, pp,
                              pace ? layout.vpp : 1, layout.save, layout.even);
     unit.cp = layout.cp;
     unit.ep = pace ? layout.ep : 1;
     unit.firstRank = next;
+    plan.units[module] = unit;
     if (pace || layout.stages)
       next += unit.getRanks();
-    else
-      unit.inside =
-          UnitPlan::Inside{model.pace, isBefore(model, module) ? 0 : -1};
-    plan.units[module] = unit;
   };
   plan.units.resize(model.modules.size());
   int count = int(model.modules.size());
   for (int m = 0; m < count; ++m)
-    if (m != model.pace && isBefore(model, m) && layout.stages)
+    if (m != model.pace && isBefore(model, m))
       add(m);
   add(model.pace);
   for (int m = 0; m < count; ++m)
-    if (m != model.pace && !(isBefore(model, m) && layout.stages)) {
+    if (m != model.pace && !isBefore(model, m))
       add(m);
-      if (!layout.stages)
-        plan.units[m].firstRank = plan.units[model.pace].firstRank;
-    }
-  if (!layout.stages && !layout.even)
-    cutAroundGuests(input, layout, plan);
   plan.ranks = next;
   plan.schedule = layout.vpp > 1 ? "interleaved" : "1f1b";
-  return plan;
+  if (layout.stages || count == 1)
+    return {plan};
+  placeOnEndStages(input, layout, plan);
+  std::vector<Plan> plans;
+  for (StringRef schedule : sharingSchedules())
+    if (phases || !scheduler::traitsOf(schedule).runsInPhases) {
+      plans.push_back(plan);
+      plans.back().schedule = schedule.str();
+    }
+  return plans;
 }
 
 /// Ranks of one replica of everything.
@@ -122,9 +145,32 @@ bool canInterleave(const PolicyInput &input, const Uniform &layout,
          plan.microbatches % layout.pp == 0;
 }
 
-/// TP of a node, or as much as leaves devices for one replica; smallest PP that
-/// fits, most DP that divides the batch, microbatches of one sample, layers by
-/// count; the fastest of a few numbers of virtual stages.
+/// The fastest of a layout's schedules and of a few numbers of virtual stages;
+/// nothing if none fits.
+std::optional<Plan> findFastest(const PolicyInput &input, Uniform layout,
+                                Reason &reason) {
+  std::optional<Plan> best;
+  for (int vpp : {1, 2, 4}) {
+    layout.vpp = vpp;
+    for (Plan &plan : makeUniform(input, layout, /*phases=*/true)) {
+      if (vpp > 1 && !canInterleave(input, layout, plan))
+        continue;
+      auto result = simulateFitting(input.costs, plan, input.batch);
+      if (!result) {
+        reason.note(result.takeError());
+        continue;
+      }
+      plan.predicted = result->predicted;
+      if (!best || plan.predicted.step < best->predicted.step)
+        best = std::move(plan);
+    }
+  }
+  return best;
+}
+
+/// TP of a node, or as much as leaves devices for one replica; of each saved
+/// set the smallest PP that fits, most DP that divides the batch, microbatches
+/// of one sample, layers by count. Of these the fastest.
 Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
                                const char *name) {
   const Module &backbone = input.model().modules[input.model().pace];
@@ -134,8 +180,9 @@ Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
                             true}) > input.gpus())
     sizes.pop_back();
   Reason reason;
-  for (int pp = 1; pp <= int(backbone.layers.size()); ++pp)
-    for (Save save : {Save::All, Save::Vjp, Save::None}) {
+  Candidates fitting;
+  for (Save save : {Save::All, Save::Vjp, Save::None})
+    for (int pp = 1; pp <= int(backbone.layers.size()); ++pp) {
       Uniform layout{sizes.back(), pp, 1, 1, 1, save, stages, true};
       int64_t most = input.gpus() / perReplica(input, layout);
       if (most < 1)
@@ -143,25 +190,13 @@ Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
       for (int64_t dp : divisors(input.samples()))
         if (dp <= most)
           layout.dp = dp;
-      std::optional<Plan> best;
-      for (int vpp : {1, 2, 4}) {
-        layout.vpp = vpp;
-        Plan plan = makeUniform(input, layout);
-        if (vpp > 1 && !canInterleave(input, layout, plan))
-          continue;
-        auto result = simulateFitting(input.costs, plan, input.batch);
-        if (!result) {
-          reason.note(result.takeError());
-          continue;
-        }
-        plan.predicted = result->predicted;
-        plan.policy = name;
-        if (!best || plan.predicted.step < best->predicted.step)
-          best = std::move(plan);
+      if (auto plan = findFastest(input, layout, reason)) {
+        fitting.add(std::move(*plan));
+        break;
       }
-      if (best)
-        return Candidates(std::move(*best));
     }
+  if (!fitting.empty())
+    return named(Candidates(fitting.getFastest()), name);
   return createStringError(reason.get().empty()
                                ? formatv("one replica at TP {0} needs more "
                                          "than the {1} devices",
@@ -190,10 +225,9 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
               layout.dp -= layout.dp % ep;
               if (layout.dp < 1 || pp * vpp > layers)
                 continue;
-              Plan plan = makeUniform(input, layout);
-              if (vpp > 1 && !canInterleave(input, layout, plan))
-                continue;
-              plans.push_back(std::move(plan));
+              for (Plan &plan : makeUniform(input, layout))
+                if (vpp == 1 || canInterleave(input, layout, plan))
+                  plans.push_back(std::move(plan));
             }
   return plans;
 }

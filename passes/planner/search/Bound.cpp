@@ -70,7 +70,7 @@ private:
 
 /// As Parts.cpp deals samples and items out.
 PartSizes Bound::sizesOf(int u) const {
-  const UnitPlan &host = plan.units[plan.getHost(u)];
+  const UnitPlan &unit = plan.units[u];
   int64_t all = input.samples(), n = plan.microbatches,
           dp = plan.units[input.model().pace].dp, parts = n * dp;
   bool balanced =
@@ -85,7 +85,8 @@ PartSizes Bound::sizesOf(int u) const {
     least = parts * plan.micro == all ? plan.micro : 0;
   }
   bool pace = u == input.model().pace;
-  if (pace || (plan.units[u].inside && host.dp == dp)) {
+  // Whole samples stay with their replica.
+  if (pace || (plan.assign != Assign::Items && unit.dp == dp)) {
     // Of others a sample may have nothing.
     double filled =
         !pace && !input.cache->isUniform(input.costs, input.batch, u) ? 1
@@ -100,13 +101,13 @@ PartSizes Bound::sizesOf(int u) const {
   // Even parts of uneven samples have more of some than of others.
   if (balanced && !input.isEven())
     return {0, double(all), 1};
-  double replicas = double(host.dp);
+  double replicas = double(unit.dp);
   PartSizes sizes{0, double(most * dp), 1, 1 / items};
-  if (balanced && !plan.units[u].inside)
+  if (balanced)
     sizes = {std::floor(double(least * dp) * items / replicas) / items,
              std::ceil(double(most * dp) * items / replicas) / items, 1,
              1 / items};
-  else if (host.dp == 1)
+  else if (unit.dp == 1)
     sizes.least = double(least * dp);
   return sizes;
 }
@@ -121,12 +122,9 @@ Bound::Bound(const PolicyInput &input, const Plan &plan)
     : input(input), plan(plan), split(plan.getTraits().splitsBackward),
       back(plan.goesBack()) {
   units.reserve(plan.units.size());
-  // What runs inside a unit may have tasks of its own or that unit's.
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    int span =
-        std::max(plan.units[u].span, plan.units[plan.getHost(int(u))].span);
-    units.emplace_back(input, plan, int(u), ofTasks(span, sizesOf(int(u))));
-  }
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    units.emplace_back(input, plan, int(u),
+                       ofTasks(plan.units[u].span, sizesOf(int(u))));
 }
 
 /// Edges between units that run beside each other.
@@ -134,8 +132,7 @@ template <typename Function>
 double Bound::mostOfEdges(int ModelEdge::*end, int u, Function f) const {
   double most = 0;
   for (const ModelEdge &edge : input.model().edges)
-    if (edge.*end == u && !plan.units[edge.from].inside &&
-        !plan.units[edge.to].inside)
+    if (edge.*end == u)
       most = std::max(most, f(edge));
   return most;
 }
@@ -173,7 +170,7 @@ double Bound::takenByOthers(int u) const {
   const UnitPlan &own = plan.units[u];
   for (const UnitBound &other : units) {
     const UnitPlan &unit = other.unit;
-    if (&unit == &own || unit.inside || unit.firstRank != own.firstRank ||
+    if (&unit == &own || unit.firstRank != own.firstRank ||
         unit.getRanks() != own.getRanks())
       continue;
     // In phases, what feeds the largest keeps the whole batch until it is done.
@@ -219,19 +216,17 @@ Bound::Position Bound::getPosition(int u, int position, double beyond) const {
     result.held += bytes * (beyond + way);
     result.residence += way + beyond / own.largestShare;
   }
-  for (size_t g = 0; g < units.size(); ++g)
-    if (const auto &inside = plan.units[g].inside;
-        inside && inside->unit == u) {
-      int stages = own.unit.pp * own.unit.vpp,
-          at = inside->stage < 0 ? stages + inside->stage : inside->stage;
-      if (stageAt(own.unit, at / own.unit.pp, position) == at) {
-        int all = countLayers(units[g]);
-        result.work += units[g].work(0, all);
-        result.always += units[g].state(0, all);
-        if (input.model().modules[g].hasBackward())
-          result.kept += units[g].kept(0, all);
-      }
-    }
+  // What is on just these ranks besides.
+  for (size_t g = 0; own.unit.pp > 1 && g < units.size(); ++g) {
+    const UnitPlan &guest = plan.units[g];
+    if (int(g) == u || guest.pp > 1 || !own.unit.blocks.empty() ||
+        guest.firstRank != own.unit.getRank(position, 0) ||
+        guest.getRanks() != own.unit.getRanks() / own.unit.pp)
+      continue;
+    int all = countLayers(units[g]);
+    result.work += units[g].work(0, all);
+    result.always += units[g].state(0, all);
+  }
   return result;
 }
 
@@ -263,14 +258,12 @@ double Bound::ofPosition(int u, int position, const Around &around) const {
 double Bound::get() {
   double most = 0, together = 0;
   for (size_t u = 0; u < units.size(); ++u) {
-    const UnitPlan &host = units[u].host;
+    const UnitPlan &unit = plan.units[u];
     together += units[u].work(0, countLayers(units[u])) *
-                double(int64_t(host.tp) * host.cp * host.dp);
-    if (units[u].unit.inside)
-      continue;
+                double(int64_t(unit.tp) * unit.cp * unit.dp);
     Around around{before(int(u)), behind(int(u)), beyond(int(u)),
                   takenByOthers(int(u))};
-    for (int p = 0; p < host.pp; ++p)
+    for (int p = 0; p < unit.pp; ++p)
       most = std::max(most, ofPosition(int(u), p, around));
   }
   return std::max(most, together / double(plan.ranks));

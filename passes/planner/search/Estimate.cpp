@@ -39,7 +39,7 @@ std::vector<int64_t> countInFlight(const PolicyInput &input, const Plan &plan) {
   const UnitPlan &pace = plan.units[input.model().pace];
   int64_t behind = 0;
   for (const UnitPlan &unit : plan.units)
-    behind += unit.inside ? 0 : unit.pp;
+    behind += unit.pp;
   // What comes before an interleaved unit runs two of its rounds ahead.
   behind += pace.vpp > 1 ? pace.pp : 0;
   bool barrier = !input.model().contrast.towers.empty();
@@ -49,13 +49,14 @@ std::vector<int64_t> countInFlight(const PolicyInput &input, const Plan &plan) {
     if (unit.module == input.model().pace && pace.vpp > 1)
       behind -= pace.pp;
     // Phases and batch-syncs have all there at once, bubbles what the backbone
-    // has in flight.
-    result.push_back(own                              ? behind
+    // has in flight; that is one if it takes turns on its only stage's ranks.
+    bool turns = traits.sharesRanks && !traits.runsInPhases;
+    result.push_back(own && turns && pace.pp == 1     ? 1
+                     : own                            ? behind
                      : barrier || traits.runsInPhases ? plan.microbatches
-                     : traits.sharesRanks             ? pace.pp + 1
+                     : turns                          ? pace.pp + 1
                                                       : behind);
-    if (!unit.inside)
-      behind = std::max<int64_t>(1, behind - unit.pp);
+    behind = std::max<int64_t>(1, behind - unit.pp);
   }
   return result;
 }
@@ -66,22 +67,22 @@ namespace {
 /// the priced samples to a part.
 struct UnitPrices {
   UnitPrices(const PolicyInput &input, const Plan &plan, int u)
-      : unit(plan.units[u]), host(plan.units[plan.getHost(u)]),
-        node(input.nodeOf(plan, u)), back(plan.goesBack()) {
+      : unit(plan.units[u]), node(input.nodeOf(plan, u)),
+        back(plan.goesBack()) {
     double samples =
-        double(input.samples()) / (double(plan.microbatches) * double(host.dp));
+        double(input.samples()) / (double(plan.microbatches) * double(unit.dp));
     double priced = PolicyInput::nearestPower(samples);
     layers = input.pricesOf(plan, u, priced);
     factor = samples / priced;
     // Those on the first kind have more or less than the mean part.
     double all = 0, most = 0;
-    for (const UnitPlan::Block &block : host.blocks) {
+    for (const UnitPlan::Block &block : unit.blocks) {
       all += double(block.replicas) * block.speed;
       most = std::max<double>(most, block.speed);
     }
-    if (!host.blocks.empty()) {
-      factor *= host.blocks.front().speed * double(host.dp) / all;
-      fullest = most / host.blocks.front().speed;
+    if (!unit.blocks.empty()) {
+      factor *= unit.blocks.front().speed * double(unit.dp) / all;
+      fullest = most / unit.blocks.front().speed;
     }
   }
   /// Calls f(stage, position) for all stages.
@@ -90,7 +91,7 @@ struct UnitPrices {
       f(s, scheduler::positionOf(s, unit.pp, back));
   }
 
-  const UnitPlan &unit, &host;
+  const UnitPlan &unit;
   int node;
   bool back;
   std::shared_ptr<const LayerPrices> layers;
@@ -110,11 +111,7 @@ UnitTimes timesOf(const UnitPrices &prices) {
   const UnitPlan &unit = prices.unit;
   UnitTimes result;
   result.whole = prices.layers->total.back() * prices.factor;
-  result.stages = prices.host.pp;
-  if (unit.inside) {
-    result.slowest = result.whole;
-    return result;
-  }
+  result.stages = prices.unit.pp;
   Positions seconds(unit.pp, 0);
   prices.forStages([&](int s, int position) {
     seconds[position] +=
@@ -130,15 +127,14 @@ double reductionTime(const PolicyInput &input, const UnitPrices &prices) {
   const Module &module = input.model().modules[prices.unit.module];
   if (!module.trainable)
     return 0;
-  const UnitPlan &host = prices.host;
+  const UnitPlan &unit = prices.unit;
   const Cluster &cluster = input.costs.cluster;
-  Group group = cluster.getGroup(prices.node, host.dp * host.cp, host.tp);
-  double parameters =
-      module.getParameters() / host.tp / (prices.unit.inside ? 1 : host.pp);
+  Group group = cluster.getGroup(prices.node, unit.dp * unit.cp, unit.tp);
+  double parameters = module.getParameters() / unit.tp / unit.pp;
   double buckets =
-      cluster.nodes.front().cores > 0 || prices.unit.inside
+      cluster.nodes.front().cores > 0
           ? 1
-          : std::max(1.0, double(module.layers.size()) / (host.pp * host.vpp));
+          : std::max(1.0, double(module.layers.size()) / (unit.pp * unit.vpp));
   return cluster.reduceScatter(group, parameters * module.gradientBytes) /
              buckets +
          cluster.allGather(group, parameters * module.weightBytes);
@@ -149,12 +145,11 @@ double reductionTime(const PolicyInput &input, const UnitPrices &prices) {
 double shareOfLargest(const PolicyInput &input, const Plan &plan,
                       const UnitPrices &prices) {
   int u = prices.unit.module;
-  if (u == input.model().pace || prices.unit.inside ||
-      plan.assign != Assign::Items)
+  if (u == input.model().pace || plan.assign != Assign::Items)
     return 0;
   const ItemCost &cost = input.costs.items[u];
   double mean = cost.at(input.cache->getTotal(input.costs, input.batch, u)) /
-                (double(plan.microbatches) * double(prices.host.dp));
+                (double(plan.microbatches) * double(prices.unit.dp));
   TokenSums largest = input.cache->getLargest(input.costs, input.batch, u);
   return mean > 0 ? cost.at(largest) / mean : 0;
 }
@@ -170,14 +165,14 @@ struct Needs {
 /// `largest`: see shareOfLargest().
 Needs needsOf(const PolicyInput &input, const Plan &plan,
               const UnitPrices &prices, double largest, int64_t inFlight) {
-  const UnitPlan &unit = prices.unit, &host = prices.host;
+  const UnitPlan &unit = prices.unit;
   const Module &module = input.model().modules[unit.module];
   double weight = module.weightBytes;
   if (module.trainable)
     weight += module.gradientBytes +
-              module.optimizerBytes / double(host.dp * host.cp);
+              module.optimizerBytes / double(unit.dp * unit.cp);
   // Blocks of sums are as large as gradients.
-  if (module.trainable && host.dp * host.cp > 1 &&
+  if (module.trainable && unit.dp * unit.cp > 1 &&
       input.costs.cluster.isOnHost())
     weight += module.gradientBytes;
   // A replica may get the largest item, and then hold as much of it as others
@@ -191,12 +186,11 @@ Needs needsOf(const PolicyInput &input, const Plan &plan,
   prices.forStages([&](int s, int p) {
     int begin = unit.cuts[s], end = unit.cuts[s + 1];
     needs[p].always +=
-        (layers.parameters[end] - layers.parameters[begin]) / host.tp * weight +
+        (layers.parameters[end] - layers.parameters[begin]) / unit.tp * weight +
         (splits ? layers.late[end] - layers.late[begin] : 0) * factor;
     if (module.hasBackward())
-      needs[p].one += (layers.kept[end] - layers.kept[begin] +
-                       (unit.inside ? 0 : 3 * layers.message)) *
-                      factor;
+      needs[p].one +=
+          (layers.kept[end] - layers.kept[begin] + 3 * layers.message) * factor;
   });
   Needs *fullest = nullptr;
   for (int p = 0; p < unit.pp; ++p) {
@@ -249,10 +243,10 @@ static double estimatePlaced(const PolicyInput &input, const Plan &plan) {
   for (size_t u = 0; u < count; ++u) {
     UnitPrices prices(input, plan, int(u));
     UnitTimes times = timesOf(prices);
-    int host = plan.getHost(int(u));
-    // What runs inside a unit makes one of its stages longer, no other.
-    slowest[host] += times.slowest;
-    if (plan.units[u].inside) {
+    // A guest makes one stage of the backbone longer, no other.
+    slowest[plan.isGuest(int(u)) ? input.model().pace : int(u)] +=
+        times.slowest;
+    if (plan.isGuest(int(u))) {
       fill += times.whole;
     } else {
       int vpp = plan.units[u].vpp;
@@ -269,12 +263,12 @@ static double estimatePlaced(const PolicyInput &input, const Plan &plan) {
                                 std::max(0.0, largest - 1));
     reduce = std::max(reduce, reductionTime(input, prices));
     Needs own = needsOf(input, plan, prices, largest, inFlight[u]);
-    Needs &all = needs[shared ? 0 : host];
+    Needs &all = needs[shared ? 0 : u];
     all.always += own.always;
     all.busy += own.busy;
     all.one += own.one;
   }
-  const UnitPlan &pace = plan.units[plan.getHost(input.model().pace)];
+  const UnitPlan &pace = plan.units[input.model().pace];
   double uneven = pace.blocks.empty()
                       ? input.cache->getUnevenness(input.costs, input.batch,
                                                    plan.microbatches, pace.dp,
@@ -284,8 +278,8 @@ static double estimatePlaced(const PolicyInput &input, const Plan &plan) {
   // With fewer microbatches than keep it busy a pipeline waits for each.
   double crowded = 1;
   for (size_t u = 0; u < count; ++u) {
-    const UnitPlan &host = plan.units[plan.getHost(int(u))];
-    double room = cluster.getLeastMemory(host.firstRank, host.getRanks()) -
+    const UnitPlan &unit = plan.units[u];
+    double room = cluster.getLeastMemory(unit.firstRank, unit.getRanks()) -
                   needs[u].always;
     bool waits = traits.order == scheduler::OrderOf::Search;
     if ((waits ? needs[u].one : needs[u].busy) > room)
@@ -301,8 +295,8 @@ static double estimatePlaced(const PolicyInput &input, const Plan &plan) {
   // A third is left with split backwards, that is: at most.
   if (traits.splitsBackward)
     fill /= 2;
-  // In bubbles a part of the others' work is free.
-  if (shared && !traits.runsInPhases)
+  // In bubbles a part of the others' work is free; a single stage has none.
+  if (shared && !traits.runsInPhases && pace.pp > 1)
     phased = std::max(0.0, phased - 0.7 * fill);
   return fill + steady * crowded * double(plan.microbatches - 1) + phased +
          reduce + item;

@@ -203,9 +203,9 @@ std::optional<UnitPlan> Fitter::run() {
 
 std::optional<UnitPlan> fitStages(const PolicyInput &input, const Plan &plan,
                                   int unit) {
+  const UnitPlan &own = plan.units[unit];
   if (any_of(plan.units, [&](const UnitPlan &other) {
-        return other.inside &&
-               (other.module == unit || other.inside->unit == unit);
+        return other.meets(own) && other.getRanks() != own.getRanks();
       }))
     return std::nullopt;
   return Fitter(input, plan, unit).run();

@@ -23,9 +23,7 @@ static uint64_t keyOf(const Plan &plan) {
   for (const UnitPlan &unit : plan.units) {
     key.append({unit.tp, unit.dp, unit.pp, unit.vpp, unit.cp, unit.ep,
                 int64_t(unit.save), unit.firstRank, unit.runAhead.value_or(-1),
-                unit.sub, unit.span, unit.overlap,
-                unit.inside ? unit.inside->unit : -1,
-                unit.inside ? unit.inside->stage : 0});
+                unit.sub, unit.span, unit.overlap});
     append_range(key, unit.cuts);
     for (Save save : unit.saves)
       key.push_back(int64_t(save));

@@ -29,8 +29,6 @@ public:
     varyMicrobatches(plan);
     bool disjoint = !plan.sharesRanks() && !uniform;
     for (size_t u = 0; u < plan.units.size(); ++u) {
-      if (plan.units[u].inside)
-        continue;
       varySave(plan, int(u));
       varyPieces(plan, int(u));
       if (disjoint) {
@@ -47,7 +45,7 @@ public:
     std::vector<Plan> plans = of(plan);
     for (size_t u = 0; u < plan.units.size(); ++u) {
       const UnitPlan &unit = plan.units[u];
-      if (unit.inside || uniform)
+      if (uniform)
         continue;
       if (!plan.sharesRanks())
         for (int pp : {unit.pp / 2, 1})
@@ -100,8 +98,7 @@ private:
       for (size_t u = 0; u < plan.units.size(); ++u) {
         const UnitPlan &unit = plan.units[u];
         int64_t size = int64_t(unit.tp) * unit.pp;
-        if (int(u) == input.model().pace || unit.inside ||
-            plan.ranks + size > input.gpus())
+        if (int(u) == input.model().pace || plan.ranks + size > input.gpus())
           continue;
         double work = input.costs.work(
             int(u), input.cache->getTotal(input.costs, input.batch, int(u)), 1);
@@ -147,6 +144,12 @@ private:
       Plan other = plan;
       other.microbatches = n;
       setMicro(other);
+      add(other);
+      // Larger parts may fit if less of them is kept.
+      UnitPlan &unit = other.units[pace.module];
+      if (factor > 1 || unit.save != Save::All || !unit.saves.empty())
+        continue;
+      unit.save = Save::Vjp;
       add(other);
     }
   }

@@ -9,6 +9,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace llvm;
 
@@ -18,10 +19,8 @@ bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {
   const Model &model = input.model();
   const Cluster &cluster = input.costs.cluster;
   auto kind = [&](int unit) { return nodes.empty() ? -1 : nodes[unit]; };
-  std::vector<int> order;
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    if (!plan.units[u].inside)
-      order.push_back(int(u));
+  std::vector<int> order(plan.units.size());
+  std::iota(order.begin(), order.end(), 0);
   // The backbone first among equals, then its neighbours, then the others.
   auto distance = [&](int u) {
     if (u == model.pace)
@@ -67,11 +66,8 @@ bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {
     from += unit.getRanks();
   }
   plan.ranks = 0;
-  for (UnitPlan &unit : plan.units) {
-    if (unit.inside)
-      unit.firstRank = plan.units[unit.inside->unit].firstRank;
+  for (const UnitPlan &unit : plan.units)
     plan.ranks = std::max(plan.ranks, unit.firstRank + unit.getRanks());
-  }
   return plan.ranks <= input.gpus();
 }
 

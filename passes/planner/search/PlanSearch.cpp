@@ -26,10 +26,8 @@ constexpr int kTogether = 6;
 static int sizeOf(const PolicyInput &input, const Plan &plan) {
   int64_t stages = 0, alike = plan.units[input.model().pace].dp;
   for (const UnitPlan &unit : plan.units)
-    if (!unit.inside)
-      stages +=
-          unit.pp * unit.vpp *
-          (plan.sharesRanks() ? std::max<int64_t>(1, unit.dp / alike) : 1);
+    stages += unit.pp * unit.vpp *
+              (plan.sharesRanks() ? std::max<int64_t>(1, unit.dp / alike) : 1);
   return 1 + int(plan.microbatches * stages / 3000);
 }
 
@@ -141,7 +139,7 @@ std::vector<PlanSearch::Ranked> PlanSearch::rank(ArrayRef<Family> all,
   return ranked;
 }
 
-void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
+void PlanSearch::tryBest(ArrayRef<Family> families, int most, double far) {
   int tried = 0, failed = 0;
   std::vector<Trial> together;
   auto flush = [&] {
@@ -150,9 +148,6 @@ void PlanSearch::tryBest(ArrayRef<Family> families, int most) {
     together.clear();
   };
   int mostFailed = input.isSmall() ? 3 * most : most;
-  // What looks that much slower is left to a look at neighbours, for which
-  // small clusters have simulations enough.
-  double far = input.isSmall() ? 1.1 : 1.5;
   for (const Ranked &one : rank(families, most)) {
     if (tried >= most || failed >= mostFailed)
       break;

@@ -35,8 +35,9 @@ public:
   };
 
   /// Folded simulations of the `most` best of all by estimate, less what a
-  /// bound or the budget excludes.
-  void tryBest(llvm::ArrayRef<Family> families, int most);
+  /// bound or the budget excludes, and what looks `far` times as slow as the
+  /// best so far.
+  void tryBest(llvm::ArrayRef<Family> families, int most, double far = 1.5);
   /// Folded simulations outside of the budget.
   void tryAnyway(llvm::StringRef family, std::vector<Plan> plans);
   /// With what is left of the budget: plans that may be faster than all that

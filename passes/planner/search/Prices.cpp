@@ -76,7 +76,7 @@ const LayerPrices &PolicyInput::prices(int module, const CostOptions &options,
 }
 
 int PolicyInput::nodeOf(const Plan &plan, int unit) const {
-  const UnitPlan &host = plan.getHostPlan(unit);
+  const UnitPlan &host = plan.units[unit];
   int64_t ranks = host.blocks.empty()
                       ? host.getRanks()
                       : host.blocks.front().replicas * host.tp * host.pp;

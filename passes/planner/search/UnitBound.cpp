@@ -17,12 +17,11 @@ static double roundUp(double samples, bool exact) {
 
 UnitBound::UnitBound(const PolicyInput &input, const Plan &plan, int u,
                      const PartSizes &sizes)
-    : unit(plan.units[u]), host(plan.units[plan.getHost(u)]),
-      cluster(input.costs.cluster), node(input.nodeOf(plan, u)),
-      module(input.model().modules[u]), cost(input.costs.get(node, u)),
-      traits(plan.getTraits()), split(traits.splitsBackward),
-      back(plan.goesBack()) {
-  memory = cluster.getLeastMemory(host.firstRank, host.getRanks());
+    : unit(plan.units[u]), cluster(input.costs.cluster),
+      node(input.nodeOf(plan, u)), module(input.model().modules[u]),
+      cost(input.costs.get(node, u)), traits(plan.getTraits()),
+      split(traits.splitsBackward), back(plan.goesBack()) {
+  memory = cluster.getLeastMemory(unit.firstRank, unit.getRanks());
   microbatches = double(plan.microbatches);
   double all = double(input.samples());
   auto get = [&](double samples) { return input.pricesOf(plan, u, samples); };
@@ -34,18 +33,18 @@ UnitBound::UnitBound(const PolicyInput &input, const Plan &plan, int u,
                 : convex ? roundUp(all / sizes.filled, false)
                          : roundUp(all, false);
   priced = get(size);
-  factor = all / double(host.dp) / size;
+  factor = all / double(unit.dp) / size;
   if (!uniform) {
     double whole = roundUp(all, false);
     apart = get(whole);
-    apartFactor = all / double(host.dp) / whole;
+    apartFactor = all / double(unit.dp) / whole;
     return;
   }
   for (int s = 0; s < getNumStages(); ++s)
     options.push_back(plan.getOptions(u, s));
-  double mean = all / (microbatches * double(host.dp));
+  double mean = all / (microbatches * double(unit.dp));
   part = input.cache->getTotal(input.costs, input.batch, u) * (mean / all);
-  smallestShare = host.span > 1 ? 0 : std::max(sizes.least, sizes.grain) / mean;
+  smallestShare = unit.span > 1 ? 0 : std::max(sizes.least, sizes.grain) / mean;
   largestShare = sizes.most / mean;
   double least =
       std::floor(sizes.least / PriceCache::kGrain) * PriceCache::kGrain;
@@ -85,11 +84,11 @@ double UnitBound::workspace(int stage) const {
 }
 
 double UnitBound::gather(int begin, int end) const {
-  if (!module.trainable || !unit.zero || host.ep > 1 ||
+  if (!module.trainable || !unit.zero || unit.ep > 1 ||
       cluster.nodes.front().cores > 0)
     return 0;
-  return cluster.allGather(cluster.getGroup(node, host.dp * host.cp, host.tp),
-                           cost.rankParameters(begin, end, host.tp) *
+  return cluster.allGather(cluster.getGroup(node, unit.dp * unit.cp, unit.tp),
+                           cost.rankParameters(begin, end, unit.tp) *
                                module.weightBytes);
 }
 

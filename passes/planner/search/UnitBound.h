@@ -77,8 +77,8 @@ public:
                                          : 0);
   }
   double state(int begin, int end) const {
-    return cost.state(begin, end, host.tp, host.zero ? host.dp * host.cp : 1,
-                      host.ep);
+    return cost.state(begin, end, unit.tp, unit.zero ? unit.dp * unit.cp : 1,
+                      unit.ep);
   }
   /// What gradients of inputs leave for those of weights, one microbatch at
   /// least.
@@ -100,7 +100,7 @@ public:
   /// Seconds until all replicas have the parameters of layers, once updated.
   double gather(int begin, int end) const;
 
-  const UnitPlan &unit, &host;
+  const UnitPlan &unit;
   double largestShare = INFINITY; ///< of a part, over the mean
 
 private:
@@ -121,7 +121,7 @@ private:
   /// Bytes of a mean part, whole on every rank of a TP group.
   double sentBy(int stage) const {
     int layer = module.layers[unit.cuts[stage + 1] - 1];
-    return module.kinds[layer].output.at(part) / host.cp;
+    return module.kinds[layer].output.at(part) / unit.cp;
   }
 
   const Cluster &cluster;

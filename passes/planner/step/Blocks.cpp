@@ -41,12 +41,12 @@ int slowestNode(const Costs &costs, const Plan &plan, int unit, int64_t first,
 
 namespace {
 
-/// A unit and what runs inside it.
+/// Of a unit.
 class Weigher {
 public:
   Weigher(const Costs &costs, ArrayRef<TokenSums> items, const Plan &plan,
-          const UnitPlan &host)
-      : costs(costs), items(items), plan(plan), host(host) {}
+          const UnitPlan &unit)
+      : costs(costs), items(items), plan(plan), unit(unit) {}
 
   std::vector<UnitPlan::Block> run() const {
     std::vector<UnitPlan::Block> blocks = cut();
@@ -56,12 +56,12 @@ public:
     std::vector<double> shares(blocks.size(), 1);
     for (int round = 0; round < 2; ++round) {
       std::vector<double> speeds;
-      int64_t first = host.firstRank;
+      int64_t first = unit.firstRank;
       double mean = 0;
       for (auto [block, share] : zip_equal(blocks, shares)) {
-        int64_t ranks = block.replicas * int64_t(host.tp) * host.pp;
+        int64_t ranks = block.replicas * int64_t(unit.tp) * unit.pp;
         speeds.push_back(share / secondsOf(first, ranks, share));
-        mean += speeds.back() * double(block.replicas) / double(host.dp);
+        mean += speeds.back() * double(block.replicas) / double(unit.dp);
         first += ranks;
       }
       if (!std::isfinite(mean) || mean <= 0)
@@ -80,8 +80,8 @@ private:
   /// last devices of a kind counts as one of the next.
   std::vector<UnitPlan::Block> cut() const {
     const Cluster &cluster = costs.cluster;
-    int64_t size = int64_t(host.tp) * host.pp, next = host.firstRank,
-            end = next + host.getRanks(), kindEnd = 0;
+    int64_t size = int64_t(unit.tp) * unit.pp, next = unit.firstRank,
+            end = next + unit.getRanks(), kindEnd = 0;
     std::vector<UnitPlan::Block> blocks;
     for (size_t i = 0; i < cluster.nodes.size(); ++i) {
       kindEnd += cluster.getNumDevices(int(i));
@@ -98,23 +98,16 @@ private:
 
   /// A replica with so much of the mean part, on its ranks' slowest kind.
   double secondsOf(int64_t first, int64_t ranks, double share) const {
-    double seconds = 0;
-    for (const UnitPlan &unit : plan.units) {
-      int u = unit.module;
-      if (plan.getHost(u) != host.module)
-        continue;
-      int node = slowestNode(costs, plan, u, first, ranks);
-      TokenSums part =
-          items[u] * (share / (double(plan.microbatches) * double(host.dp)));
-      seconds += costs.get(node, u).module(plan.getOptions(u), part).total();
-    }
-    return seconds;
+    int u = unit.module, node = slowestNode(costs, plan, u, first, ranks);
+    TokenSums part =
+        items[u] * (share / (double(plan.microbatches) * double(unit.dp)));
+    return costs.get(node, u).module(plan.getOptions(u), part).total();
   }
 
   const Costs &costs;
   ArrayRef<TokenSums> items;
   const Plan &plan;
-  const UnitPlan &host;
+  const UnitPlan &unit;
 };
 
 } // namespace
@@ -126,12 +119,12 @@ void placeBlocks(const Costs &costs, ArrayRef<TokenSums> items, Plan &plan) {
   // Replicas on shared ranks would all have to be simulated.
   auto isAlone = [&](const UnitPlan &unit) {
     return none_of(plan.units, [&](const UnitPlan &other) {
-      return &other != &unit && !other.inside && other.meets(unit);
+      return &other != &unit && other.meets(unit);
     });
   };
   for (UnitPlan &unit : plan.units)
-    if (weighs && !unit.inside && isAlone(unit) && unit.dp > 1 &&
-        unit.cp == 1 && unit.ep == 1 &&
+    if (weighs && isAlone(unit) && unit.dp > 1 && unit.cp == 1 &&
+        unit.ep == 1 &&
         costs.cluster.hasSeveralKinds(unit.firstRank, unit.getRanks()))
       unit.blocks = Weigher(costs, items, plan, unit).run();
 }

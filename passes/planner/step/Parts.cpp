@@ -68,8 +68,7 @@ private:
       }
       // Modules differ in how many ranks share their work.
       int64_t ranks = ranksOf(int(m));
-      std::vector<int64_t> &own =
-          ownLoads[plan.sharesRanks() ? -1 : plan.getHost(int(m))];
+      std::vector<int64_t> &own = ownLoads[plan.sharesRanks() ? -1 : int(m)];
       own.resize(batch.size(), 0);
       for (size_t i = 0; i < batch.size(); ++i) {
         int64_t load = sums.loads[m][i] * 16 / ranks;
@@ -78,7 +77,7 @@ private:
       }
     }
   }
-  int64_t ranksOf(int m) const { return plan.getHostPlan(m).getRanks(); }
+  int64_t ranksOf(int m) const { return plan.units[m].getRanks(); }
 
   int count() const { return int(plan.microbatches) * dp; }
   Ids &slot(int k, int r) { return slots[size_t(k) * dp + r]; }
@@ -260,8 +259,8 @@ private:
   void placeEvenly(int m) {
     Parts::Items &items = parts.modules[m];
     const UnitPlan &unit = plan.units[m];
-    int64_t replicas = plan.getHostPlan(m).dp;
-    bool own = m == model.pace || (unit.inside && replicas == dp);
+    int64_t replicas = plan.units[m].dp;
+    bool own = m == model.pace;
     items.replicas = int(replicas);
     items.moments.assign(size_t(parts.microbatches) * replicas, {});
     for (int k = 0; k < parts.microbatches; ++k) {
@@ -291,8 +290,7 @@ private:
   /// Puts a module's items where the plan wants them.
   void place(int m) {
     Parts::Items &items = parts.modules[m];
-    bool own = m == model.pace || plan.units[m].inside.has_value();
-    int64_t replicas = plan.getHostPlan(m).dp;
+    int64_t replicas = plan.units[m].dp;
     items.replicas = int(replicas);
     list(m, items);
     items.replica.assign(items.tokens.size(), 0);
@@ -300,7 +298,7 @@ private:
     items.moments.assign(items.parts.size(), {});
     std::vector<Ids> ofSample = bySample(items);
     for (int k = 0; k < parts.microbatches; ++k) {
-      if (own && replicas == dp)
+      if (m == model.pace)
         stay(items, ofSample, k);
       else if (plan.assign == Assign::Items && plan.balancesParts())
         spread(m, items, ofSample, k);

@@ -118,7 +118,7 @@ std::string namesOf(const Model &model, const Plan &plan, size_t host) {
   std::vector<std::string> names = {"'" + model.modules[host].name + "'"};
   const UnitPlan &own = plan.units[host];
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    if (u != host && plan.getHostPlan(int(u)).meets(own))
+    if (u != host && plan.units[u].meets(own))
       names.push_back("'" + model.modules[u].name + "'");
   }
   std::string text = names.size() > 1 ? "modules " : "module ";
@@ -133,7 +133,7 @@ Error checkMemory(const Costs &costs, const Plan &plan,
     double has = costs.cluster.getLeastMemory(plan.units[u].firstRank,
                                               plan.units[u].getRanks());
     double needs = result.memory[u].total();
-    if (plan.units[u].inside || needs <= has)
+    if (needs <= has)
       continue;
     std::string text = formatv(
         "{0} not fit: {1:f0} bytes a device, {2:f0} more than there are "
@@ -173,18 +173,14 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
     all += devices[rank];
     for (const scheduler::Task &task : result.solution.ranks[rank]) {
       int node = graph.getNode(task);
-      for (int unit : result.unitsOfRank[rank])
-        if (result.problem.stages[task.stage].unit == result.problemUnit[unit])
-          p.busy[unit] +=
-              devices[rank] * double(sim.end[node] - sim.start[node]) / step;
+      int unit = result.problem.stages[task.stage].unit;
+      if (is_contained(result.unitsOfRank[rank], unit))
+        p.busy[unit] +=
+            devices[rank] * double(sim.end[node] - sim.start[node]) / step;
     }
   }
   for (size_t u = 0; u < plan.units.size(); ++u)
-    if (!plan.units[u].inside)
-      p.busy[u] /= double(plan.units[u].getRanks());
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    if (plan.units[u].inside)
-      p.busy[u] = p.busy[plan.units[u].inside->unit];
+    p.busy[u] /= double(plan.units[u].getRanks());
   p.wallBubble = sim.tasks > 0 ? 1 - busy / (double(sim.tasks) * all) : 0;
   p.spanBubble = sim.getSpanBubble();
   double total = double(costs.cluster.getNumDevices()) * step * 1e-9;
@@ -427,7 +423,7 @@ Expected<PlannedStep> simulateFitting(const Costs &costs, Plan &plan,
                                       const StepOptions &options) {
   auto setAhead = [&](std::optional<int> ahead) {
     for (UnitPlan &unit : plan.units)
-      if (!unit.inside && !costs.model.modules[unit.module].hasBackward())
+      if (!costs.model.modules[unit.module].hasBackward())
         unit.runAhead = ahead;
   };
   setAhead(std::nullopt);

@@ -107,7 +107,6 @@ struct PlannedStep {
   std::vector<int64_t> planRank;
   /// Units with tasks on a rank.
   std::vector<std::vector<int>> unitsOfRank;
-  std::vector<int> problemUnit; ///< of the problem, by unit of the plan
   /// Bytes of a rank, term by term (docs/planning.md, "Memory of a rank").
   struct Memory {
     StateBytes state;

@@ -21,13 +21,12 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
     : costs(costs), plan(plan), fold(fold), slowdowns(slowdowns),
       prices(plan.units.size()) {
   for (const UnitPlan &unit : plan.units) {
-    const UnitPlan &host = plan.getHostPlan(unit.module);
     nodes.push_back(
-        slowestNode(costs, plan, unit.module, host.firstRank, host.getRanks()));
+        slowestNode(costs, plan, unit.module, unit.firstRank, unit.getRanks()));
     std::vector<int> &own = nodesOfBlocks.emplace_back();
-    int64_t first = host.firstRank;
-    for (const UnitPlan::Block &block : host.blocks) {
-      int64_t ranks = block.replicas * host.tp * host.pp;
+    int64_t first = unit.firstRank;
+    for (const UnitPlan::Block &block : unit.blocks) {
+      int64_t ranks = block.replicas * unit.tp * unit.pp;
       own.push_back(slowestNode(costs, plan, unit.module, first, ranks));
       first += ranks;
     }
@@ -45,53 +44,40 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
       }
   }
   layOutRanks();
-  stageBase.assign(plan.units.size(), -1);
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    if (!plan.units[u].inside)
-      addStages(int(u));
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    if (plan.units[u].inside)
-      stages[firstStageOf(int(u))].guests.push_back(int(u));
+  for (const UnitPlan &unit : plan.units)
+    addStages(unit);
 }
 
 /// One rank of the problem for a replica's TP group, unless units of unequal TP
 /// share ranks: then one for as many as all TP sizes divide by.
 void StepBuilder::layOutRanks() {
-  bool alike = true; // units that share ranks share all of them
   for (size_t a = 0; a < plan.units.size(); ++a)
-    for (size_t b = 0; b < a; ++b) {
-      const UnitPlan &x = plan.units[a], &y = plan.units[b];
-      if (x.inside || y.inside)
-        continue;
-      shared |= x.meets(y);
-      alike &=
-          x.firstRank == 0 && y.firstRank == 0 && x.getRanks() == y.getRanks();
-    }
+    for (size_t b = 0; b < a; ++b)
+      shared |= plan.units[a].meets(plan.units[b]);
   grain = shrink = 0;
-  for (const UnitPlan &unit : plan.units)
-    if (!unit.inside) {
-      grain = std::gcd(grain, int64_t(unit.tp) * unit.cp);
-      grain = shared ? std::gcd(grain, unit.firstRank) : grain;
-      shrink = std::gcd(shrink, unit.dp);
-    }
-  bool blocks = llvm::any_of(
-      plan.units, [](const UnitPlan &unit) { return !unit.blocks.empty(); });
-  if (!fold || (shared && (!alike || blocks)))
+  for (const UnitPlan &unit : plan.units) {
+    grain = std::gcd(grain, int64_t(unit.tp) * unit.cp);
+    grain = shared ? std::gcd(grain, unit.firstRank) : grain;
+    shrink = std::gcd(shrink, unit.dp);
+  }
+  // Shared ranks become one where that leaves every unit whole.
+  if (!fold || (shared && llvm::any_of(plan.units, [&](const UnitPlan &unit) {
+                  return !unit.blocks.empty() ||
+                         unit.firstRank % (shrink * grain);
+                })))
     shrink = 1;
   int64_t next = 0;
   for (const UnitPlan &unit : plan.units) {
     rankBase.push_back(next);
-    const UnitPlan &host = plan.getHostPlan(unit.module);
     std::vector<int64_t> &ends = classEnds.emplace_back();
     if (fold && !shared)
-      for (const UnitPlan::Block &block : host.blocks)
+      for (const UnitPlan::Block &block : unit.blocks)
         ends.push_back((ends.empty() ? 0 : ends.back()) + block.replicas);
-    int64_t size = !fold ? 1 : shared ? shrink : host.dp;
-    for (int64_t end = size; ends.empty() || ends.back() < host.dp; end += size)
+    int64_t size = !fold ? 1 : shared ? shrink : unit.dp;
+    for (int64_t end = size; ends.empty() || ends.back() < unit.dp; end += size)
       ends.push_back(end);
     classes.push_back(int64_t(ends.size()));
-    if (!unit.inside)
-      next += classes.back() * unit.pp;
+    next += classes.back() * unit.pp;
   }
   ranks = int(shared ? (plan.ranks / shrink + grain - 1) / grain : next);
 }
@@ -117,25 +103,10 @@ int64_t StepBuilder::nodeOfReplica(int u, int position, int64_t replica) const {
                                     int64_t(unit.tp) * unit.cp);
 }
 
-void StepBuilder::addStages(int u) {
-  const UnitPlan &unit = plan.units[u];
-  stageBase[u] = int(stages.size());
+void StepBuilder::addStages(const UnitPlan &unit) {
+  stageBase.push_back(int(stages.size()));
   for (int s = 0; s < unit.pp * unit.vpp; ++s)
-    stages.push_back({u, s, {}});
-}
-
-int StepBuilder::firstStageOf(int u) const {
-  const UnitPlan &unit = plan.units[u];
-  if (!unit.inside)
-    return stageBase[u];
-  const UnitPlan &host = plan.units[unit.inside->unit];
-  int at = unit.inside->stage;
-  return stageBase[unit.inside->unit] + (at < 0 ? host.pp * host.vpp + at : at);
-}
-
-int StepBuilder::lastStageOf(int u) const {
-  const UnitPlan &unit = plan.units[u];
-  return unit.inside ? firstStageOf(u) : stageBase[u] + unit.pp * unit.vpp - 1;
+    stages.push_back({unit.module, s});
 }
 
 const std::vector<StepBuilder::KindPrice> &
@@ -162,11 +133,8 @@ double StepBuilder::loadOf(const StageInfo &stage, const Parts &parts, int k,
   double share = double(plan.units[stage.unit].cuts[stage.index + 1] -
                         plan.units[stage.unit].cuts[stage.index]) /
                  double(costs.model.modules[stage.unit].layers.size());
-  double load =
-      share * costs.items[stage.unit].at(parts.get(stage.unit, k, int(r)));
-  for (int guest : stage.guests)
-    load += costs.items[guest].at(parts.get(guest, k, int(r)));
-  return load / speedOf(stage.unit, r);
+  return share * costs.items[stage.unit].at(parts.get(stage.unit, k, int(r))) /
+         speedOf(stage.unit, r);
 }
 
 double StepBuilder::slowdownOf(const StageInfo &stage, int64_t r) const {
@@ -186,9 +154,7 @@ int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
     return begin;
   // Replicas that exchange nothing until their gradients meet wait for the
   // slowest replica, the others for the slowest part of every microbatch.
-  bool alone =
-      stageBase.size() - std::count(stageBase.begin(), stageBase.end(), -1) ==
-      1;
+  bool alone = plan.units.size() == 1;
   double most = -1;
   int64_t slowest = begin;
   for (int64_t r = begin; r < end; ++r) {
@@ -215,16 +181,10 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
       ++layers[s][module.layers[i]];
   for (int k = 0; k < parts.microbatches; k += unit.span)
     for (int64_t c = 0; c < classes[u]; ++c) {
-      int64_t slowest = slowestOf({u, 0, {}}, parts, k, c), priced = -1;
+      int64_t r = slowestOf({u, 0}, parts, k, c);
       std::map<Save, const std::vector<KindPrice> *> bySave;
       for (int s = 0; s < count; ++s) {
         const StageInfo &info = stages[stageBase[u] + s];
-        // Guests may make another replica the slowest one.
-        int64_t r =
-            info.guests.empty() ? slowest : slowestOf(info, parts, k, c);
-        if (r != priced)
-          bySave.clear();
-        priced = r;
         const std::vector<KindPrice> *&kinds = bySave[unit.getSave(s)];
         if (!kinds)
           kinds = &price(u, unit.getSave(s), parts.get(u, k, int(r)), r);
@@ -238,8 +198,6 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
               (*kinds)[module.layers[unit.cuts[s]]].keptToWeights;
         if (hasWeightsOnly(info))
           sum.times.weight += std::exchange(sum.times.input, 0);
-        for (int guest : info.guests)
-          addGuest(parts, guest, k, r, sum);
         record(problem, stageBase[u] + s, parts, k, c, r, sum);
       }
     }
@@ -270,7 +228,7 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
     std::vector<int32_t> speeds = unit.getSpeeds();
     int64_t fastest =
         std::max_element(speeds.begin(), speeds.end()) - speeds.begin();
-    for (int s = 0; !unit.inside && s < unit.pp * unit.vpp; ++s) {
+    for (int s = 0; s < unit.pp * unit.vpp; ++s) {
       const scheduler::Stage &stage = problem.stages[stageBase[u] + s];
       double item = 0;
       for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
@@ -304,14 +262,6 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
                                             : problem.edges[broker].latency);
 }
 
-void StepBuilder::addGuest(const Parts &parts, int guest, int k, int64_t r,
-                           KindPrice &sum) const {
-  const std::vector<KindPrice> &kinds = price(
-      guest, plan.units[guest].getSave(0), parts.get(guest, k, int(r)), r);
-  for (int kind : costs.model.modules[guest].layers)
-    sum.add(kinds[kind], 1);
-}
-
 void StepBuilder::record(scheduler::Problem &problem, int index,
                          const Parts &parts, int k, int64_t klass, int64_t r,
                          const KindPrice &sum) {
@@ -339,16 +289,14 @@ void StepBuilder::record(scheduler::Problem &problem, int index,
   work.again += ranksOfClass * sum.times.again;
 }
 
-/// Work of every replica of the pacing unit, what runs inside it included.
+/// Work of every replica of the pacing unit.
 void StepBuilder::weighReplicas(const Parts &parts) {
-  int pace = plan.getHost(costs.model.pace);
+  int pace = costs.model.pace;
   replicaLoads.assign(plan.units[pace].dp, 0);
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    if (plan.getHost(int(u)) == pace)
-      for (int k = 0; k < parts.microbatches; ++k)
-        for (size_t r = 0; r < replicaLoads.size(); ++r)
-          replicaLoads[r] += costs.items[u].at(parts.get(int(u), k, int(r))) /
-                             speedOf(pace, int64_t(r));
+  for (int k = 0; k < parts.microbatches; ++k)
+    for (size_t r = 0; r < replicaLoads.size(); ++r)
+      replicaLoads[r] += costs.items[pace].at(parts.get(pace, k, int(r))) /
+                         speedOf(pace, int64_t(r));
 }
 
 void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
@@ -363,12 +311,7 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
     stage.late = stage.forward;
     const Module &module = costs.model.modules[info.unit];
     stage.hasBackward = module.hasBackward();
-    stage.hasWeight = module.trainable;
-    for (int guest : info.guests) {
-      stage.hasBackward |= costs.model.modules[guest].hasBackward();
-      stage.hasWeight |= costs.model.modules[guest].trainable;
-    }
-    stage.hasWeight &= splitsBackward(info);
+    stage.hasWeight = module.trainable && splitsBackward(info);
   }
   largest.assign(plan.units.size(), {});
   weighReplicas(parts);
@@ -385,28 +328,23 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
         sum += parts.get(int(u), k, r);
     }
   for (size_t u = 0; u < plan.units.size(); ++u)
-    if (!plan.units[u].inside)
-      addUnitTimes(problem, parts, int(u));
+    addUnitTimes(problem, parts, int(u));
 }
 
 scheduler::Problem StepBuilder::build(const Parts &parts) {
   scheduler::Problem problem;
   problem.ranks = ranks;
   problem.microbatches = parts.microbatches;
-  std::vector<int> unitIndex(plan.units.size(), 0);
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    unitIndex[u] = int(problem.units.size());
-    if (!plan.units[u].inside)
-      problem.units.push_back({costs.model.modules[u].name,
-                               plan.units[u].runAhead, plan.units[u].span});
-  }
+  for (const UnitPlan &unit : plan.units)
+    problem.units.push_back(
+        {costs.model.modules[unit.module].name, unit.runAhead, unit.span});
   for (const StageInfo &info : stages) {
     const UnitPlan &unit = plan.units[info.unit];
     scheduler::Stage stage;
     stage.name = costs.model.modules[info.unit].name;
     if (unit.pp * unit.vpp > 1)
       stage.name += "." + std::to_string(info.index);
-    stage.unit = unitIndex[info.unit];
+    stage.unit = info.unit;
     for (int64_t r = 0; r < classes[info.unit]; ++r)
       stage.replicas.push_back(
           ranksOf(info.unit, plan.getPosition(unit, info.index), r));

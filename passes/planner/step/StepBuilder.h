@@ -69,8 +69,7 @@ public:
 
 private:
   struct StageInfo {
-    int unit, index;         ///< unit and number of its stage
-    std::vector<int> guests; ///< units that run inside it
+    int unit, index; ///< unit and number of its stage
   };
   /// Times and kept bytes of a part, by layer kind.
   struct KindPrice : ModuleCost::Price {
@@ -138,11 +137,9 @@ private:
               int k, int64_t replica) const;
   /// Bytes that a stage hands to the next.
   const Linear &outputOf(const StageInfo &stage) const;
-  void addStages(int unit);
+  void addStages(const UnitPlan &unit);
   void addTimes(scheduler::Problem &problem, const Parts &parts);
   void addUnitTimes(scheduler::Problem &problem, const Parts &parts, int unit);
-  void addGuest(const Parts &parts, int guest, int k, int64_t replica,
-                KindPrice &sum) const;
   bool splitsBackward(const StageInfo &stage) const;
   /// Where no gradient of inputs comes out, a program has one half only.
   bool hasWeightsOnly(const StageInfo &stage) const;
@@ -189,9 +186,9 @@ private:
   int nodeOf(int unit, int64_t replica) const {
     return nodesOfBlocks[unit][blockOf(unit, replica)];
   }
-  /// Of the host's blocks, the one that a replica is in.
+  /// The one that a replica is in.
   size_t blockOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks = plan.getHostPlan(unit).blocks;
+    const std::vector<UnitPlan::Block> &blocks = plan.units[unit].blocks;
     size_t block = 0;
     while (block + 1 < blocks.size() && replica >= blocks[block].replicas)
       replica -= blocks[block++].replicas;
@@ -199,12 +196,12 @@ private:
   }
   /// Of what a unit has in a microbatch, over an equal share.
   double shareOf(int unit, int64_t replica) const {
-    const UnitPlan &host = plan.getHostPlan(unit);
+    const UnitPlan &own = plan.units[unit];
     double all = 0;
-    for (const UnitPlan::Block &block : host.blocks)
+    for (const UnitPlan::Block &block : own.blocks)
       all += double(block.replicas) * block.speed;
-    return host.blocks.empty() ? 1
-                               : speedOf(unit, replica) * double(host.dp) / all;
+    return own.blocks.empty() ? 1
+                              : speedOf(unit, replica) * double(own.dp) / all;
   }
   double mostOfShares(int unit) const {
     double most = 0;
@@ -217,7 +214,7 @@ private:
   }
   /// Beside other replicas; 1 where all are alike.
   double speedOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks = plan.getHostPlan(unit).blocks;
+    const std::vector<UnitPlan::Block> &blocks = plan.units[unit].blocks;
     return blocks.empty() ? 1 : blocks[blockOf(unit, replica)].speed;
   }
   bool isOneNode() const {
@@ -252,11 +249,13 @@ private:
   }
   /// Of a part: an item is in one piece.
   double piecesOf(int unit, const TokenSums &part) const {
-    return std::max(1.0, std::min(double(plan.getHostPlan(unit).sub),
-                                  std::floor(part.items)));
+    return std::max(
+        1.0, std::min(double(plan.units[unit].sub), std::floor(part.items)));
   }
-  int firstStageOf(int unit) const;
-  int lastStageOf(int unit) const;
+  int firstStageOf(int unit) const { return stageBase[unit]; }
+  int lastStageOf(int unit) const {
+    return stageBase[unit] + plan.units[unit].pp * plan.units[unit].vpp - 1;
+  }
   std::vector<int> stagesOf(const UnitPlan &unit, int position) const;
   int64_t classOf(int unit, int64_t replica) const {
     const std::vector<int64_t> &ends = classEnds[unit];
@@ -274,7 +273,7 @@ private:
   std::vector<std::vector<int>> nodesOfBlocks; ///< by unit and block
   /// By unit, saved set and kind of node.
   std::vector<std::map<std::pair<Save, int>, ModuleCost::RatedOptions>> layouts;
-  std::vector<int> stageBase;   ///< by unit; -1 inside another
+  std::vector<int> stageBase;   ///< by unit
   std::vector<int64_t> classes; ///< replicas in the problem, by unit
   /// By unit and class: its last replica, and one.
   std::vector<std::vector<int64_t>> classEnds;

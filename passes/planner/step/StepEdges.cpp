@@ -16,7 +16,7 @@ namespace dt::planner {
 
 double StepBuilder::nicsOf(int u) const {
   const NodeKind &node = costs.cluster.nodes[nodeOf(u)];
-  const UnitPlan &unit = plan.getHostPlan(u);
+  const UnitPlan &unit = plan.units[u];
   double devices = std::min<double>(node.devices, double(unit.tp) * unit.cp);
   return std::max(1.0, double(node.nics) * devices / double(node.devices));
 }
@@ -25,7 +25,7 @@ double StepBuilder::nicsOf(int u) const {
 StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
                                       bool sameNode) const {
   const Cluster &cluster = costs.cluster;
-  const UnitPlan &x = plan.getHostPlan(from), &y = plan.getHostPlan(to);
+  const UnitPlan &x = plan.units[from], &y = plan.units[to];
   if (sameNode) {
     double lanes = std::min(x.tp * x.cp, y.tp * y.cp);
     return {0, cluster.nodes[nodeOf(from)].inside.time(bytes / lanes)};
@@ -97,12 +97,11 @@ std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
 
 /// By replica: the node that a unit's first or last stage is on.
 std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
-  int host = plan.getHost(u);
-  int stage = (last ? lastStageOf(u) : firstStageOf(u)) - stageBase[host];
-  int position = plan.getPosition(plan.units[host], stage);
+  const UnitPlan &unit = plan.units[u];
+  int position = plan.getPosition(unit, last ? unit.pp * unit.vpp - 1 : 0);
   std::vector<int64_t> result;
-  for (int64_t r = 0; r < plan.units[host].dp; ++r)
-    result.push_back(nodeOfReplica(host, position, r));
+  for (int64_t r = 0; r < unit.dp; ++r)
+    result.push_back(nodeOfReplica(u, position, r));
   return result;
 }
 
@@ -147,8 +146,6 @@ StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
 
 void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
                             const ModelEdge &edge) {
-  if (lastStageOf(edge.from) == firstStageOf(edge.to))
-    return; // inside one stage
   // The items that travel are the consumer's if it counts something else than
   // samples, else the producer's.
   bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
@@ -217,14 +214,14 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
                                 const ModelEdge &edge, int carrier) {
   std::vector<scheduler::Route> routes;
   const Parts::Items &items = parts.modules[carrier];
-  int64_t senders = plan.getHostPlan(edge.from).dp,
-          receivers = plan.getHostPlan(edge.to).dp;
-  auto nodeOfHost = [&](int unit) {
-    const UnitPlan &host = plan.getHostPlan(unit);
-    return costs.cluster.getNodeOfAll(host.firstRank, host.getRanks());
+  int64_t senders = plan.units[edge.from].dp,
+          receivers = plan.units[edge.to].dp;
+  auto nodeOfUnit = [&](int u) {
+    const UnitPlan &unit = plan.units[u];
+    return costs.cluster.getNodeOfAll(unit.firstRank, unit.getRanks());
   };
-  int64_t node = nodeOfHost(edge.from);
-  bool inside = node >= 0 && node == nodeOfHost(edge.to);
+  int64_t node = nodeOfUnit(edge.from);
+  bool inside = node >= 0 && node == nodeOfUnit(edge.to);
   for (int k = 0; k < parts.microbatches; ++k) {
     TokenSums sum;
     for (int r = 0; r < items.replicas; ++r)
@@ -257,7 +254,7 @@ void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
 /// its own rows against all rows of the others.
 double StepBuilder::contrastTime(int u, const Parts &parts) const {
   constexpr double kElement = 4;
-  const UnitPlan &unit = plan.getHostPlan(u);
+  const UnitPlan &unit = plan.units[u];
   double width = costs.model.contrast.width, own = 0, others = 0;
   for (int tower : costs.model.contrast.towers) {
     double items = 0;
@@ -290,8 +287,6 @@ void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
     int stage = lastStageOf(tower);
     sync.unit = problem.stages[stage].unit;
     seconds = std::max(seconds, contrastTime(tower, parts));
-    if (llvm::is_contained(from, stage))
-      continue; // towers in one stage
     from.push_back(stage);
     for (const std::vector<int> &replica : problem.stages[stage].replicas)
       all.insert(all.end(), replica.begin(), replica.end());
@@ -320,11 +315,6 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
     int u = unit.module;
     if (!costs.model.modules[u].trainable)
       continue;
-    if (unit.inside) {
-      addReduction(engine, u, firstStageOf(u), 0,
-                   int(costs.model.modules[u].layers.size()));
-      continue;
-    }
     for (int s = 0; s < unit.pp * unit.vpp; ++s)
       addReduction(engine, u, stageBase[u] + s, unit.cuts[s], unit.cuts[s + 1]);
   }
@@ -335,15 +325,15 @@ void StepBuilder::addReductions(EngineOptions &engine) const {
 void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
                                int begin, int end) const {
   const Module &module = costs.model.modules[u];
-  const UnitPlan &unit = plan.units[u], &host = plan.getHostPlan(u);
+  const UnitPlan &unit = plan.units[u];
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
-  int position = plan.getPosition(host, stages[stage].index);
-  Group group = cluster.getGroup(nodeOf(u), host.dp * host.cp, int64_t(host.tp),
-                                 cluster.getPlace(host.getRank(position, 0)));
-  double all = cost.rankParameters(begin, end, host.tp),
-         own = all - cost.expertsElsewhere(begin, end, host.tp, host.ep),
+  int position = plan.getPosition(unit, stages[stage].index);
+  Group group = cluster.getGroup(nodeOf(u), unit.dp * unit.cp, int64_t(unit.tp),
+                                 cluster.getPlace(unit.getRank(position, 0)));
+  double all = cost.rankParameters(begin, end, unit.tp),
+         own = all - cost.expertsElsewhere(begin, end, unit.tp, unit.ep),
          gradients = own * module.gradientBytes;
   double sum = unit.zero ? cluster.reduceScatter(group, gradients)
                          : cluster.allReduce(group, gradients),
@@ -353,7 +343,7 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   double busy = cluster.onNics(group, gradients) * (unit.zero ? 1 : 2),
          later =
              unit.zero ? cluster.onNics(group, own * module.weightBytes) : 0;
-  double updated = unit.zero ? all / double(host.dp) : all;
+  double updated = unit.zero ? all / double(unit.dp) : all;
   const DeviceKind &device = cluster.getDevice(nodeOf(u));
   double update = updated * (costs.profile && costs.profile->update
                                  ? *costs.profile->update
@@ -368,17 +358,17 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
     gather = later = 0;
     sum *= std::max(1.0,
                     std::min<double>(plan.ranks, first.devices) / first.cores);
-  } else if (!unit.inside) {
+  } else {
     reduction.buckets = std::max(1, end - begin);
   }
   reduction.duration = toTime(sum);
   if (engine.links > 0) {
-    reduction.takes = takesOf(engine, plan.getHost(u), position, busy);
-    for (auto [link, time] : takesOf(engine, plan.getHost(u), position, later))
+    reduction.takes = takesOf(engine, u, position, busy);
+    for (auto [link, time] : takesOf(engine, u, position, later))
       gather = std::max(gather, double(time) * 1e-9);
   }
-  for (int64_t r = 0; r < classes[plan.getHost(u)]; ++r)
-    for (int rank : ranksOf(plan.getHost(u), position, r)) {
+  for (int64_t r = 0; r < classes[u]; ++r)
+    for (int rank : ranksOf(u, position, r)) {
       reduction.ranks.push_back(rank);
       engine.optimizer[rank] += toTime(update + gather);
     }

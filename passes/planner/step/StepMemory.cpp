@@ -18,41 +18,36 @@ using scheduler::Task;
 using scheduler::TaskGraph;
 
 double StepBuilder::workspaceOf(const StageInfo &info) const {
-  const UnitPlan &unit = plan.units[info.unit];
-  double most = 0;
-  auto look = [&](int u, int begin, int end) {
-    const Module &module = costs.model.modules[u];
-    const ModuleCost &cost = costs.get(nodeOf(u), u);
-    TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
-    CostOptions options = plan.getOptions(u, u == info.unit ? info.index : 0);
-    CostOptions vjp = options;
-    vjp.save = Save::Vjp;
-    std::vector<double> known(module.kinds.size(), -1);
-    bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
-    auto gradientBehind = [&](int layer) {
-      return module.kinds[module.layers[layer]].output.at(piece);
-    };
-    double layer = 0, beside = 0;
-    for (int i = begin; i < end; ++i) {
-      int kind = module.layers[i];
-      // All of a stage that keeps nothing is there while it runs again.
-      if (options.save == Save::None)
-        beside += cost.keptByKind(kind, vjp, piece);
-      double &own = known[kind];
-      if (own < 0)
-        own = cost.workspace(kind, options, piece, halves);
-      // Inside a stage a backward in one piece has the gradients of both ends.
-      double ends = !halves && i > begin ? gradientBehind(i - 1) : 0;
-      if (!halves && i + 1 < end)
-        ends += gradientBehind(i);
-      layer = std::max(layer, own + ends);
-    }
-    most = std::max(most, layer + beside);
+  int u = info.unit;
+  const UnitPlan &unit = plan.units[u];
+  int begin = unit.cuts[info.index], end = unit.cuts[info.index + 1];
+  const Module &module = costs.model.modules[u];
+  const ModuleCost &cost = costs.get(nodeOf(u), u);
+  TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
+  CostOptions options = plan.getOptions(u, info.index);
+  CostOptions vjp = options;
+  vjp.save = Save::Vjp;
+  std::vector<double> known(module.kinds.size(), -1);
+  bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
+  auto gradientBehind = [&](int layer) {
+    return module.kinds[module.layers[layer]].output.at(piece);
   };
-  look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
-  for (int guest : info.guests)
-    look(guest, 0, int(costs.model.modules[guest].layers.size()));
-  return most;
+  double layer = 0, beside = 0;
+  for (int i = begin; i < end; ++i) {
+    int kind = module.layers[i];
+    // All of a stage that keeps nothing is there while it runs again.
+    if (options.save == Save::None)
+      beside += cost.keptByKind(kind, vjp, piece);
+    double &own = known[kind];
+    if (own < 0)
+      own = cost.workspace(kind, options, piece, halves);
+    // Inside a stage a backward in one piece has the gradients of both ends.
+    double ends = !halves && i > begin ? gradientBehind(i - 1) : 0;
+    if (!halves && i + 1 < end)
+      ends += gradientBehind(i);
+    layer = std::max(layer, own + ends);
+  }
+  return layer + beside;
 }
 
 /// Calls f(bytes, sent, gradient, turn) for what comes into a stage and goes
@@ -72,7 +67,7 @@ void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
   for (const ModelEdge &edge : costs.model.edges) {
     bool sent = lastStageOf(edge.from) == stage,
          received = firstStageOf(edge.to) == stage;
-    if (sent == received) // neither, or inside
+    if (sent == received) // neither
       continue;
     bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
     f(edge.bytes.at(partOf(toSamples ? edge.from : edge.to)) / unit.cp, sent,
@@ -84,11 +79,11 @@ void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
 /// microbatches have.
 TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
                                int64_t r) const {
-  if (plan.getHost(other) == unit)
+  if (other == unit)
     return parts.get(other, k, int(r));
   // Of tasks that span several all is at the first.
   int own = plan.units[unit].span,
-      block = std::max(own, plan.units[plan.getHost(other)].span);
+      block = std::max(own, plan.units[other].span);
   TokenSums sum;
   for (int i = k - k % block, end = std::min(parts.microbatches, i + block);
        i < end; ++i)
@@ -124,11 +119,10 @@ StepBuilder::Slot StepBuilder::slotOf(int stage, const KindPrice &sum,
 }
 
 TokenSums StepBuilder::fullestOf(int unit, int other) const {
-  int host = plan.getHost(other);
-  const UnitPlan &own = plan.units[unit], &its = plan.units[host];
+  const UnitPlan &own = plan.units[unit], &its = plan.units[other];
   return largest[other] * (double(own.span) / double(its.span)) *
          (double(its.dp) / double(own.dp)) *
-         (mostOfShares(unit) / mostOfShares(host));
+         (mostOfShares(unit) / mostOfShares(other));
 }
 
 void StepBuilder::holdAlways(const scheduler::Problem &problem,
@@ -139,20 +133,16 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
     const UnitPlan &unit = plan.units[info.unit];
     int64_t shards = unit.zero ? unit.dp * unit.cp : 1;
     PlannedStep::Memory stage;
-    auto add = [&](int u, int begin, int end) {
-      const ModuleCost &cost = costs.get(nodeOf(u), u);
-      stage.state += cost.stateBytes(begin, end, unit.tp, shards, unit.ep);
-      stage.buffers += cost.handedOut(
-          begin, end, plan.getOptions(u, u == info.unit ? info.index : 0),
-          largest[u] * (1 / piecesOf(u, largest[u])));
-      // A checkpoint leaves layer by layer.
-      for (int i = begin; i < end; ++i)
-        stage.snapshot = std::max(
-            stage.snapshot, cost.state(i, i + 1, unit.tp, shards, unit.ep));
-    };
-    add(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
-    for (int guest : info.guests)
-      add(guest, 0, int(costs.model.modules[guest].layers.size()));
+    int u = info.unit, begin = unit.cuts[info.index],
+        end = unit.cuts[info.index + 1];
+    const ModuleCost &cost = costs.get(nodeOf(u), u);
+    stage.state = cost.stateBytes(begin, end, unit.tp, shards, unit.ep);
+    stage.buffers = cost.handedOut(begin, end, plan.getOptions(u, info.index),
+                                   largest[u] * (1 / piecesOf(u, largest[u])));
+    // A checkpoint leaves layer by layer.
+    for (int i = begin; i < end; ++i)
+      stage.snapshot = std::max(stage.snapshot,
+                                cost.state(i, i + 1, unit.tp, shards, unit.ep));
     stage.workspace = workspaceOf(info);
     // Messages are received ahead; without a backward nothing else holds them.
     forEdgesOf(
@@ -203,7 +193,7 @@ void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
     bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
     if (brokers[i] >= 0)
       look(brokers[i], [&](int unit) {
-        const Packing &packed = packing[i][unit != plan.getHost(edge.from)];
+        const Packing &packed = packing[i][unit != edge.from];
         return edge.bytes.at(fullestOf(unit, toSamples ? edge.from : edge.to)) /
                    plan.units[unit].cp +
                packed.bytes;
@@ -322,9 +312,6 @@ void StepBuilder::describe(const TaskGraph &graph, PlannedStep &result) const {
   result.planRank.assign(ranks, 0);
   result.devices.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
-  result.problemUnit.assign(plan.units.size(), -1);
-  for (size_t s = 0; s < stages.size(); ++s)
-    result.problemUnit[stages[s].unit] = problem.stages[s].unit;
   holdAlways(problem, result.held);
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
@@ -361,9 +348,6 @@ void StepBuilder::findFullest(PlannedStep &result) const {
         if (result.held[rank].total() > own.total())
           own = result.held[rank];
   }
-  for (const StageInfo &info : stages)
-    for (int guest : info.guests)
-      result.memory[guest] = result.memory[info.unit];
 }
 
 reorder::OrderProblem makeOrderProblem(const TaskGraph &graph,

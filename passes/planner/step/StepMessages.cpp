@@ -23,33 +23,24 @@ using scheduler::Task;
 CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
   const UnitPlan &unit = plan.units[info.unit];
   CollectiveBlocks most;
-  auto look = [&](int u, int begin, int end) {
-    const ModuleCost &cost = costs.get(nodeOf(u), u);
-    const std::vector<int> &layers = costs.model.modules[u].layers;
-    CostOptions options = plan.getOptions(u, u == info.unit ? info.index : 0);
-    TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
-    for (int i = begin; i < end; ++i)
-      if (i == begin || layers[i] != layers[i - 1])
-        most.keepLarger(cost.blocks(layers[i], options, piece));
-    most.keepLarger(cost.tiedBlocks(begin, end, unit.tp, unit.dp * unit.cp));
-  };
-  look(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
-  for (int guest : info.guests)
-    look(guest, 0, int(costs.model.modules[guest].layers.size()));
+  int u = info.unit, begin = unit.cuts[info.index],
+      end = unit.cuts[info.index + 1];
+  const ModuleCost &cost = costs.get(nodeOf(u), u);
+  const std::vector<int> &layers = costs.model.modules[u].layers;
+  CostOptions options = plan.getOptions(u, info.index);
+  TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
+  for (int i = begin; i < end; ++i)
+    if (i == begin || layers[i] != layers[i - 1])
+      most.keepLarger(cost.blocks(layers[i], options, piece));
+  most.keepLarger(cost.tiedBlocks(begin, end, unit.tp, unit.dp * unit.cp));
   return most;
 }
 
 double StepBuilder::sumsOf(const StageInfo &info) const {
   const UnitPlan &unit = plan.units[info.unit];
-  auto sums = [&](int u, int begin, int end) {
-    return costs.get(nodeOf(u), u)
-        .sumBlocks(begin, end, unit.tp, unit.dp * unit.cp, unit.zero, unit.ep);
-  };
-  double all =
-      sums(info.unit, unit.cuts[info.index], unit.cuts[info.index + 1]);
-  for (int guest : info.guests)
-    all += sums(guest, 0, int(costs.model.modules[guest].layers.size()));
-  return all;
+  return costs.get(nodeOf(info.unit), info.unit)
+      .sumBlocks(unit.cuts[info.index], unit.cuts[info.index + 1], unit.tp,
+                 unit.dp * unit.cp, unit.zero, unit.ep);
 }
 
 /// What is combined is combined in the host's memory; only devices have a

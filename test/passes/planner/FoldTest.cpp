@@ -127,6 +127,40 @@ TEST(Fold, EqualsFullOfAnyShape) {
   EXPECT_GT(compared, 15);
 }
 
+/// Units on the ranks of one of another's stages are folded with it.
+TEST(Fold, Guests) {
+  Setting setting("a800-80g", 32, uniform(32));
+  PolicyInput input = setting.input();
+  Plan plan;
+  plan.ranks = 32;
+  plan.microbatches = 4;
+  plan.micro = 2;
+  plan.schedule = "nested";
+  plan.assign = Assign::Given;
+  plan.reorder = Reorder::None;
+  // An encoder of smaller groups on the first of two positions.
+  plan.units = {makeUnit(input, 0, 1, 8, 1, 1, Save::None),
+                makeUnit(input, 1, 2, 4, 4, 1, Save::Vjp),
+                makeUnit(input, 2, 2, 4, 1, 1, Save::None)};
+  plan.units[2].firstRank = 24;
+  EXPECT_TRUE(plan.isGuest(0) && plan.isGuest(2) && !plan.isGuest(1));
+  StepOptions options;
+  options.requireMemory = options.links = false;
+  auto folded = simulateStep(setting.costs, plan, setting.batch, options);
+  ASSERT_TRUE(bool(folded)) << llvm::toString(folded.takeError());
+  EXPECT_TRUE(folded->folded);
+  EXPECT_EQ(folded->problem.ranks, 8);
+  std::vector<Sample> other = setting.batch;
+  other[5].tokens -= 1;
+  auto full = simulateStep(setting.costs, plan, other, options);
+  ASSERT_TRUE(bool(full)) << llvm::toString(full.takeError());
+  EXPECT_EQ(full->problem.ranks, 32);
+  EXPECT_NEAR(full->predicted.step / folded->predicted.step, 1, 2e-3);
+  for (size_t u = 0; u < 3; ++u)
+    EXPECT_NEAR(full->predicted.memory[u] / folded->predicted.memory[u], 1,
+                1e-2);
+}
+
 /// A task has the work and the bytes of all its microbatches.
 TEST(Fold, TasksOfSeveralMicrobatches) {
   Setting setting("a800-80g", 48, drawn("packed", 64));
@@ -367,7 +401,7 @@ TEST(Place, UnequalDevices) {
         last = all.getNodeKind(unit.firstRank + unit.getRanks() - 1);
     bool shared = plan->schedule == "phased" || plan->schedule == "nested" ||
                   plan->policy.find("uniform") != std::string::npos;
-    if (!unit.inside && !shared)
+    if (!shared)
       EXPECT_EQ(first, last);
   }
   EXPECT_GE(plan->predicted.step, plan->predicted.bound);

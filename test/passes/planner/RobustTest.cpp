@@ -109,7 +109,7 @@ TEST(Robust, SlowRanksSlowTheStep) {
   double all = tasks(&slow);
   EXPECT_LE(one, all);
   EXPECT_GT(all, 1.8 * before);
-  EXPECT_LE(all, 2 * before);
+  EXPECT_LE(all, 2 * before * (1 + 1e-6)); // tasks are whole nanoseconds
 }
 
 TEST(Robust, LeastPercentileIsChosen) {

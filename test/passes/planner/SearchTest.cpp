@@ -83,9 +83,6 @@ struct Drawn {
       }
       for (UnitPlan &unit : plan.units)
         unit.span = draw({1, 1, 1, 2});
-      for (UnitPlan &unit : plan.units)
-        if (unit.inside)
-          unit.span = plan.units[unit.inside->unit].span;
     }
     return plans;
   }
