@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import statistics
 import warnings
 
 import torch
@@ -51,6 +52,7 @@ def traceable(module):
     """The module is as its graph is written, without gradients (attention then has the strides that its decomposition has)."""
     with without_dropout(module, tell=True), torch.no_grad(), contextlib.ExitStack() as stack:
         _set(stack, torch.Tensor, "masked_scatter", _masked_scatter)
+        _set(stack, torch, "isin", _is_in)
         models = _library_models(module)
         if models:
             # Its checks of values become assertions in the trace, which have no ONNX form.
@@ -145,6 +147,12 @@ def _masked_scatter(self, mask, source):
     return torch.where(mask, source.flatten()[place].reshape(self.shape), self)
 
 
+def _is_in(elements, test_elements, *, assume_unique=False, invert=False):
+    """By comparing: PyTorch's decomposition sorts and searches, which has no ONNX form."""
+    found = (torch.as_tensor(elements)[..., None] == torch.as_tensor(test_elements).flatten()).any(-1)
+    return ~found if invert else found
+
+
 # --- models of transformers that need more ------------------------------------------
 
 
@@ -179,6 +187,12 @@ def _one_list(module, inputs, output):
     return output.flatten(0, 1)[None]
 
 
+def _sparse_above(self, inputs):
+    """Gemma 3n's cut of small activations: the normal distribution's quantile is a number, and its inverse error function has no ONNX form."""
+    cut = inputs.mean(-1, keepdim=True) + statistics.NormalDist().inv_cdf(self.activation_sparsity) * inputs.std(-1, keepdim=True, unbiased=False)
+    return F.relu(inputs - cut)
+
+
 def _special(models, stack):
     for m in models:
         kind = type(m).__name__
@@ -186,6 +200,8 @@ def _special(models, stack):
             code = inspect.getmodule(type(m))
             _set(stack, code.Llama4TextRotaryEmbedding, "forward", _real_rotary)
             _set(stack, code, "apply_rotary_emb", _rotate_pairs)
+        elif kind == "Gemma3nTextModel":
+            _set(stack, inspect.getmodule(type(m)).Gemma3nTextMLP, "_gaussian_topk", _sparse_above)
         elif kind in ("SmolVLMModel", "Idefics3Model"):
             _set(stack, type(m), "get_image_features", _all_images)
         elif kind == "LlavaModel":

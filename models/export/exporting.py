@@ -28,6 +28,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 import torch
 from onnxscript import optimizer
+from onnxscript.rewriter import pattern
 
 from .adapting import traceable
 from .gradients import ExportError, mark_stops, refuse_hooks, settle_stops, warn_of_state, watched
@@ -36,6 +37,8 @@ from .widening import narrow_kinds
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 # Ours, beside it: "False" at a parameter that the module itself keeps fixed.
 REQUIRES_GRAD = "requires_grad"
+# "True" at a parameter that several places use: the module itself does, no pass has merged what was equal.
+SHARED = "distrain.shared"
 WEIGHTS_FILE = "weights.bin"
 # A constant above this is not one the user wrote by hand; it is the sign of a
 # folded weight, and importers refuse it.
@@ -80,11 +83,13 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     _refuse_names_of_weights(model.graph, module, output_names or ())
     _drop_idle_squeezes(model.graph)
     _training_batch_norm(model.graph, module)
+    _cut_chunks(model.graph)
     with _opaque(model.graph, module), _named(model, output_names or ()):
-        optimizer.optimize_ir(model)
+        _optimize(model, module)
     common_passes.TopologicalSortPass()(model)
     unreached = settle_stops(model)
     _check(model.graph, module, unreached)
+    _mark_shared(model.graph)
     _strip_traces(model.graph)
     if not weights:
         _strip_weights(model.graph)
@@ -165,6 +170,43 @@ def _quoted(names):
 
 
 def _trace(module, example_inputs, dynamic_shapes, input_names, opset):
+    try:
+        return _trace_once(module, example_inputs, dynamic_shapes, input_names, opset)
+    except ExportError as e:
+        # For PyTorch two dims of one name may differ, which some code asks. Said to be one, they must fit to all that it finds out.
+        equal = _equal_dims(dynamic_shapes) if any(sign in str(e.__cause__).lower() + str(e).lower() for sign in UNEQUAL) else None
+        if equal is None:
+            raise
+        try:
+            program = _trace_once(module, example_inputs, equal, input_names, opset)
+        except ExportError:
+            raise e from None
+        # PyTorch may take the example's size for a dim that it is given so.
+        if not _vary(program.model.graph.inputs, equal, input_names):
+            raise
+        return program
+
+
+def _vary(inputs, dynamic_shapes, input_names):
+    """Whether every axis that has a dim is none of a fixed size."""
+    names = input_names if input_names is not None and isinstance(dynamic_shapes, dict) else [v.name for v in inputs]
+    shapes = [dynamic_shapes.get(name) for name in names] if isinstance(dynamic_shapes, dict) else dynamic_shapes
+    return all(not isinstance(value.shape[axis], int) for value, axes in zip(inputs, shapes) if isinstance(axes, dict) for axis in axes)
+
+
+def _equal_dims(dynamic_shapes):
+    """The same with one torch.export.Dim for each name; nothing if there are no names."""
+    shapes = dynamic_shapes.values() if isinstance(dynamic_shapes, dict) else dynamic_shapes or ()
+    dims = {dim: torch.export.Dim(dim) for axes in shapes if isinstance(axes, dict) for dim in axes.values() if isinstance(dim, str)}
+    if not dims:
+        return None
+    known = lambda axes: {a: dims.get(d, d) if isinstance(d, str) else d for a, d in axes.items()} if isinstance(axes, dict) else axes
+    if isinstance(dynamic_shapes, dict):
+        return {key: known(axes) for key, axes in dynamic_shapes.items()}
+    return tuple(known(axes) for axes in dynamic_shapes)
+
+
+def _trace_once(module, example_inputs, dynamic_shapes, input_names, opset):
     # torch.export knows the arguments of forward(), not the names that they get in the file.
     if isinstance(dynamic_shapes, dict) and input_names is not None:
         dynamic_shapes = tuple(dynamic_shapes.get(name) for name in input_names)
@@ -204,6 +246,8 @@ def _silence():
             log.setLevel(level)
 
 
+# What says that a dim was found to be another's, or a number because of it.
+UNEQUAL = ("inferred a static shape", "inconsistent")
 # What the first line of the innermost error says -> what to do about it.
 ADVICE = {
     "already exists": "PyTorch's exporter needs this name itself: give the parameter or module another",
@@ -225,6 +269,22 @@ def _why(error, module):
     said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     advice = next((text for sign, text in ADVICE.items() if sign in str(error).lower()), "")
     return f"{type(module).__name__} cannot be exported: {said}" + (f" ({advice})" if advice else "")
+
+
+def _optimize(model, module):
+    """The exporter's cleanup, with numbers as they are; its errors name the node and not the pass alone."""
+    # Its rules take 1e-8 for 0 and 0.999999 for 1, and leave out `x + 1e-8`: a division by 0 remains.
+    exact = property(lambda number: 0.0)
+    kinds = ("_abs_tol", "_rel_tol")
+    for kind in kinds:
+        setattr(pattern.Constant, kind, exact)
+    try:
+        optimizer.optimize_ir(model)
+    except Exception as e:
+        raise ExportError(_why(e, module)) from e
+    finally:
+        for kind in kinds:
+            delattr(pattern.Constant, kind)
 
 
 def _merge_tied(graph, module):
@@ -260,6 +320,40 @@ def _drop_idle_squeezes(graph):
         if before.shape is not None and after.shape is not None and len(before.shape) == len(after.shape) > 0:
             ir.convenience.replace_all_uses_with(after, before, replace_graph_outputs=True)
             graph.remove(node, safe=True)
+
+
+def _cut_chunks(graph):
+    """x.chunk(n) of a dim that varies has pieces of a length that no pass knows: piece i is a slice from i times that length on."""
+    for node in [n for n in graph if n.op_type == "SequenceAt"]:
+        split, place = node.inputs[0].producer(), _number(node.inputs[1])
+        if split is None or split.op_type != "SplitToSequence" or place is None or place < 0:
+            continue
+        # Of split(length) and chunk(n); split([lengths]) has another name.
+        if "'aten.split.Tensor'" not in split.metadata_props.get("pkg.torch.onnx.class_hierarchy", "") or _number(split.inputs[1]) is not None:
+            continue
+        x, length = split.inputs
+        axis = split.attributes.get_int("axis", 0)
+        tape = ir.tape.Tape()
+        bounds = [tape.op("Mul", [tape.op("Unsqueeze", [length, _constant(tape, [0])]), _constant(tape, [i])]) for i in (place, place + 1)]
+        piece = tape.op("Slice", [x, *bounds, _constant(tape, [axis])])
+        piece.type, piece.shape = node.outputs[0].type, node.outputs[0].shape
+        for made in tape.nodes:
+            made.metadata_props.update(split.metadata_props)
+        graph.insert_before(node, tape.nodes)
+        ir.convenience.replace_all_uses_with(node.outputs[0], piece)
+        graph.remove(node, safe=True)
+        if not split.outputs[0].uses():
+            graph.remove(split, safe=True)
+
+
+def _constant(tape, values):
+    return tape.op("Constant", [], {"value_ints": values})
+
+
+def _number(value):
+    """The one integer that a value is, if it is a constant."""
+    tensor = ir.convenience.get_const_tensor(value)
+    return None if tensor is None or tensor.size != 1 else int(tensor.numpy().item())
 
 
 def _held(graph, module):
@@ -317,6 +411,12 @@ def _check(graph, module, unreached):
                 value.metadata_props[REQUIRES_GRAD] = "False"
         elif value.metadata_props.get(KIND) is None and tensor.size > MAX_CONSTANT:
             raise ExportError(f"constant '{name}' of shape {list(value.shape)} has {tensor.size} elements: a folded weight or a large table")
+
+
+def _mark_shared(graph):
+    for value in graph.initializers.values():
+        if value.metadata_props.get(KIND) == "PARAMETER" and len(value.uses()) > 1:
+            value.metadata_props[SHARED] = "True"
 
 
 def _drops(dropout):

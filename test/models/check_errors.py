@@ -298,8 +298,10 @@ def remarks(tool, folder):
                  inputs=[helper.make_tensor_value_info("i", TensorProto.INT64, ["n"])])
     statistics = [tensor(n, 4) for n in ("s", "b", "mean", "var")]
     norm = model([node("BatchNormalization", ["x", "s", "b", "mean", "var"])], statistics)
+    bias = model([node("Add", ["x", "b"], ["t"]), node("Sub", ["t", "b"])], [tensor("b", 4)], scopes=["layers.0", "layers.1"])
+    bias.graph.value_info.add(name="b").metadata_props.add(key="distrain.shared", value="True")
     failures = 0
-    for proto, message in ((tied, "parameter 'w' is taken as tied: used by 'the_Gather' (Gather, in embed) and 'the_MatMul' (MatMul, in head)"),
+    for proto, message in ((bias, "parameter 'b' is taken as tied: used by 'the_Add' (Add, in layers.0) and 'the_Sub' (Sub, in layers.1)"), (tied, "parameter 'w' is taken as tied: used by 'the_Gather' (Gather, in embed) and 'the_MatMul' (MatMul, in head)"),
                            (norm, "scale and bias train, the statistics stay as they are")):
         path = folder / "remark.onnx"
         path.write_bytes(proto.SerializeToString())

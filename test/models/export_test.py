@@ -266,6 +266,60 @@ class Exporting(unittest.TestCase):
         module, inputs = Softplus().eval().bfloat16(), (torch.randn(3, 4).bfloat16(),)
         check(module, exported(module, inputs), inputs)
 
+    def test_small_numbers_are_kept(self):
+        class Small(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x):
+                x = torch.relu(self.linear(x)) * 0.0
+                return (x + 0.0) / (x.sum(-1, keepdim=True) + 1e-9) + 1.000001 * (x - 1e-10)
+
+        module = Small().eval()
+        proto = exported(module, (torch.randn(3, 4),))
+        check(module, proto, (torch.randn(5, 4),))
+        kinds = [n.op_type for n in proto.graph.node]
+        # 1e-9 and the sum; 0.0 and 1.000001; 1e-10.
+        self.assertEqual({"Add": 2, "Mul": 2, "Sub": 1}, {k: kinds.count(k) for k in ("Add", "Mul", "Sub")})
+
+    def test_chunks_of_a_dim_that_varies(self):
+        class Chunks(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x):
+                first, second, third = torch.cat([x, self.linear(x), x * x], 1).chunk(3, 1)
+                return first - second * third
+
+        module = Chunks().eval()
+        x = torch.randn(3, 5, 4)
+        proto = written(module, (x,), dynamic_shapes={"x": {0: "batch", 1: "seq"}}, input_names=["x"], output_names=["y"])
+        self.assertNotIn("SplitToSequence", {n.op_type for n in proto.graph.node})
+        check(module, proto, (torch.randn(2, 7, 4),))
+
+    def test_dims_of_one_name_are_equal(self):
+        class Joined(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x, y):
+                if x.shape[0] == y.shape[0]:
+                    return self.linear(x) + y.reshape(x.shape[0], -1)
+                raise ValueError("sizes differ")
+
+        module = Joined().eval()
+        proto = exported(module, (torch.randn(3, 4), torch.randn(3, 2, 2)))
+        check(module, proto, (torch.randn(5, 4), torch.randn(5, 2, 2)))
+
+    def test_what_several_modules_share_is_marked(self):
+        shared, own = nn.Linear(4, 4), nn.Linear(4, 4)
+        proto = exported(nn.Sequential(shared, own, shared).eval(), (torch.randn(3, 4),))
+        marked = {v.name for v in proto.graph.value_info for p in v.metadata_props if p.key == "distrain.shared"}
+        self.assertEqual(marked, {"0.weight", "0.bias"})
+
     def test_branches_on_data_are_refused_in_one_line(self):
         class Branch(Small):
             def forward(self, x):
@@ -571,6 +625,32 @@ class Replaced(unittest.TestCase):
                     have = module(*model.inputs.values())[0]
                 close(self, have, want)
                 close(self, module(*model.inputs.values())[0], want, 0.0 + 1e-12)
+
+    def test_numbers_of_models(self):
+        from export import architectures_more
+
+        model = architectures.make("Gemma 3n (text)", architectures_more.FAMILIES)
+        module = golden.scatter_weights(model.module.eval())
+        want = module(*model.inputs.values())[0]
+        with adapting.traceable(module):
+            close(self, module(*model.inputs.values())[0], want)
+
+    def test_isin(self):
+        x = torch.randint(0, 9, (4, 7))
+        for test in (torch.tensor([3, 5, 3]), torch.tensor([]), torch.arange(6).reshape(2, 3)):
+            self.assertTrue(torch.equal(adapting._is_in(x, test), torch.isin(x, test)))
+            self.assertTrue(torch.equal(adapting._is_in(x, test, invert=True), torch.isin(x, test, invert=True)))
+
+        class Known(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(7, 3)
+
+            def forward(self, ids):
+                return self.linear(torch.isin(ids, torch.tensor([1, 5])).float())
+
+        module = Known().eval()
+        check(module, exported(module, (x,)), (torch.randint(0, 9, (5, 7)),))
 
     def test_masked_scatter(self):
         x, source, mask = torch.randn(3, 5, 4), torch.randn(6, 4), torch.rand(3, 5) < 0.4

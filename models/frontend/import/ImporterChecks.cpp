@@ -63,20 +63,20 @@ LogicalResult Importer::checkWeights() {
 }
 
 /// A matrix read in two places is tied; a vector is more likely two equal ones
-/// that an exporter merged.
+/// that an exporter merged, unless the file says that the module has it so.
 LogicalResult Importer::reportShared() {
   for (const ParameterUses::Shared &s : uses->shared()) {
     std::string both = "'" + s.first->name + "' (" + s.first->op + ", in " +
                        s.firstScope + ") and '" + s.second->name + "' (" +
                        s.second->op + ", in " + s.secondScope + ")";
-    if (s.tensor->dims.size() == 1)
+    if (s.tensor->dims.size() == 1 && !s.tensor->shared)
       return nodeError(*s.second,
                        "uses parameter '" + s.tensor->name + "', which node '" +
                            s.first->name + "' in " + s.firstScope +
                            " uses too: the exporter has merged parameters "
                            "that were equal; export the model with "
                            "models/export");
-    if (s.tensor->dims.size() > 1)
+    if (s.tensor->dims.size() > 0)
       emitRemark(locationOf(*s.second))
           << path << ": parameter '" << s.tensor->name
           << "' is taken as tied: used by " << both;

@@ -251,7 +251,7 @@ private:
 
   static void readMarks(const ::onnx::GraphProto &p, Graph &g) {
     llvm::StringMap<std::string> marks;
-    llvm::StringSet<> frozen;
+    llvm::StringSet<> frozen, shared;
     auto collect = [&](const auto &list) {
       for (const auto &v : list)
         for (const auto &m : v.metadata_props())
@@ -259,6 +259,8 @@ private:
             marks[v.name()] = m.value();
           else if (m.key() == "requires_grad" && m.value() == "False")
             frozen.insert(v.name());
+          else if (m.key() == "distrain.shared" && m.value() == "True")
+            shared.insert(v.name());
     };
     collect(p.value_info());
     collect(p.input());
@@ -266,6 +268,7 @@ private:
     for (Tensor &t : g.initializers) {
       t.mark = marks.lookup(t.name);
       t.frozen = frozen.contains(t.name);
+      t.shared = shared.contains(t.name);
     }
   }
 

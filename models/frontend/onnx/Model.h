@@ -70,6 +70,8 @@ struct Tensor {
   std::string mark;
   bool frozen = false; ///< a parameter that the exported module itself keeps
                        ///< fixed (requires_grad is False)
+  bool shared = false; ///< the module itself has it in several places
+                       ///< (distrain.shared is True)
 
   int64_t numElements() const;
   /// The elements' bytes, from wherever they are; narrow floats as float32.
