@@ -22,6 +22,7 @@ import numpy as np
 EPS = float(np.finfo(np.float32).eps)
 ORDER = 96  # roundings one after another on the way through a model: the same formulas in another order
 OTHER = 1024  # other formulas too: another library's exp, statistics of norms, fused attention
+BOTH_OFF = 3  # two float32 programs of which one is known to be off by so much: the other may be by as much, or twice
 CANCELLED = 8  # roundings of each term that a loss subtracts: a product's, an exp's, a sum's
 
 
