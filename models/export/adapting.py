@@ -50,7 +50,7 @@ def _drops(module):
 @contextlib.contextmanager
 def traceable(module):
     """The module is as its graph is written, without gradients (attention then has the strides that its decomposition has)."""
-    with without_dropout(module, tell=True), torch.no_grad(), contextlib.ExitStack() as stack:
+    with without_dropout(module, tell=True), torch.no_grad(), _Complex(), contextlib.ExitStack() as stack:
         _set(stack, torch.Tensor, "masked_scatter", _masked_scatter)
         _set(stack, torch, "isin", _is_in)
         models = _library_models(module)
@@ -151,6 +151,40 @@ def _is_in(elements, test_elements, *, assume_unique=False, invert=False):
     """By comparing: PyTorch's decomposition sorts and searches, which has no ONNX form."""
     found = (torch.as_tensor(elements)[..., None] == torch.as_tensor(test_elements).flatten()).any(-1)
     return ~found if invert else found
+
+
+class _Complex(torch.overrides.TorchFunctionMode):
+    """Views of complex numbers by those of PyTorch's operators that its exporter writes for them: as pairs of real ones."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        view = _COMPLEX.get(getattr(func, "__name__", ""))
+        if view is not None and args and isinstance(args[0], torch.Tensor) and args[0].is_complex():
+            return view(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _pieces(x, split_size_or_sections, dim=0):
+    sizes, length = split_size_or_sections, x.shape[dim]
+    if isinstance(sizes, int):
+        sizes = [min(sizes, length - at) for at in range(0, length, sizes)]
+    return tuple(x.narrow(dim, sum(sizes[:i]), size) for i, size in enumerate(sizes))
+
+
+def _unsqueezed(x, dim):
+    dim = dim % (x.dim() + 1)
+    return x.reshape(*x.shape[:dim], 1, *x.shape[dim:])
+
+
+def _expanded(x, *size):
+    size = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    x = x.reshape(*[1] * (len(size) - x.dim()), *x.shape)
+    for dim, length in enumerate(size):
+        if length not in (-1, x.shape[dim]):
+            x = torch.cat([x] * length, dim)
+    return x
+
+
+_COMPLEX = {"split": _pieces, "split_with_sizes": _pieces, "unsqueeze": _unsqueezed, "expand": _expanded}
 
 
 # --- models of transformers that need more ------------------------------------------

@@ -635,6 +635,27 @@ class Replaced(unittest.TestCase):
         with adapting.traceable(module):
             close(self, module(*model.inputs.values())[0], want)
 
+    def test_views_of_complex_numbers(self):
+        turns = torch.polar(torch.ones(6, 6), torch.randn(6, 6))
+        for have, want in zip(adapting._pieces(turns, 4, 1), turns.split(4, 1), strict=True):
+            self.assertTrue(torch.equal(have, want))
+        for dim in (0, 1, -1):
+            self.assertTrue(torch.equal(adapting._unsqueezed(turns, dim), turns.unsqueeze(dim)))
+        self.assertTrue(torch.equal(adapting._expanded(turns[:1], 3, 2, -1), turns[:1].expand(3, 2, -1)))
+
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear, self.turns = nn.Linear(6, 6), turns
+
+            def forward(self, x):
+                x = torch.view_as_complex(self.linear(x).unflatten(-1, (3, 2)))
+                a, b = self.turns.split([2, 4], 1)
+                return torch.view_as_real(x * a[:4, :1].expand(4, 3) * b[1:5, :3].unsqueeze(0)).flatten(-2)
+
+        module = Turned().eval()
+        check(module, exported(module, (torch.randn(3, 4, 6),)), (torch.randn(5, 4, 6),))
+
     def test_isin(self):
         x = torch.randint(0, 9, (4, 7))
         for test in (torch.tensor([3, 5, 3]), torch.tensor([]), torch.arange(6).reshape(2, 3)):
