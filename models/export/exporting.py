@@ -139,13 +139,36 @@ def _check_keys(module, dynamic_shapes, input_names):
 def _check_axes(module, dynamic_shapes, input_names, example_inputs):
     """Refuses an axis that the example does not have; a negative one would stay fixed."""
     names = input_names if input_names is not None else list(inspect.signature(module.forward).parameters)
-    shapes = [dynamic_shapes.get(name) for name in names] if isinstance(dynamic_shapes, dict) else dynamic_shapes
-    for name, dims, x in zip(names, shapes, example_inputs):
+    sizes = {}
+    for name, dims, x in zip(names, _shapes_by_input(module, dynamic_shapes, input_names), example_inputs):
         if not isinstance(dims, dict) or not isinstance(x, torch.Tensor):
             continue
         wrong = next((axis for axis in dims if axis not in range(x.dim())), None)
         if wrong is not None:
             raise ExportError(f"dynamic_shapes has the axis {wrong!r} for input '{name}', whose example has {x.dim()} axes, counted from 0")
+        for axis, dim in dims.items():
+            first, size = sizes.setdefault(dim if isinstance(dim, str) else (name, axis), (name, x.shape[axis]))
+            if size != x.shape[axis]:
+                raise ExportError(f"dynamic_shapes has the dim '{dim}' for input '{name}', whose example has size {x.shape[axis]} there, and for '{first}', which has {size}: a name stands for one size")
+
+
+def _shapes_by_input(module, dynamic_shapes, input_names):
+    """Axis -> dim of each input, in order."""
+    names = input_names if input_names is not None else list(inspect.signature(module.forward).parameters)
+    return [dynamic_shapes.get(name) for name in names] if isinstance(dynamic_shapes, dict) else list(dynamic_shapes)
+
+
+def _equal_dims(shapes):
+    """A hook: for PyTorch dims of one name may differ, which some code then asks."""
+
+    def tell(module, inputs):
+        first = {}
+        for axes, x in zip(shapes, inputs):
+            for axis, dim in axes.items() if isinstance(axes, dict) and isinstance(x, torch.Tensor) else ():
+                if isinstance(dim, str):
+                    torch._check(x.shape[axis] == first.setdefault(dim, x.shape[axis]))
+
+    return tell
 
 
 def _check_output(module, inputs, output):
@@ -170,50 +193,14 @@ def _quoted(names):
 
 
 def _trace(module, example_inputs, dynamic_shapes, input_names, opset):
-    try:
-        return _trace_once(module, example_inputs, dynamic_shapes, input_names, opset)
-    except ExportError as e:
-        # For PyTorch two dims of one name may differ, which some code asks. Said to be one, they must fit to all that it finds out.
-        equal = _equal_dims(dynamic_shapes) if any(sign in str(e.__cause__).lower() + str(e).lower() for sign in UNEQUAL) else None
-        if equal is None:
-            raise
-        try:
-            program = _trace_once(module, example_inputs, equal, input_names, opset)
-        except ExportError:
-            raise e from None
-        # PyTorch may take the example's size for a dim that it is given so.
-        if not _vary(program.model.graph.inputs, equal, input_names):
-            raise
-        return program
-
-
-def _vary(inputs, dynamic_shapes, input_names):
-    """Whether every axis that has a dim is none of a fixed size."""
-    names = input_names if input_names is not None and isinstance(dynamic_shapes, dict) else [v.name for v in inputs]
-    shapes = [dynamic_shapes.get(name) for name in names] if isinstance(dynamic_shapes, dict) else dynamic_shapes
-    return all(not isinstance(value.shape[axis], int) for value, axes in zip(inputs, shapes) if isinstance(axes, dict) for axis in axes)
-
-
-def _equal_dims(dynamic_shapes):
-    """The same with one torch.export.Dim for each name; nothing if there are no names."""
-    shapes = dynamic_shapes.values() if isinstance(dynamic_shapes, dict) else dynamic_shapes or ()
-    dims = {dim: torch.export.Dim(dim) for axes in shapes if isinstance(axes, dict) for dim in axes.values() if isinstance(dim, str)}
-    if not dims:
-        return None
-    known = lambda axes: {a: dims.get(d, d) if isinstance(d, str) else d for a, d in axes.items()} if isinstance(axes, dict) else axes
-    if isinstance(dynamic_shapes, dict):
-        return {key: known(axes) for key, axes in dynamic_shapes.items()}
-    return tuple(known(axes) for axes in dynamic_shapes)
-
-
-def _trace_once(module, example_inputs, dynamic_shapes, input_names, opset):
+    equal = _equal_dims(_shapes_by_input(module, dynamic_shapes or (), input_names))
     # torch.export knows the arguments of forward(), not the names that they get in the file.
     if isinstance(dynamic_shapes, dict) and input_names is not None:
         dynamic_shapes = tuple(dynamic_shapes.get(name) for name in input_names)
         if any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
             dynamic_shapes = (dynamic_shapes,)
     try:
-        with traceable(module), watched(module), module.register_forward_hook(_check_output), _silence():
+        with traceable(module), watched(module), module.register_forward_hook(_check_output), module.register_forward_pre_hook(equal), _silence():
             return torch.onnx.export(
                 module,
                 tuple(example_inputs),
@@ -246,8 +233,6 @@ def _silence():
             log.setLevel(level)
 
 
-# What says that a dim was found to be another's, or a number because of it.
-UNEQUAL = ("inferred a static shape", "inconsistent")
 # What the first line of the innermost error says -> what to do about it.
 ADVICE = {
     "already exists": "PyTorch's exporter needs this name itself: give the parameter or module another",

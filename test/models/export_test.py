@@ -306,13 +306,16 @@ class Exporting(unittest.TestCase):
                 self.linear = nn.Linear(4, 4)
 
             def forward(self, x, y):
-                if x.shape[0] == y.shape[0]:
-                    return self.linear(x) + y.reshape(x.shape[0], -1)
-                raise ValueError("sizes differ")
+                return self.linear(x)[:, None] + y.reshape(x.shape[0], -1, 4)
 
         module = Joined().eval()
         proto = exported(module, (torch.randn(3, 4), torch.randn(3, 2, 2)))
         check(module, proto, (torch.randn(5, 4), torch.randn(5, 2, 2)))
+        self.assertEqual([d.dim_param or d.dim_value for d in proto.graph.output[0].type.tensor_type.shape.dim], ["batch", 1, 4])
+
+    def test_dims_of_one_name_with_examples_of_two_sizes_are_refused(self):
+        with self.assertRaisesRegex(ExportError, "the dim 'batch' for input 'x1', whose example has size 4 there, and for 'x0', which has 3: a name stands for one size"):
+            exported(Sum(), (torch.randn(3, 4), torch.randn(4, 4)))
 
     def test_what_several_modules_share_is_marked(self):
         shared, own = nn.Linear(4, 4), nn.Linear(4, 4)
