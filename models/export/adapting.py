@@ -53,6 +53,10 @@ def traceable(module):
     with without_dropout(module, tell=True), torch.no_grad(), _Complex(), contextlib.ExitStack() as stack:
         _set(stack, torch.Tensor, "masked_scatter", _masked_scatter)
         _set(stack, torch, "isin", _is_in)
+        for code in {inspect.getmodule(type(m)) for m in module.modules()} - {None}:
+            if not code.__name__.startswith("torch.") and not hasattr(code, "len"):
+                code.len = _length
+                stack.callback(delattr, code, "len")
         models = _library_models(module)
         if models:
             # Its checks of values become assertions in the trace, which have no ONNX form.
@@ -151,6 +155,11 @@ def _is_in(elements, test_elements, *, assume_unique=False, invert=False):
     """By comparing: PyTorch's decomposition sorts and searches, which has no ONNX form."""
     found = (torch.as_tensor(elements)[..., None] == torch.as_tensor(test_elements).flatten()).any(-1)
     return ~found if invert else found
+
+
+def _length(x):
+    """len(x), which Python makes a number: of a tensor the dim, which may vary."""
+    return x.shape[0] if isinstance(x, torch.Tensor) and x.dim() else len(x)
 
 
 class _Complex(torch.overrides.TorchFunctionMode):

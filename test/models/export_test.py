@@ -659,6 +659,19 @@ class Replaced(unittest.TestCase):
         module = Turned().eval()
         check(module, exported(module, (torch.randn(3, 4, 6),)), (torch.randn(5, 4, 6),))
 
+    def test_len(self):
+        class Rows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.linear(x).reshape(len(x), len([1, 2]), 2)
+
+        module = Rows().eval()
+        check(module, exported(module, (torch.randn(3, 4),)), (torch.randn(5, 4),))
+        self.assertNotIn("len", globals())
+
     def test_isin(self):
         x = torch.randint(0, 9, (4, 7))
         for test in (torch.tensor([3, 5, 3]), torch.tensor([]), torch.arange(6).reshape(2, 3)):
