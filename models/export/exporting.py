@@ -21,6 +21,7 @@ import inspect
 import io
 import logging
 import pathlib
+import traceback
 import warnings
 
 import onnx
@@ -245,15 +246,25 @@ ADVICE = {
 
 
 def _why(error, module):
-    """One line: the innermost cause of an error of PyTorch's exporter, and what may be done about it."""
+    """One line: the innermost cause of an error of PyTorch's exporter, where it is, and what may be done about it."""
+    place = _place(error)
     while error.__cause__ is not None:
         error = error.__cause__
+        place = _place(error) or place
     if isinstance(error, ExportError):
         return str(error)
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip(" -")] or [type(error).__name__]
     said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     advice = next((text for sign, text in ADVICE.items() if sign in str(error).lower()), "")
-    return f"{type(module).__name__} cannot be exported: {said}" + (f" ({advice})" if advice else "")
+    return f"{type(module).__name__} cannot be exported{place}: {said}" + (f" ({advice})" if advice else "")
+
+
+def _place(error):
+    """" at file.py:12", of the model's or a library's code that was running."""
+    skipped = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*skipped, "<"))]
+    frames = [f for f in frames if "/onnxscript/" not in f.filename and "/onnx_ir/" not in f.filename]
+    return f" at {pathlib.Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def _optimize(model, module):
