@@ -2,7 +2,7 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# Every network of architectures.py goes the whole way, in a process of its own:
+# Every network of architectures.py and architectures_more.py goes the whole way, in a process of its own:
 # exported, compared with PyTorch in ONNX Runtime, compiled, built, trained for ten
 # steps, and its outputs, gradients and losses compared with PyTorch's at the
 # tolerances of the tests (test/e2e/golden.py). What came out is kept a file a
@@ -26,12 +26,15 @@ import warnings
 import numpy as np
 import torch
 
-from . import golden
+from . import architectures_more, golden
 from .architectures import FAMILIES, file_name, make
 from .training import compiled_and_trained
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "coverage.md"
+# Titles of the second list may be those of the first.
+FURTHER = {f"{title}, further": family for title, family in architectures_more.FAMILIES.items()}
+EVERY = FAMILIES | FURTHER
 # What a result that is not "trains" ends at, in the order in which a network meets them.
 STAGES = {
     "export": "PyTorch's exporter, or what models/export asks of a graph",
@@ -52,7 +55,7 @@ def main():
     parser.add_argument("--failed", action="store_true", help="also what has a result other than that it trains")
     parser.add_argument("--limit", type=int, default=900, help="seconds for one network")
     arguments = parser.parse_args()
-    names = [name for family in FAMILIES.values() for name in family]
+    names = [name for family in EVERY.values() for name in family]
     unknown = sorted(set(arguments.names) - set(names))
     if unknown:
         parser.error(f"unknown architecture '{unknown[0]}'; known: {', '.join(names)}")
@@ -114,7 +117,7 @@ def run_one(name, work, dt_opt):
     shutil.rmtree(folder, ignore_errors=True)
     facts = {"source": "", "parameters": 0, "result": "trains", "reason": ""}
     try:
-        model = make(name)
+        model = make(name, EVERY)
         facts |= {"source": model.source, "parameters": sum(p.numel() for p in model.module.parameters())}
         golden.write(model, work)
     except AssertionError as e:
@@ -141,20 +144,23 @@ def versions():
 
 
 def table(results):
-    trained = sum(r["result"] == "trains" for r in results.values())
+    counted = lambda families: (len(names := [n for family in families.values() for n in family]), sum(results[n]["result"] == "trains" for n in names))
+    (first, first_trained), (further, further_trained) = counted(FAMILIES), counted(FURTHER)
     lines = [
         "# Architectures",
         "",
         "Written by `models/export/coverage.py`.",
         "",
         f"{len(results)} widely used networks of transformers, diffusers and timm ({versions()}), each the library's own class made tiny: two layers or so and a width of 32 to 64 (a few of timm's have sizes of their own),",
-        "random weights. The list was chosen by hand before any was tried; what an example must give is in `models/export/architectures.py` (PaliGemma's kinds of tokens, padding that ModernBERT's window reaches over). Each is",
+        "random weights. Two lists, each chosen by hand before any of it was tried; what an example must give is in `models/export/architectures.py` (PaliGemma's kinds of tokens, padding that ModernBERT's window reaches over),",
+        "`architectures_more.py` and `generators_more.py` (LeViT and EfficientFormer in train mode, BigBird with full attention, RWKV without its scaling for half precision, RT-DETR with so few queries",
+        "that no two have nearly the same score). Each is",
         "exported with `models/export`, compiled, and trained for ten steps of AdamW in float32 on one process. *Trains*: outputs, every gradient of the first step and the loss before each step are PyTorch's, within the",
-        f"tolerances of `test/e2e`. **{trained} of {len(results)} train.** Other sizes of these networks, and other ways to call them, were not tried.",
+        f"tolerances of `test/e2e`. **{first_trained} of {first} of the first list train, {further_trained} of {further} of the second.** Other sizes of these networks, and other ways to call them, were not tried.",
         "",
         "    cd models && ../.venv/bin/python -m export.coverage --dt-opt ../build/release/bin/dt-opt      # goes on where it was stopped; out/coverage has the results",
     ]
-    for title, family in FAMILIES.items():
+    for title, family in EVERY.items():
         lines += ["", f"## {title}", "", "| architecture | class | parameters | result |", "| --- | --- | --- | --- |"]
         for name in family:
             r = results[name]
