@@ -64,7 +64,7 @@ class Checker(Runner):
     def chosen(self, folder, model, samples, micro, cluster, devices, patch, policy="joint"):
         recipe = self.recipe(dict(model=model, samples=samples, patch=patch), micro, folder)
         plan = folder / "plan.json"
-        self.dt(recipe, "--plan=auto", f"--policy={policy}", f"--cluster={cluster}", f"--devices={devices}", "--emit=plan", "-o", plan)
+        self.dt(recipe, "--plan=auto", f"--policy={policy}", f"--cluster={cluster}", f"--devices={devices}", "--target=cpu", "--emit=plan", "-o", plan)
         said = json.loads(plan.read_text())
         # The loss over the whole batch is a module that the planner does not know.
         plain = lambda ranks: {rank: [re.sub(r"^S \S+", "S", task) for task in tasks] for rank, tasks in ranks.items()}

@@ -193,10 +193,34 @@ std::unique_ptr<Pass> createApplyPlan(StringRef plan) {
   return dt::plan::createApplyPlan(options);
 }
 
+bool isTarget(StringRef name) {
+  return llvm::is_contained(llvm::split(targetNames, '|'), name);
+}
+
+/// Without --target what the cluster's devices say. A cluster that cannot be
+/// read is an error of planning.
+LogicalResult chooseTarget() {
+  std::string where = "--target";
+  if (plansItself() && !targetOption.getNumOccurrences()) {
+    auto cluster = dt::planner::openCluster(clusterOption);
+    if (!cluster) {
+      llvm::consumeError(cluster.takeError());
+      return success();
+    }
+    const dt::planner::DeviceKind &device = cluster->getDevice(0);
+    if (!device.target.empty())
+      targetOption = device.target;
+    where = "--cluster: devices." + device.name + ".target";
+  }
+  if (isTarget(targetOption))
+    return success();
+  return fail(where + ": expected " + dt::codegen::getTargetNames(" or ") +
+              ", not '" + targetOption + "'");
+}
+
 LogicalResult checkOptions(StringRef output) {
-  if (!llvm::is_contained(llvm::split(targetNames, '|'), targetOption))
-    return fail("--target: expected " + dt::codegen::getTargetNames(" or ") +
-                ", not '" + targetOption + "'");
+  if (failed(chooseTarget()))
+    return failure();
   bool directory = emitOption == Emit::Cpp || emitOption == Emit::Exe;
   if (directory && output == "-")
     return fail("--emit=cpp and --emit=exe need -o DIRECTORY");

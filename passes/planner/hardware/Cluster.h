@@ -67,6 +67,8 @@ struct MeasuredRates {
 
 struct DeviceKind {
   std::string name;
+  std::string
+      target; ///< what programs for it are compiled for; empty: not said
   std::map<std::string, double> flops; ///< peak by precision: bf16, f16, …
   double memory = 0;                   ///< bytes
   double bandwidth = 0;                ///< of the memory, data sheet

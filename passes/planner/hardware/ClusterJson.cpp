@@ -100,9 +100,11 @@ GemmEfficiency readGemm(const JsonReader &json) {
 
 DeviceKind readDevice(StringRef name, const JsonReader &json) {
   json.keys({"flops", "memory", "reserve", "bandwidth", "launch", "gemm",
-             "attention", "convolution", "stream", "measured", "source"});
+             "attention", "convolution", "stream", "measured", "source",
+             "target"});
   DeviceKind device;
   device.name = name.str();
+  json.read("target", device.target);
   for (auto &[precision, value] : json.at("flops").entries()) {
     if (!is_contained({"f64", "f32", "tf32", "f16", "bf16", "f8"}, precision))
       value.fail("unknown precision (known: f64, f32, tf32, f16, bf16, f8)");
