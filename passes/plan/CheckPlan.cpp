@@ -431,11 +431,13 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   int64_t micro = getMicro(program);
   int64_t most = dist::getItemMax(program, kind).value_or(1) * unit.span;
   StringRef own = module.getItem().value_or("");
-  // Copies keep items with their samples, which may be unlike one another.
-  if (kind == own)
-    return llvm::divideCeilSigned(
-        std::max(getShare(unit, micro) * most, getShare(unit, micro * most)),
-        unit.sub);
+  // Copies keep items with their samples, which may be unlike one another; of
+  // more replicas than samples nothing is a copy.
+  if (kind == own) {
+    int64_t even = getShare(unit, micro * most);
+    int64_t whole = unit.dp > micro ? 0 : getShare(unit, micro) * most;
+    return llvm::divideCeilSigned(std::max(whole, even), unit.sub);
+  }
   // Of what is inside samples: as many as the part's samples hold.
   return own == dist::kSample
              ? getRowsMax(unit, module, own) * (most / unit.span)
