@@ -302,7 +302,7 @@ def remarks(tool, folder):
     bias.graph.value_info.add(name="b").metadata_props.add(key="distrain.shared", value="True")
     failures = 0
     for proto, message in ((bias, "parameter 'b' is taken as tied: used by 'the_Add' (Add, in layers.0) and 'the_Sub' (Sub, in layers.1)"), (tied, "parameter 'w' is taken as tied: used by 'the_Gather' (Gather, in embed) and 'the_MatMul' (MatMul, in head)"),
-                           (norm, "scale and bias train, the statistics stay as they are")):
+                           (norm, "scale and bias are parameters, the statistics stay as they are")):
         path = folder / "remark.onnx"
         path.write_bytes(proto.SerializeToString())
         done = run(tool, path)

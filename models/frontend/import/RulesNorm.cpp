@@ -140,8 +140,9 @@ LogicalResult batchNormFixed(NodeImporter &n) {
     Value var = n.make<nn::AddOp>({n.value(4), n.number(eps, n.element(4))});
     rstd = n.make<nn::RsqrtOp>(var);
   }
-  n.remark("batch normalisation in inference form: scale and bias train, the "
-           "statistics stay as they are");
+  n.remark(
+      "batch normalisation in inference form: scale and bias are parameters, "
+      "the statistics stay as they are");
   return n.set(0,
                normalise(n, channelWise(n, n.value(3)), channelWise(n, rstd)));
 }
