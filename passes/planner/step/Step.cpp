@@ -6,6 +6,7 @@
 
 #include "passes/planner/step/StepBuilder.h"
 
+#include "passes/scheduler/core/Merge.h"
 #include "passes/scheduler/core/Schedule.h"
 #include "runtime/reorder/Order.h"
 
@@ -250,44 +251,16 @@ Expected<scheduler::Solution> solveFolded(const Plan &plan,
                           options.scheduleEffort);
   scheduler::Problem limited = problem;
   folded.limitMemory(limited, less);
-  return planner::solve(scheduler::TaskGraph(limited), plan.schedule,
-                        options.scheduleEffort);
-}
-
-/// As a program has it: every part is the mean one, and keeps what the fullest
-/// does.
-void makeNominal(scheduler::Problem &problem) {
-  auto mean = [](auto &values, auto get) {
-    double sum = 0;
-    for (const auto &value : values)
-      sum += double(get(value));
-    return Time(std::llround(sum / double(values.size())));
-  };
-  for (scheduler::Stage &stage : problem.stages) {
-    for (auto *table : {&stage.forward, &stage.input, &stage.weight})
-      *table = mean(table->values, [](Time value) { return value; });
-    auto most = [](const scheduler::Table &table) {
-      return *std::max_element(table.values.begin(), table.values.end());
-    };
-    stage.activation = most(stage.activation);
-    stage.weightActivation = most(stage.weightActivation);
-    if (stage.late)
-      stage.late = most(*stage.late);
-  }
-  for (scheduler::Edge &edge : problem.edges) {
-    if (edge.routes.empty())
-      continue;
-    edge.latency =
-        mean(edge.routes, [](const scheduler::Route &r) { return r.latency; });
-    edge.routes.clear();
-    const auto &from = problem.stages[edge.from].replicas,
-               &to = problem.stages[edge.to].replicas;
-    for (size_t i = 0; from != to && from.size() * to.size() > 1 &&
-                       i < from.size() * to.size();
-         ++i)
-      edge.routes.push_back(
-          {-1, int(i / to.size()), int(i % to.size()), edge.latency});
-  }
+  if (!plan.compiled)
+    return planner::solve(scheduler::TaskGraph(limited), plan.schedule,
+                          options.scheduleEffort);
+  // As dist-schedule finds it: ties fall as the ranks are numbered.
+  scheduler::MergedProblem merged = scheduler::mergeAlike(limited);
+  auto found = planner::solve(scheduler::TaskGraph(merged.problem),
+                              plan.schedule, options.scheduleEffort);
+  if (!found)
+    return found.takeError();
+  return merged.expand(limited, *found);
 }
 
 /// The tasks of ranks in their order, in words.
@@ -370,7 +343,7 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   StepBuilder &builder = fold ? folded : *full;
   std::optional<scheduler::Problem> nominal;
   if (plan.compiled)
-    makeNominal(nominal.emplace(problem));
+    folded.makeNominal(nominal.emplace(problem));
   std::vector<double> less(plan.units.size(), 0);
   PlannedStep result;
   std::optional<scheduler::TaskGraph> graph;

@@ -11,6 +11,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -215,6 +216,52 @@ bool StepBuilder::splitsBackward(const StageInfo &info) const {
   return !plan.getTraits().splitsBackward ||
          plan.getTraits().splits(unit.pp * unit.vpp,
                                  unit.getSave(info.index) == Save::None);
+}
+
+void StepBuilder::makeNominal(scheduler::Problem &problem) const {
+  auto mean = [](auto &values, auto get) {
+    double sum = 0;
+    for (const auto &value : values)
+      sum += double(get(value));
+    return Time(std::llround(sum / double(values.size())));
+  };
+  for (scheduler::Stage &stage : problem.stages) {
+    for (auto *table : {&stage.forward, &stage.input, &stage.weight})
+      *table = mean(table->values, [](Time value) { return value; });
+    auto most = [](const scheduler::Table &table) {
+      return *std::max_element(table.values.begin(), table.values.end());
+    };
+    stage.activation = most(stage.activation);
+    stage.weightActivation = most(stage.weightActivation);
+    if (stage.late)
+      stage.late = most(*stage.late);
+  }
+  for (scheduler::Edge &edge : problem.edges) {
+    if (edge.routes.empty())
+      continue;
+    edge.latency =
+        mean(edge.routes, [](const scheduler::Route &r) { return r.latency; });
+    edge.routes.clear();
+    if (isDirect(stages[edge.from].unit, stages[edge.to].unit))
+      continue;
+    const auto &from = problem.stages[edge.from].replicas,
+               &to = problem.stages[edge.to].replicas;
+    for (size_t i = 0; from != to && from.size() * to.size() > 1 &&
+                       i < from.size() * to.size();
+         ++i)
+      edge.routes.push_back(
+          {-1, int(i / to.size()), int(i % to.size()), edge.latency});
+  }
+}
+
+bool StepBuilder::isDirect(int from, int to) const {
+  const UnitPlan &a = plan.units[from], &b = plan.units[to];
+  auto countsSamples = [&](int unit) {
+    return costs.model.modules[unit].item == ItemKind::Sample;
+  };
+  return a.dp == b.dp && a.getSpeeds() == b.getSpeeds() &&
+         (from == to || a.dp == 1 ||
+          (countsSamples(from) && countsSamples(to)));
 }
 
 void StepBuilder::recordTimes(const scheduler::Problem &problem,

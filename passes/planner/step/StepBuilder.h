@@ -60,6 +60,9 @@ public:
   scheduler::Solution expand(const scheduler::Problem &problem,
                              const StepBuilder &folded,
                              const scheduler::Solution &solution) const;
+  /// As a program has it: every part is the mean one, and keeps what the
+  /// fullest does.
+  void makeNominal(scheduler::Problem &problem) const;
   /// Device-seconds of the last problem: all tasks, and of them communication
   /// in TP groups and work done twice.
   struct Work {
@@ -135,6 +138,9 @@ private:
   };
   Slot slotOf(int stage, const KindPrice &sum, bool halves, const Parts &parts,
               int k, int64_t replica) const;
+  /// Whether replica i of a unit sends to replica i of another alone: they
+  /// share out the same samples alike (chooseBroker() in passes/schedule).
+  bool isDirect(int from, int to) const;
   /// Bytes that a stage hands to the next.
   const Linear &outputOf(const StageInfo &stage) const;
   void addStages(const UnitPlan &unit);
