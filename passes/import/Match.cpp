@@ -90,7 +90,8 @@ bool import::isSplat(Value v, double number) {
   if (!actual)
     return false;
   double wanted = number;
-  for (Type type : readChain(v)->types) {
+  std::optional<SplatChain> chain = readChain(v);
+  for (Type type : chain->types) {
     std::optional<double> next = castNumber(wanted, type);
     // Only floats round: 0.5 as an integer is another number.
     if (!next || (!isa<FloatType>(type) && *next != number))

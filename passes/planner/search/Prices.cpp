@@ -183,7 +183,7 @@ double PriceCache::getUnevenness(const Costs &costs,
     std::vector<int64_t> &samples = loads[0]; // one by one
     if (samples.empty())
       for (const Sample &sample : batch) {
-        samples.push_back(int64_t(cost.at(
+        samples.push_back(ItemCost::toLoad(cost.at(
             momentsOf(sample, costs.model.modules[costs.model.pace].item))));
         load += double(samples.back());
       }

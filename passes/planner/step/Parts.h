@@ -17,6 +17,7 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,7 +28,12 @@ namespace dt::planner {
 struct ItemCost : Linear {
   using Linear::at;
   int64_t at(double tokens) const {
-    return int64_t(item + token * tokens + square * tokens * tokens);
+    return toLoad(item + token * tokens + square * tokens * tokens);
+  }
+  /// In whole numbers, of which a batch's sum is one. No schedule takes what is
+  /// cut off: a quarter of an hour.
+  static int64_t toLoad(double nanoseconds) {
+    return int64_t(std::min(1e12, nanoseconds));
   }
 };
 
