@@ -28,7 +28,8 @@ StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to) {
     return dist::kBrokerCopy;
   bool samples = from.getItem().value_or("") == dist::kSample &&
                  to.getItem().value_or("") == dist::kSample;
-  // Replica i has replica i's items if both share out the same ones alike.
+  // Replica i has replica i's items if both share out the same ones alike. The
+  // planner's StepBuilder::isDirect() is the same rule.
   if (alike && a.dp == b.dp && (a.dp == 1 || a.unit == b.unit || samples))
     return dist::kBrokerDirect;
   return dist::kBrokerItems;

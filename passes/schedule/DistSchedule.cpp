@@ -415,15 +415,11 @@ private:
                                             StringRef name) {
     if (llvm::Error error = problem.check())
       return std::move(error);
-    scheduler::MergedProblem merged = scheduler::mergeAlike(problem);
-    scheduler::SolveOptions options;
-    options.communicate = false;
-    auto found = scheduler::solve(merged.problem, name, options);
-    if (!found)
-      return found.takeError();
-    scheduler::Solution solution = merged.expand(problem, *found);
+    auto solution = scheduler::solveMerged(problem, name);
+    if (!solution)
+      return solution.takeError();
     if (llvm::Error error =
-            scheduler::communicate(scheduler::TaskGraph(problem), solution))
+            scheduler::communicate(scheduler::TaskGraph(problem), *solution))
       return llvm::createStringError(name + ": " + toString(std::move(error)));
     return solution;
   }

@@ -254,13 +254,8 @@ Expected<scheduler::Solution> solveFolded(const Plan &plan,
   if (!plan.compiled)
     return planner::solve(scheduler::TaskGraph(limited), plan.schedule,
                           options.scheduleEffort);
-  // As dist-schedule finds it: ties fall as the ranks are numbered.
-  scheduler::MergedProblem merged = scheduler::mergeAlike(limited);
-  auto found = planner::solve(scheduler::TaskGraph(merged.problem),
-                              plan.schedule, options.scheduleEffort);
-  if (!found)
-    return found.takeError();
-  return merged.expand(limited, *found);
+  // As dist-schedule finds it.
+  return scheduler::solveMerged(limited, plan.schedule, options.scheduleEffort);
 }
 
 /// The tasks of ranks in their order, in words.

@@ -6,7 +6,7 @@
 
 #include "passes/scheduler/core/Merge.h"
 
-#include "passes/scheduler/core/TaskGraph.h"
+#include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -110,6 +110,18 @@ Solution MergedProblem::expand(const Problem &whole,
       task.replica = places[rank].at(task.stage);
   }
   return solution;
+}
+
+llvm::Expected<Solution> solveMerged(const Problem &whole,
+                                     llvm::StringRef schedule, int64_t effort) {
+  MergedProblem merged = mergeAlike(whole);
+  SolveOptions options;
+  options.communicate = false;
+  options.effort = effort;
+  auto found = solve(TaskGraph(merged.problem), schedule, options);
+  if (!found)
+    return found.takeError();
+  return merged.expand(whole, *found);
 }
 
 } // namespace dt::scheduler

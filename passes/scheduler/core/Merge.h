@@ -9,6 +9,9 @@
 
 #include "passes/scheduler/core/Problem.h"
 
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
 namespace dt::scheduler {
 
 /// A problem in which ranks of the same stages are one rank, and replicas on
@@ -27,6 +30,12 @@ struct MergedProblem {
 /// numbered by their first stage. Where replicas of a stage would overlap
 /// nothing is merged.
 MergedProblem mergeAlike(const Problem &whole);
+
+/// A schedule's order of tasks for the whole problem, which has passed check(),
+/// found on the merged one: where several are as good, all who ask here get the
+/// same. Without messages.
+llvm::Expected<Solution>
+solveMerged(const Problem &whole, llvm::StringRef schedule, int64_t effort = 0);
 
 } // namespace dt::scheduler
 
