@@ -15,8 +15,8 @@ import functools
 import torch
 import transformers as hf
 
-from .architectures import GROUPED, LABELS, SLIDING, SPECIAL, TEXT, VISION, classifier, decoder, dense, generator, hybrid, masked, pairs, timm_classifier, translator
-from .extra import SEQ, VOCABULARY, cross_entropy, tokens
+from .architectures import GROUPED, LABELS, SLIDING, SPECIAL, TEXT, VISION, classifier, decoder, dense, hybrid, masked, pairs, timm_classifier, translator
+from .extra import SEQ, VOCABULARY, cross_entropy, generator, tokens
 from .generators_more import GENERATORS, fitted
 from .golden import Model
 from .wrappers import Pick

@@ -26,6 +26,10 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "test" / "models" / "extr
 VOCABULARY, SEQ = 96, 20
 
 
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
 def cross_entropy(logits="logits"):
     return {"kind": "cross_entropy", "logits": logits, "labels": "labels", "ignore_index": -100}
 
@@ -36,7 +40,7 @@ def tokens(batch, seq, generator):
 
 def decoder(name, config, **facts):
     """A causal language model of the library."""
-    g = torch.Generator().manual_seed(1)
+    g = generator(1)
     net = hf.AutoModelForCausalLM.from_config(config, attn_implementation=facts.pop("attention", "sdpa"))
     ids = tokens(3, SEQ + 1, g)
     labels = ids[:, 1:].clone()
@@ -89,7 +93,7 @@ def llama_bf16():
 
 
 def bert():
-    g = torch.Generator().manual_seed(2)
+    g = generator(2)
     net = hf.BertForMaskedLM(hf.BertConfig(**SMALL, hidden_dropout_prob=0, attention_probs_dropout_prob=0, type_vocab_size=2))
     ids = tokens(4, SEQ, g)
     mask = (torch.arange(SEQ) < torch.tensor([[20], [13], [17], [9]])).long()
@@ -109,7 +113,7 @@ def bert():
 
 
 def t5():
-    g = torch.Generator().manual_seed(3)
+    g = generator(3)
     config = hf.T5Config(
         vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=1, num_heads=4, dropout_rate=0, relative_attention_num_buckets=8,
         relative_attention_max_distance=16, attn_implementation="eager", feed_forward_proj="gated-gelu", tie_word_embeddings=False,
@@ -147,7 +151,7 @@ class Whisper(nn.Module):
 
 
 def whisper():
-    g = torch.Generator().manual_seed(4)
+    g = generator(4)
     return Model(
         name="whisper",
         source="transformers.WhisperModel.encoder and a Linear",
@@ -161,7 +165,7 @@ def whisper():
 
 
 def siglip():
-    g = torch.Generator().manual_seed(5)
+    g = generator(5)
     text = {**SMALL, "num_hidden_layers": 1, "max_position_embeddings": 16, "projection_size": 32}
     vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 16, "patch_size": 4}
     net = hf.SiglipModel(hf.SiglipConfig(text_config=text, vision_config=vision))
@@ -205,7 +209,7 @@ class ConvNet(nn.Module):
 
 
 def convnet(name="convnet", **facts):
-    g = torch.Generator().manual_seed(6)
+    g = generator(6)
     return Model(
         name=name,
         source="models/export/extra.py ConvNet",
@@ -224,7 +228,7 @@ def convnet_train():
 
 
 def classifier(name, net, side=32, **facts):
-    g = torch.Generator().manual_seed(7)
+    g = generator(7)
     return Model(
         name=name,
         source=f"transformers.{type(net).__name__}",
@@ -266,7 +270,7 @@ def dinov2_fp16():
 def dit():
     from diffusers import DiTTransformer2DModel
 
-    g = torch.Generator().manual_seed(8)
+    g = generator(8)
     net = DiTTransformer2DModel(
         num_attention_heads=4, attention_head_dim=8, in_channels=4, out_channels=4, num_layers=2, sample_size=8, patch_size=2, num_embeds_ada_norm=10
     )

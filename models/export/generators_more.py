@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import torch
 
-from .architectures import diffusion, generator, latents
+from .extra import generator
+from .generators import diffusion, latents
 from .golden import Model
 from .wrappers import Pick
 
