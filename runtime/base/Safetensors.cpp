@@ -7,6 +7,7 @@
 #include "runtime/base/Safetensors.h"
 #include "runtime/EnumTexts.h"
 #include "runtime/base/FileActivity.h"
+#include "runtime/base/ReadJson.h"
 
 #include <nlohmann/json.hpp>
 
@@ -14,7 +15,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,40 +24,6 @@ namespace dt::rt {
 namespace {
 
 constexpr uint64_t kMaxHeader = 100u << 20; // as the reference implementation
-
-/// Parses and refuses a name given twice, which plain parsing would silently
-/// merge.
-nlohmann::json parseHeader(const char *begin, const char *end,
-                           const std::string &file) {
-  std::vector<std::set<std::string>> open; // names in the objects around
-  std::string duplicate;
-  auto callback = [&](int depth, nlohmann::json::parse_event_t event,
-                      nlohmann::json &value) {
-    if (depth > 4)
-      throw Error(file + ": header is nested too deeply");
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::object_start)
-      open.emplace_back();
-    else if (event == Event::object_end)
-      open.pop_back();
-    else if (event == Event::key && duplicate.empty() &&
-             !open.back().insert(value.get<std::string>()).second)
-      duplicate = (depth == 1 ? "tensor '" : "the key '") +
-                  value.get<std::string>() + "'";
-    return true;
-  };
-  nlohmann::json header;
-  try {
-    header = nlohmann::json::parse(begin, end, callback);
-  } catch (const nlohmann::json::exception &) {
-    throw Error(file + ": header is not valid JSON");
-  }
-  if (!duplicate.empty())
-    throw Error(file + ": " + duplicate + " appears twice");
-  if (!header.is_object())
-    throw Error(file + ": header is not a JSON object");
-  return header;
-}
 
 /// A list of non-negative numbers.
 bool readNumbers(const nlohmann::json &value, std::vector<int64_t> &numbers) {
@@ -147,7 +113,10 @@ void checkHeaderSize(uint64_t size, uint64_t length, const std::string &file) {
 SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
                              const std::string &file) {
   SafetensorsHeader out;
-  nlohmann::json header = parseHeader(text, text + size, file);
+  nlohmann::json header =
+      readJson(std::string_view(text, size), file + ": header");
+  if (!header.is_object())
+    throw Error(file + ": header: not a JSON object");
   uint64_t begin = 8 + size;
   for (auto &[name, entry] : header.items())
     if (name == "__metadata__") {

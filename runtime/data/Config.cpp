@@ -9,11 +9,11 @@
 
 #include "runtime/data/Config.h"
 
+#include "runtime/base/ReadJson.h"
 #include "runtime/data/ConfigInputs.h"
 #include "runtime/data/Json.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <unistd.h>
 
@@ -392,22 +392,7 @@ Config Config::parse(const nlohmann::json &document, const std::string &where,
 }
 
 Config Config::load(const std::string &path) {
-  std::ifstream in(path);
-  if (!in)
-    throw Error(path + ": cannot be read");
-  nlohmann::json document;
-  // Deeper values than these would be copied beyond the stack's end.
-  bool deep = false;
-  auto guard = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
-    return depth < 64 || !(deep = true);
-  };
-  try {
-    document = nlohmann::json::parse(in, guard);
-  } catch (const nlohmann::json::exception &error) {
-    throw Error(path + ": not valid JSON: " + error.what());
-  }
-  if (deep)
-    throw Error(path + ": nested more than 64 levels deep");
+  nlohmann::json document = readJsonFile(path);
   size_t slash = path.find_last_of('/');
   return parse(document, path,
                {slash == std::string::npos ? "." : path.substr(0, slash), "."});

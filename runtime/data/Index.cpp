@@ -12,6 +12,7 @@
 #include "runtime/base/Cores.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/base/Stop.h"
 
 #include <nlohmann/json.hpp>
@@ -246,7 +247,7 @@ private:
   std::vector<Json> exchange(const Json &mine) {
     std::vector<Json> all;
     for (const std::string &text : peers.exchange(dump(mine)))
-      all.push_back(Json::parse(text));
+      all.push_back(readJson(text, "another rank's part of the index"));
     for (const Json &other : all)
       if (other.contains("error"))
         throw Error(other["error"].get<std::string>());
@@ -332,7 +333,8 @@ ShardFiles openShards(const std::string &pattern, IndexPeers &peers,
     leftOut = std::move(chosen.leftOut);
   });
   for (const std::string &text : peers.exchange(dump(mine)))
-    if (Json other = Json::parse(text); other.contains("error"))
+    if (Json other = readJson(text, "another rank's shards");
+        other.contains("error"))
       throw Error(other["error"].get<std::string>());
   return std::move(*files);
 }

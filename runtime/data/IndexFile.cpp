@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/data/Index.h"
 #include "runtime/data/Json.h"
 
@@ -87,8 +88,8 @@ bool data::loadIndex(const Config &config, const std::string &path,
 
 bool data::parseIndex(const Config &config, const std::string &path,
                       const std::string &text, ShardIndex &index) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object())
+  Json json = readJsonIfGood(text);
+  if (!json.is_object())
     return false;
   auto check = json.find("check");
   if (check == json.end())

@@ -10,6 +10,7 @@
 #include "runtime/data/Sample.h"
 
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/data/DecodeMemory.h"
 
 #include <algorithm>
@@ -44,15 +45,9 @@ std::string readBounded(const Limits &limits, const Member &member,
   return read(member);
 }
 
-/// Parsing is iterative, so depth cannot overflow the stack; a callback still
-/// bounds it, since nothing needs more than four levels.
 Json parseJson(const std::string &text) {
-  bool deep = false;
-  auto guard = [&](int depth, Json::parse_event_t, Json &) {
-    return depth < 64 || !(deep = true);
-  };
-  Json json = Json::parse(text, guard, /*allow_exceptions=*/false);
-  if (json.is_discarded() || deep)
+  Json json = readJsonIfGood(text);
+  if (json.is_null())
     throw Error("bad JSON");
   return json;
 }

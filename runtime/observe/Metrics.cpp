@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/observe/Metrics.h"
+#include "runtime/base/ReadJson.h"
 
 #include <cmath>
 #include <filesystem>
@@ -24,7 +25,7 @@ std::string linesUpTo(const std::string &text, int64_t last) {
   for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos;
        at = end + 1) {
     std::string line = text.substr(at, end - at);
-    nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    nlohmann::json row = readJsonIfGood(line);
     if (row.is_object() && row.contains("step") &&
         row["step"].is_number_integer() && row["step"] <= last)
       kept += line + "\n";

@@ -7,6 +7,7 @@
 #include "runtime/observe/Profile.h"
 #include "runtime/base/Clock.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/MadeBatch.h"
 #include "runtime/device/Device.h"
@@ -284,7 +285,7 @@ void Profiler::measureMessages() {
 void Profiler::write(const std::string &file) {
   std::vector<json> ranks;
   for (const std::string &text : comm.allGatherText(pack().dump()))
-    ranks.push_back(json::parse(text));
+    ranks.push_back(readJson(text, "another rank's profile"));
   std::string failure;
   if (comm.rank() == 0) {
     json out = links;

@@ -7,6 +7,7 @@
 #include "runtime/observe/Report.h"
 #include "runtime/base/Cores.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/observe/TaskTimes.h"
 
 #include <nlohmann/json.hpp>
@@ -308,7 +309,7 @@ std::string RunReport::finish(Comm &comm, const std::string &file) {
   bool oneNode = true;
   nlohmann::json memory = nlohmann::json::array(); // by rank
   for (const std::string &text : packed) {
-    nlohmann::json json = nlohmann::json::parse(text);
+    nlohmann::json json = readJson(text, "another rank's report");
     times.push_back({json["rows"].get<std::vector<double>>(),
                      json["collectives"].get<std::vector<double>>(),
                      json["tail"]});

@@ -6,6 +6,7 @@
 
 #include "runtime/observe/Traffic.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/observe/CollectiveTraffic.h"
 #include "runtime/save/Outputs.h"
@@ -217,7 +218,7 @@ void TrafficReport::write() {
   onFirstRank(trainer.comm(), {}, [&] {
     Sums sums;
     for (const std::string &text : all)
-      sums.add(nlohmann::json::parse(text));
+      sums.add(readJson(text, "another rank's traffic"));
     writeFile(sums);
   });
 }

@@ -6,6 +6,7 @@
 
 #include "runtime/save/CheckpointFolder.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/base/Safetensors.h"
 
 #include <algorithm>
@@ -101,7 +102,7 @@ CheckpointIndex CheckpointIndex::parse(const std::string &text, int64_t step,
   auto fail = [&](const std::string &what) {
     throw DamageError(where + ": not the index of a checkpoint: " + what);
   };
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json json = readJsonIfGood(text);
   if (!json.is_object())
     fail("no JSON object");
   // Older programs wrote no hash.

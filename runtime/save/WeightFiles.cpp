@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/WeightFiles.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/save/CheckpointFolder.h"
 #include "runtime/save/WholeCheckpoint.h"
@@ -41,8 +42,7 @@ std::vector<std::string> namesEnding(const std::string &folder,
 /// What Hugging Face writes beside files that hold parts of a model. It is
 /// anybody's: it names files of its own folder only.
 void readIndex(const std::string &path, WeightFiles &out) {
-  nlohmann::json json =
-      nlohmann::json::parse(readText(path, kIndexLimit), nullptr, false);
+  nlohmann::json json = readJson(readText(path, kIndexLimit), path);
   if (!json.is_object() || !json.contains("weight_map") ||
       !json["weight_map"].is_object() || json["weight_map"].empty())
     throw Error(path + ": expected a JSON object with \"weight_map\", a table "

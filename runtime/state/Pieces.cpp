@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/state/Pieces.h"
-#include "runtime/base/Error.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/data/Convert.h"
 #include "runtime/device/Device.h"
 
@@ -17,19 +17,6 @@ namespace dt::rt {
 namespace {
 
 constexpr const char *kNote = "pieces";
-
-/// Notes are untrusted; what is deeper than one of ours becomes no object.
-nlohmann::json parseNote(const std::string &text) {
-  constexpr int kMostDepth = 8;
-  bool deep = false;
-  nlohmann::json note = nlohmann::json::parse(
-      text,
-      [&](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
-        return depth < kMostDepth || !(deep = true);
-      },
-      /*allow_exceptions=*/false);
-  return deep ? nlohmann::json() : note;
-}
 
 /// Numbers of an untrusted note.
 std::vector<int64_t> numbers(const nlohmann::json &object, const char *key,
@@ -129,7 +116,7 @@ PieceReader::PieceReader(const std::vector<std::string> &paths,
     where = path;
     nlohmann::json notes = nlohmann::json::object();
     if (auto text = file.metadata().find(kNote); text != file.metadata().end())
-      notes = parseNote(text->second);
+      notes = readJsonIfGood(text->second);
     if (!notes.is_object())
       throw Error(path + ": its note \"pieces\" is not JSON");
     for (auto &[key, place] : file.tensors()) {

@@ -5,11 +5,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/train/ProgramFiles.h"
-#include "runtime/base/Error.h"
+#include "runtime/base/ReadJson.h"
 
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 namespace dt::rt {
 
@@ -26,11 +24,11 @@ std::string findProgramFolder(const std::string &built) {
 
 nlohmann::json readDataSections(const std::string &folder) {
   std::string path = folder + "/data.json";
-  std::ifstream stream(path);
-  if (!stream)
+  std::error_code none;
+  if (!std::filesystem::exists(path, none))
     throw Error(path +
                 ": cannot open (does --program name the program's directory?)");
-  nlohmann::json sections = nlohmann::json::parse(stream, nullptr, false);
+  nlohmann::json sections = readJsonFile(path);
   if (!sections.is_object())
     throw Error(path + ": not a JSON object");
   return sections;

@@ -19,6 +19,7 @@
 #include "runtime/device/cpu/Conv.h"
 #include "runtime/device/cpu/Matmul.h"
 #endif
+#include "runtime/base/ReadJson.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/comm/Launch.h"
 #include "runtime/device/Device.h"
@@ -260,7 +261,7 @@ int measure(Comm &comm, const char *shapesFile, const char *outFile) {
   Arena arena(operandBytes());
   Measurer measurer(comm, arena);
   std::vector<double> seconds;
-  for (const json &shape : json::parse(std::ifstream(shapesFile))) {
+  for (const json &shape : readJsonFile(shapesFile)) {
     std::vector<double> all =
         comm.allGather({measurer.secondsOf(shape)}, "measure");
     if (shape.at("kind") == "message")

@@ -8,12 +8,11 @@
 
 #include "Evaluate.h"
 
-#include "runtime/base/Error.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/data/Index.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 using namespace dt;
 using namespace dt::demo;
@@ -24,8 +23,7 @@ using Json = nlohmann::json;
 namespace {
 Config readConfig(const std::string &directory) {
   std::string path = directory + "/data.json";
-  std::ifstream stream(path);
-  Json sections = stream ? Json::parse(stream, nullptr, false) : Json();
+  Json sections = rt::readJsonFile(path);
   if (!sections.is_object())
     throw Error(path + ": not a JSON object");
   return Config::parse(sections, path, {directory});

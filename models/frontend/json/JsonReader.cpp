@@ -5,12 +5,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/json/JsonReader.h"
+#include "runtime/base/ReadJson.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 #include <cmath>
-#include <set>
 
 using namespace llvm;
 
@@ -18,35 +18,6 @@ namespace dt::models {
 
 namespace {
 const OrderedJson kNull;
-
-/// Looks at a file while it is parsed: afterwards a name that stood twice is
-/// gone, and what is too deep has overrun the stack.
-class ParseGuard {
-public:
-  using Event = OrderedJson::parse_event_t;
-
-  bool operator()(int depth, Event event, const OrderedJson &value) {
-    constexpr int kMostDepth = 64;
-    if (!wrong.empty())
-      return false;
-    if (depth >= kMostDepth)
-      wrong = "nested more than " + std::to_string(kMostDepth) + " levels deep";
-    else if (event == Event::object_start)
-      open.emplace_back();
-    else if (event == Event::object_end)
-      open.pop_back();
-    else if (event == Event::key &&
-             !open.back().insert(value.get<std::string>()).second)
-      wrong = "the key '" + value.get<std::string>() +
-              "' stands twice in an object";
-    return wrong.empty();
-  }
-
-  std::string wrong;
-
-private:
-  std::vector<std::set<std::string>> open;
-};
 } // namespace
 
 std::string oneLine(StringRef text) {
@@ -58,25 +29,10 @@ std::string oneLine(StringRef text) {
 }
 
 Expected<OrderedJson> parseJson(StringRef text, StringRef path) {
-  ParseGuard guard;
-  auto refuse = [&](const Twine &what) {
-    return createStringError(path + ": " + oneLine(what.str()));
-  };
   try {
-    OrderedJson json = OrderedJson::parse(
-        text.begin(), text.end(),
-        [&](int depth, ParseGuard::Event event, OrderedJson &value) {
-          return guard(depth, event, value);
-        });
-    if (!guard.wrong.empty())
-      return refuse(guard.wrong);
-    return json;
-  } catch (const OrderedJson::exception &error) {
-    // The library's text begins with its own error number.
-    StringRef what = error.what();
-    size_t end = what.find("] ");
-    return refuse("not JSON: " +
-                  what.substr(end == StringRef::npos ? 0 : end + 2));
+    return rt::readJson<OrderedJson>(std::string_view(text), path.str());
+  } catch (const rt::Error &error) {
+    return createStringError(Twine(error.what()));
   }
 }
 

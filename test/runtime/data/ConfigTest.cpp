@@ -66,7 +66,7 @@ TEST_F(ConfigTest, VocabularyFile) {
   writeFile("recipe.json", recipe.dump());
   EXPECT_EQ(Config::load(path("recipe.json")).tokenizer.size(), 10);
   writeFile("bad.json", "{");
-  EXPECT_ERROR(Config::load(path("bad.json")), "bad.json: not valid JSON");
+  EXPECT_ERROR(Config::load(path("bad.json")), "bad.json: not JSON: ");
 }
 
 TEST_F(ConfigTest, ErrorsNameTheKey) {

@@ -301,6 +301,12 @@ TEST_F(IndexTest, StaleOrDamagedFilesAreNotUsed) {
     writeFile("s.tar.idx.json", damaged);
     EXPECT_FALSE(loadIndex(config, shard, index)) << change.second;
   }
+  // Deeper than the stack is.
+  const size_t deep = 300000;
+  writeFile("s.tar.idx.json", R"({"check": "0", "samples": )" +
+                                  std::string(deep, '[') +
+                                  std::string(deep, ']') + "}");
+  EXPECT_FALSE(loadIndex(config, shard, index));
   writeFile("s.tar.idx.json", file.substr(0, file.size() / 2));
   EXPECT_FALSE(loadIndex(config, shard, index));
   writeFile("s.tar.idx.json", file);

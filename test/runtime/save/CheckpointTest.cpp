@@ -172,6 +172,13 @@ TEST_F(DamageTest, OfTheIndex) {
   with([](auto &j) { j["files"] = {{"../../rank-0.safetensors", "0"}}; });
   with([](auto &j) { j["files"]["rank-0.safetensors"] = "0"; });
   with([](auto &j) { j["schedule"] = 3; });
+  // Deeper than the stack is: a hash over it would end the program.
+  const size_t deep = 300000;
+  std::string nest = std::string(deep, '[') + std::string(deep, ']');
+  for (std::string check : {"", R"("check": "0123456789abcdef", )"}) {
+    writeFile(file("index.json"), "{" + check + R"("data": )" + nest + "}");
+    expectFallback("index.json: not the index of a checkpoint: ");
+  }
   for (size_t at = 0; at < content.size(); at += 7) {
     std::string bad = content;
     bad[at] = bad[at] == '1' ? '2' : '1';
