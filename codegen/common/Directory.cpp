@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/Directory.h"
+#include "codegen/common/FreshDirectory.h"
 #include "codegen/common/ProgramTable.h"
 #include "models/frontend/onnx/Model.h"
 
@@ -23,10 +24,6 @@ namespace path = llvm::sys::path;
 namespace dt::codegen {
 
 namespace {
-
-/// Lists the entries that belong to the program; its presence says that a
-/// directory is one.
-constexpr StringLiteral kManifest = ".generated";
 
 llvm::Error error(const llvm::Twine &what, std::error_code code) {
   return llvm::createStringError(code, what + ": " + code.message());
@@ -260,64 +257,6 @@ void keepTimes(StringRef fresh, StringRef directory) {
   }
 }
 
-/// Puts `fresh` in the place of `directory`; entries that are not the old
-/// program's move into it.
-llvm::Error replace(StringRef fresh, StringRef directory) {
-  if (!fs::exists(directory)) {
-    std::error_code code = fs::rename(fresh, directory);
-    return code ? error(directory, code) : llvm::Error::success();
-  }
-  llvm::StringSet<> owned;
-  owned.insert(kManifest);
-  if (auto buffer =
-          llvm::MemoryBuffer::getFile(inFolder(directory, kManifest))) {
-    SmallVector<StringRef> entries;
-    (*buffer)->getBuffer().split(entries, '\n', -1, false);
-    for (StringRef entry : entries)
-      owned.insert(entry);
-  }
-  std::string old = directory.str() + ".old-" +
-                    std::to_string(llvm::sys::Process::getProcessId());
-  if (std::error_code code = fs::rename(directory, old))
-    return error(directory, code);
-  if (std::error_code code = fs::rename(fresh, directory)) {
-    (void)fs::rename(old, directory);
-    return error(directory, code);
-  }
-  std::error_code code;
-  for (fs::directory_iterator it(old, code), end; it != end && !code;
-       it.increment(code)) {
-    std::string name = path::filename(it->path()).str();
-    if (owned.contains(name) || fs::exists(inFolder(directory, name)))
-      continue;
-    if (std::error_code moved =
-            fs::rename(it->path(), inFolder(directory, name)))
-      return error(it->path() + " (left there)", moved);
-  }
-  if (code)
-    return error(old, code);
-  code = fs::remove_directories(old);
-  return code ? error(old, code) : llvm::Error::success();
-}
-
-llvm::Error checkReplaceable(StringRef directory) {
-  if (!fs::exists(directory))
-    return llvm::Error::success();
-  if (!fs::is_directory(directory))
-    return llvm::createStringError(directory +
-                                   ": is a file, expected a directory");
-  std::error_code code;
-  bool empty =
-      fs::directory_iterator(directory, code) == fs::directory_iterator();
-  if (code)
-    return error(directory, code);
-  if (!empty && !fs::exists(inFolder(directory, kManifest)))
-    return llvm::createStringError(directory +
-                                   ": is not empty and holds no program of "
-                                   "this compiler; choose another directory");
-  return llvm::Error::success();
-}
-
 } // namespace
 
 llvm::Error
@@ -326,7 +265,7 @@ writeFile(StringRef file,
   if (std::error_code code = fs::create_directories(path::parent_path(file)))
     return error(path::parent_path(file), code);
   std::error_code code;
-  llvm::raw_fd_ostream os(file, code);
+  llvm::raw_fd_ostream os(file, code, fs::CD_CreateNew);
   if (code)
     return error(file, code);
   llvm::Error failure = write(os);
@@ -342,35 +281,20 @@ LogicalResult writeDirectory(ModuleOp module, rt::ProgramOp program,
                              const Target &target,
                              ArrayRef<GeneratedFile> files,
                              const EmitOptions &options) {
-  llvm::SmallString<256> directory(options.directory);
-  fs::make_absolute(directory);
-  path::remove_dots(directory, /*remove_dot_dot=*/true);
-  while (directory.size() > 1 && directory.back() == '/')
-    directory.pop_back();
   auto fail = [&](llvm::Error e) {
     return module.emitError() << llvm::toString(std::move(e));
   };
-  if (llvm::Error failure = checkReplaceable(directory))
-    return fail(std::move(failure));
-  if (std::error_code code =
-          fs::create_directories(path::parent_path(directory)))
-    return fail(error(path::parent_path(directory), code));
-  llvm::SmallString<256> fresh;
-  if (std::error_code code =
-          fs::createUniqueDirectory(directory + ".new", fresh))
-    return fail(error(directory, code));
-  // createUniqueDirectory prefixes the system's temporary folder only for
-  // relative names; ours is absolute.
-  llvm::Error failure = fill(fresh, program, target, files, options);
-  if (!failure) {
-    fs::setPermissions(fresh, fs::perms(0755));
-    keepTimes(fresh, directory);
-    failure = replace(fresh, directory);
-  }
+  FreshDirectory directory;
+  llvm::Error failure = directory.open(options.directory);
+  for (const std::string &line : directory.notes())
+    module.emitWarning() << line;
   if (!failure)
-    return success();
-  fs::remove_directories(fresh);
-  return fail(std::move(failure));
+    failure = fill(directory.path(), program, target, files, options);
+  if (!failure) {
+    keepTimes(directory.path(), directory.place());
+    failure = directory.commit();
+  }
+  return failure ? fail(std::move(failure)) : success();
 }
 
 } // namespace dt::codegen

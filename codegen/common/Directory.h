@@ -19,16 +19,15 @@ struct GeneratedFile {
   std::string text;
 };
 
-/// Writes everything into a folder beside options.directory and renames it when
-/// it is complete. What a program written before left there is replaced; other
-/// entries (a build folder, checkpoints) move along. A directory that holds
-/// something else is refused.
+/// Writes everything into a FreshDirectory, which becomes options.directory
+/// when it is complete.
 mlir::LogicalResult writeDirectory(mlir::ModuleOp module, rt::ProgramOp program,
                                    const Target &target,
                                    llvm::ArrayRef<GeneratedFile> files,
                                    const EmitOptions &options);
 
-/// Writes a file, and its folder. `write` gives the bytes, and may fail.
+/// Writes a file that is not there yet, and its folder. `write` gives the
+/// bytes, and may fail.
 llvm::Error
 writeFile(llvm::StringRef file,
           llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write);

@@ -358,10 +358,10 @@ Expected<PlanFile> parsePlan(StringRef text, StringRef path) {
 }
 
 Expected<PlanFile> readPlan(StringRef path) {
-  auto buffer = MemoryBuffer::getFile(path);
+  auto buffer = models::readRegular(path);
   if (!buffer)
     return createStringError(
-        "--plan: '" + path + "': " + buffer.getError().message() +
+        "--plan: '" + path + "': " + toString(buffer.takeError()) +
         " (a plan is a file, auto, or a line: 'MODULE:tp=2,dp=2; "
         "schedule=1f1b')");
   return parsePlan((*buffer)->getBuffer(), path);

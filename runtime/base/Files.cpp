@@ -36,13 +36,28 @@ std::string reason(const std::string &path, const char *operation, int code) {
   return path + ": cannot " + operation + ": " + std::strerror(code);
 }
 
-/// Where the links of a path lead; the path itself if it is no link.
-std::string behindLinks(const std::string &path) {
-  std::error_code error;
-  if (!fs::is_symlink(path, error))
-    return path;
-  fs::path real = fs::weakly_canonical(path, error);
-  return error ? path : real.string();
+bool isLink(const std::string &path) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+/// The system has links for these, and means them to be opened.
+bool isOwnStream(const std::string &path) {
+  return path == "/dev/stdout" || path == "/dev/stderr" ||
+         path.rfind("/dev/fd/", 0) == 0 || path.rfind("/proc/self/fd/", 0) == 0;
+}
+
+[[noreturn]] void refuseLink(const std::string &path, const char *expected) {
+  throw Error(path + ": is a link, expected " + expected);
+}
+
+/// A folder that was made, opened without going through a link.
+Descriptor openFolder(const std::string &path) {
+  Descriptor folder(
+      ::open(path.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder && isLink(path))
+    refuseLink(path, "a folder");
+  return folder;
 }
 
 std::string folderOf(const std::string &path) {
@@ -50,7 +65,28 @@ std::string folderOf(const std::string &path) {
   return folder.empty() ? "." : folder;
 }
 
+std::string nameOf(const std::string &path) {
+  return fs::path(path).filename().string();
+}
+
 } // namespace
+
+Descriptor openToWrite(const std::string &path, int flags, Folder folder) {
+  flags |= O_CLOEXEC | (isOwnStream(path) ? 0 : O_NOFOLLOW);
+  Descriptor inside;
+  if (folder == Folder::Made && !(inside = openFolder(folderOf(path))))
+    failedCall(path, flags & O_CREAT ? "create" : "open");
+  int file;
+  do
+    file = inside ? ::openat(inside.get(), nameOf(path).c_str(), flags, 0666)
+                  : ::open(path.c_str(), flags, 0666);
+  while (file < 0 && errno == EINTR);
+  if (file < 0 && errno == ELOOP && isLink(path))
+    refuseLink(path, "a file");
+  if (file < 0)
+    failedCall(path, flags & O_CREAT ? "create" : "open");
+  return Descriptor(file);
+}
 
 void failedCall(const std::string &path, const char *operation, int code) {
   throw SystemError(reason(path, operation, code), code);
@@ -120,7 +156,8 @@ void readAll(int descriptor, void *data, size_t size, uint64_t offset,
 
 std::string readText(const std::string &path, size_t most) {
   FileActivity activity("opening", path);
-  Descriptor file(openFile(path, O_RDONLY));
+  // A pipe would wait for who writes it.
+  Descriptor file(openFile(path, O_RDONLY | O_NONBLOCK));
   struct stat info;
   if (!file || ::fstat(file.get(), &info) < 0)
     failedCall(path, "open");
@@ -158,12 +195,57 @@ void makeFolders(const std::string &path) {
     throw SystemError(path + ": cannot create: " + error.message());
 }
 
+void makeFoldersIn(const std::string &folder, const std::string &path) {
+  std::string at = folder;
+  for (const fs::path &part : fs::path(path)) {
+    if (part.empty() || part == ".")
+      continue;
+    at += "/" + part.string();
+    struct stat info;
+    if (::mkdir(at.c_str(), 0777) != 0 && errno != EEXIST)
+      failedCall(at, "create");
+    if (isLink(at))
+      refuseLink(at, "a folder");
+    if (::lstat(at.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+      throw Error(at + ": is a file, expected a folder");
+  }
+}
+
+int swapFolders(const std::string &fresh, const std::string &place,
+                const std::string &aside) {
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, place.c_str(),
+                  RENAME_EXCHANGE) == 0)
+    return 0;
+  // Nothing is there yet, or a file system that cannot.
+  if (errno != ENOENT && errno != EINVAL && errno != ENOSYS &&
+      errno != EOPNOTSUPP)
+    return errno;
+  bool replaces = ::rename(place.c_str(), aside.c_str()) == 0;
+  if (!replaces && errno != ENOENT)
+    return errno;
+  if (::rename(fresh.c_str(), place.c_str()) != 0) {
+    int code = errno;
+    if (replaces)
+      ::rename(aside.c_str(), place.c_str());
+    return code;
+  }
+  if (replaces && ::rename(aside.c_str(), fresh.c_str()) != 0)
+    return errno;
+  return 0;
+}
+
+bool restoreFolder(const std::string &place, const std::string &aside) {
+  struct stat info;
+  return ::lstat(place.c_str(), &info) != 0 && errno == ENOENT &&
+         ::rename(aside.c_str(), place.c_str()) == 0;
+}
+
 //===----------------------------------------------------------------------===//
 // FileWriter
 //===----------------------------------------------------------------------===//
 
-FileWriter::FileWriter(const std::string &path, bool append) {
-  open(path, append);
+FileWriter::FileWriter(const std::string &path, bool append, Folder folder) {
+  open(path, append, folder);
 }
 
 FileWriter::~FileWriter() {
@@ -171,13 +253,11 @@ FileWriter::~FileWriter() {
     flush();
 }
 
-void FileWriter::open(const std::string &name, bool append) {
+void FileWriter::open(const std::string &name, bool append, Folder folder) {
   path = name;
   FileActivity activity("writing", path);
-  file = Descriptor(
-      openFile(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)));
-  if (!file)
-    failedCall(path, "create");
+  file = openToWrite(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC),
+                     folder);
 }
 
 void FileWriter::write(const void *data, size_t size) {
@@ -216,7 +296,10 @@ void FileWriter::close(bool durable) {
 // Replacement
 //===----------------------------------------------------------------------===//
 
-Replacement::Replacement(const std::string &path) : target(behindLinks(path)) {
+Replacement::Replacement(const std::string &path, Folder folder)
+    : target(path) {
+  if (isLink(target) && !isOwnStream(target))
+    refuseLink(target, "a file");
   std::error_code error;
   fs::file_status status = fs::status(target, error);
   bool there = fs::exists(status), plain = fs::is_regular_file(status);
@@ -225,15 +308,16 @@ Replacement::Replacement(const std::string &path) : target(behindLinks(path)) {
     written = target;
     return;
   }
-  // A folder may take no new file though what is in it may be written.
-  Descriptor file(openFile(written, O_WRONLY | O_CREAT | O_TRUNC));
-  if (file)
-    return;
-  if (there && (errno == EACCES || errno == EPERM)) {
+  // What is left of a process that was killed.
+  ::unlink(written.c_str());
+  try {
+    openToWrite(written, O_WRONLY | O_CREAT | O_EXCL, folder);
+  } catch (const SystemError &e) {
+    // A folder may take no new file though what is in it may be written.
+    if (!there || (e.code != EACCES && e.code != EPERM))
+      failedCall(target, "create", e.code);
     written = target;
-    return;
   }
-  failedCall(target, "create");
 }
 
 Replacement::Replacement(Replacement &&other)
@@ -253,9 +337,10 @@ void Replacement::commit() {
   pending = false;
 }
 
-void writeWhole(const std::string &path, const std::string &text) {
-  Replacement replacement(path);
-  FileWriter file(replacement.temporary());
+void writeWhole(const std::string &path, const std::string &text,
+                Folder folder) {
+  Replacement replacement(path, folder);
+  FileWriter file(replacement.temporary(), /*append=*/false, folder);
   file.write(text);
   file.close(true);
   replacement.commit();
@@ -268,6 +353,8 @@ void writeWhole(const std::string &path, const std::string &text) {
 void expectWritable(const std::string &flag, const std::string &path) {
   std::string where = flag + " " + path;
   struct stat info;
+  if (isLink(path) && !isOwnStream(path))
+    refuseLink(where, "a file");
   if (::stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode))
       throw Error(where + ": is a folder, expected a file");
@@ -277,17 +364,19 @@ void expectWritable(const std::string &flag, const std::string &path) {
     if (!S_ISREG(info.st_mode))
       return;
   }
-  std::string real = behindLinks(path), folder = folderOf(real);
+  std::string folder = folderOf(path);
   if (::stat(folder.c_str(), &info) != 0)
     throw Error(where + ": folder " + folder + ": " + std::strerror(errno));
   if (!S_ISDIR(info.st_mode))
     throw Error(where + ": " + folder + " is no folder");
-  bool fresh = ::access(real.c_str(), F_OK) != 0;
-  Descriptor file(openFile(real, O_WRONLY | O_CREAT));
-  if (!file)
-    throw Error(reason(where, "create", errno));
+  bool fresh = ::access(path.c_str(), F_OK) != 0;
+  try {
+    openToWrite(path, O_WRONLY | O_CREAT);
+  } catch (const SystemError &e) {
+    throw Error(reason(where, "create", e.code));
+  }
   if (fresh)
-    ::unlink(real.c_str());
+    ::unlink(path.c_str());
 }
 
 void expectFolder(const std::string &flag, const std::string &path) {
@@ -299,10 +388,13 @@ void expectFolder(const std::string &flag, const std::string &path) {
   if (error)
     throw Error(where + ": cannot create the folder: " + error.message());
   std::string probe = path + "/.write-" + std::to_string(::getpid()) + ".tmp";
-  Descriptor file(openFile(probe, O_WRONLY | O_CREAT));
-  if (!file)
+  ::unlink(probe.c_str());
+  try {
+    openToWrite(probe, O_WRONLY | O_CREAT | O_EXCL);
+  } catch (const SystemError &e) {
     throw Error(where +
-                ": cannot create a file in it: " + std::strerror(errno));
+                ": cannot create a file in it: " + std::strerror(e.code));
+  }
   ::unlink(probe.c_str());
 }
 

@@ -3,8 +3,10 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What a run leaves behind is written under a temporary name and renamed, so
-// that a full disk or a kill leaves what was there before. Every failed call is
-// an error of one line with file, operation and the system's reason.
+// that a full disk or a kill leaves what was there before. A folder may come
+// from anybody: what is made in it never goes through a link that stands there.
+// Every failed call is an error of one line with file, operation and the
+// system's reason.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,6 +59,17 @@ void writeAll(int descriptor, const void *data, size_t size,
 void readAll(int descriptor, void *data, size_t size, uint64_t offset,
              const std::string &path);
 
+/// Whose a path's folder is: links that lead to a folder which the user names
+/// are the user's; a folder that the program has made is no link.
+enum class Folder { Named, Made };
+
+/// Opens a file to be written: `flags` are O_RDWR or O_WRONLY and what open()
+/// knows besides. A link in its place is an error, but for the names of the
+/// process's own streams (/dev/stdout, /dev/fd/3); so is a link in place of a
+/// folder that was made. Throws Error, or SystemError.
+Descriptor openToWrite(const std::string &path, int flags,
+                       Folder folder = Folder::Named);
+
 /// All of a file of at most `most` bytes; throws SystemError, or Error if it is
 /// larger.
 std::string readText(const std::string &path, size_t most);
@@ -68,6 +81,18 @@ void syncPath(const std::string &path);
 void renamePath(const std::string &from, const std::string &to);
 /// mkdir -p; throws SystemError.
 void makeFolders(const std::string &path);
+/// The same for a path below a folder that is there; a link on the way down is
+/// an Error.
+void makeFoldersIn(const std::string &folder, const std::string &path);
+/// Puts a folder in the place of another, or where none is: at once where the
+/// file system can, so that a kill leaves one of the two there, and what was
+/// there under the name of `fresh`; elsewhere by way of the name `aside`.
+/// Returns an errno; 0: done.
+int swapFolders(const std::string &fresh, const std::string &place,
+                const std::string &aside);
+/// What a kill amid swapFolders leaves: puts `aside` back in its place if
+/// nothing is there; whether it did.
+bool restoreFolder(const std::string &place, const std::string &aside);
 
 /// Writes a file through a buffer. The first failed call is remembered; close()
 /// throws it.
@@ -75,11 +100,13 @@ class FileWriter {
 public:
   FileWriter() = default;
   /// Throws SystemError if it cannot be created.
-  explicit FileWriter(const std::string &path, bool append = false);
+  explicit FileWriter(const std::string &path, bool append = false,
+                      Folder folder = Folder::Named);
   ~FileWriter();
   FileWriter(const FileWriter &) = delete;
   FileWriter &operator=(const FileWriter &) = delete;
-  void open(const std::string &path, bool append = false);
+  void open(const std::string &path, bool append = false,
+            Folder folder = Folder::Named);
 
   bool isOpen() const { return bool(file); }
   void write(const void *data, size_t size);
@@ -98,10 +125,10 @@ private:
 /// A file on its way: written under temporary(), then put in place of what is
 /// there. Without commit() the temporary file is removed. What is no regular
 /// file (a pipe, /dev/stdout), or lies in a folder that takes no new files, is
-/// written in place.
+/// written in place. A link is an Error.
 class Replacement {
 public:
-  explicit Replacement(const std::string &path);
+  explicit Replacement(const std::string &path, Folder folder = Folder::Named);
   ~Replacement();
   Replacement(Replacement &&other);
   Replacement &operator=(Replacement &&) = delete;
@@ -116,10 +143,12 @@ private:
 };
 
 /// Text into a file, whole and durable or not at all. Throws SystemError.
-void writeWhole(const std::string &path, const std::string &text);
+void writeWhole(const std::string &path, const std::string &text,
+                Folder folder = Folder::Named);
 
 /// Throws Error, beginning with `flag`, unless the file can be written: it is
-/// no folder, and its folder is there and takes it. Changes nothing.
+/// no folder and no link, and its folder is there and takes it. Changes
+/// nothing.
 void expectWritable(const std::string &flag, const std::string &path);
 /// Makes a folder and throws Error, beginning with `flag`, unless files can be
 /// made in it.

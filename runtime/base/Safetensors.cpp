@@ -134,7 +134,8 @@ SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
 /// Opens a regular file that may be one of this format.
 Descriptor openFile(const std::string &path, uint64_t &length) {
   FileActivity activity("opening", path);
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe would wait for who writes it.
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!file || ::fstat(file.get(), &info) < 0)
     failedCall(path, "open");
@@ -271,8 +272,8 @@ void SafetensorsWriter::add(const std::string &name, DType type,
   addEntry({name, type, shape, nullptr, std::move(bytes), 0});
 }
 
-uint64_t SafetensorsWriter::write(const std::string &path,
-                                  const Source &source) const {
+uint64_t SafetensorsWriter::write(const std::string &path, const Source &source,
+                                  Folder folder) const {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!notes.empty())
     header["__metadata__"] = notes;
@@ -286,10 +287,7 @@ uint64_t SafetensorsWriter::write(const std::string &path,
   std::string text = header.dump();
   text.resize((text.size() + 8 + 63) / 64 * 64 - 8,
               ' '); // data begin aligned, as the format advises
-  Descriptor d(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!d)
-    failedCall(path, "create");
+  Descriptor d = openToWrite(path, O_WRONLY | O_CREAT | O_TRUNC, folder);
   uint64_t size = text.size();
   writeAll(d.get(), &size, 8, path);
   writeAll(d.get(), text.data(), text.size(), path);

@@ -126,7 +126,8 @@ public:
       std::function<const void *(size_t tensor, size_t from, size_t bytes)>;
   /// Writes and fsyncs; returns the hash of the data (see hashBytes). Throws
   /// Error naming the file. With a source: asks it for what add() was given.
-  uint64_t write(const std::string &path, const Source &source = {}) const;
+  uint64_t write(const std::string &path, const Source &source = {},
+                 Folder folder = Folder::Named) const;
 
 private:
   struct Entry {

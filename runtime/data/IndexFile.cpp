@@ -151,6 +151,7 @@ bool data::saveIndex(const std::string &path, const std::string &text,
     std::string temporary =
         indexPath(path) + "." + std::to_string(::getpid()) + ".tmp";
     RemovedFile guard{temporary};
+    ::unlink(temporary.c_str());
     FileWriter file(temporary);
     file.write(text);
     file.close();

@@ -172,7 +172,14 @@ TarWriter::TarWriter(const std::string &path)
       out); // plain ustar unless a name is too long
   archive_write_set_options(
       out, "hdrcharset=BINARY"); // names are bytes, whatever the locale
-  if (archive_write_open_filename(out, temporary.c_str()) != ARCHIVE_OK)
+  ::unlink(temporary.c_str());
+  try {
+    file = openToWrite(temporary, O_WRONLY | O_CREAT | O_EXCL);
+  } catch (const Error &) {
+    archive_write_free(out);
+    throw;
+  }
+  if (archive_write_open_fd(out, file.get()) != ARCHIVE_OK)
     fail();
 }
 

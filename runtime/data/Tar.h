@@ -75,6 +75,7 @@ public:
 private:
   [[noreturn]] void fail();
   std::string path, temporary;
+  Descriptor file;
   archive *out = nullptr;
 };
 

@@ -8,14 +8,16 @@
 
 #include "runtime/data/Tokenizer.h"
 
-#include "runtime/base/Error.h"
+#include "runtime/base/Files.h"
 
-#include <fstream>
+#include <sstream>
 
 using namespace dt::rt;
 using namespace dt::rt::data;
 
 namespace {
+constexpr size_t kMostVocabulary = 1 << 28;
+
 /// Reads one code point of UTF-8 (shortest form, no surrogates) and moves `at`
 /// behind it.
 uint32_t nextCodePoint(const std::string &text, size_t &at) {
@@ -106,10 +108,13 @@ std::vector<std::string> data::splitWords(const std::string &text) {
 }
 
 std::vector<std::string> data::readVocabulary(const std::string &path) {
-  std::ifstream in(path);
-  if (!in)
-    throw Error(path +
-                ": cannot be read (data.tokenizer.vocabulary of the recipe)");
+  std::istringstream in;
+  try {
+    in.str(readText(path, kMostVocabulary));
+  } catch (const SystemError &e) {
+    throw Error(e.what() +
+                std::string(" (data.tokenizer.vocabulary of the recipe)"));
+  }
   std::vector<std::string> words;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line.back() == '\r')

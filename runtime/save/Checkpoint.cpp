@@ -167,7 +167,8 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
       FileActivity activity("writing", folder);
       std::error_code ignored;
       std::filesystem::remove_all(folder, ignored); // the rest of a failure
-      makeFolders(folder);
+      makeFolders(directory);
+      makeFoldersIn(directory, std::filesystem::path(folder).filename());
     }
     next = std::make_shared<Job>(Job{step, facts, comm.rank(), comm.size(),
                                      folder, stateOf(trainer, step), false});
@@ -222,8 +223,9 @@ void CheckpointWriter::writePart(Job &job) {
 
 void CheckpointWriter::write(Job &job) {
   std::string path = job.folder + "/" + rankFile(job.rank);
-  uint64_t hash = job.pieces.write(path);
-  writeWhole(job.folder + "/" + rankFile(job.rank, ".ok"), hexText(hash));
+  uint64_t hash = job.pieces.write(path, Folder::Made);
+  writeWhole(job.folder + "/" + rankFile(job.rank, ".ok"), hexText(hash),
+             Folder::Made);
 }
 
 void CheckpointWriter::commit(const Job &job) {
@@ -251,7 +253,7 @@ void CheckpointWriter::commit(const Job &job) {
   FileActivity activity("writing", job.folder);
   for (int r = 0; r < job.ranks; ++r)
     std::filesystem::remove(job.folder + "/" + rankFile(r, ".ok"));
-  writeWhole(job.folder + "/index.json", index.text());
+  writeWhole(job.folder + "/index.json", index.text(), Folder::Made);
   commitCheckpoint(directory, job.step);
   if (job.facts.best)
     markBest(directory, job.step);

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <set>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace dt::rt {
@@ -58,11 +59,14 @@ void removeAll(const std::string &path) {
 
 /// Renamed first: what is left of a removal must not pass for a checkpoint.
 void removeCheckpoint(const std::string &directory, int64_t step) {
-  std::string path = checkpointPath(directory, step), old = path + ".old.tmp";
+  std::string path = checkpointPath(directory, step), old = path + ".gone.tmp";
   removeAll(old);
   if (std::rename(path.c_str(), old.c_str()) == 0)
     removeAll(old);
 }
+
+/// What swapFolders may leave of a checkpoint that was replaced.
+constexpr const char *kReplaced = ".old.tmp";
 
 void removeEnding(const std::string &directory, const std::string &ending) {
   for (const std::string &name : namesIn(directory))
@@ -200,18 +204,13 @@ CheckpointIndex readCheckpointIndex(const std::string &folder, int64_t step) {
 
 void commitCheckpoint(const std::string &directory, int64_t step) {
   std::string path = checkpointPath(directory, step), written = path + ".tmp",
-              old = path + ".old.tmp";
+              old = path + kReplaced;
   syncPath(written);
   removeAll(old);
-  bool replaces = std::rename(path.c_str(), old.c_str()) == 0;
-  if (std::rename(written.c_str(), path.c_str()) != 0) {
-    int code = errno;
-    if (replaces)
-      std::rename(old.c_str(), path.c_str());
+  if (int code = swapFolders(written, path, old))
     failedCall(path, "rename its temporary folder to it", code);
-  }
   syncPath(directory);
-  removeAll(old);
+  removeAll(written); // what was replaced
 }
 
 void removeOldCheckpoints(const std::string &directory, int64_t keep,
@@ -225,8 +224,20 @@ void removeOldCheckpoints(const std::string &directory, int64_t keep,
     removeEnding(directory, ending);
 }
 
-void removeUnfinished(const std::string &directory) {
+std::vector<std::string> removeUnfinished(const std::string &directory) {
+  std::vector<std::string> lines;
+  for (const std::string &name : namesIn(directory)) {
+    if (!endsWith(name, kReplaced))
+      continue;
+    std::string place = name.substr(0, name.size() - std::strlen(kReplaced));
+    if (stepOf(place) >= 0 &&
+        restoreFolder(directory + "/" + place, directory + "/" + name))
+      lines.push_back(directory + "/" + place +
+                      ": a run was killed while it replaced this checkpoint; "
+                      "the earlier one is back");
+  }
   removeEnding(directory, ".tmp");
+  return lines;
 }
 
 void setAside(const std::string &directory, int64_t step, const char *ending) {
@@ -315,9 +326,14 @@ FolderLock::FolderLock(Comm &comm, const std::string &directory) {
 /// All bytes, so that no rank of another run is left; then the first only, for
 /// the other ranks.
 void FolderLock::take(const std::string &path) {
-  file = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!file)
+  file = openToWrite(path, O_RDWR | O_CREAT);
+  // Another name of somebody's file would be emptied, too.
+  struct stat info;
+  if (::fstat(file.get(), &info) != 0)
     failedCall(path, "open");
+  if (!S_ISREG(info.st_mode) || info.st_nlink != 1)
+    throw Error(path + ": is no file of its own, expected a lock that a run "
+                       "has made");
   switch (lockBytes(file.get(), F_WRLCK, 0, 0, path)) {
   case Locked::Busy:
     throw Error(path.substr(0, path.rfind('/')) + ": " + holderOf(file.get()) +
@@ -341,9 +357,7 @@ void FolderLock::take(const std::string &path) {
 }
 
 void FolderLock::join(const std::string &path, int rank) {
-  file = Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file)
-    failedCall(path, "open");
+  file = openToWrite(path, O_RDWR);
   if (lockBytes(file.get(), F_WRLCK, rank, 1, path) == Locked::Busy)
     throw Error(path + ": rank " + std::to_string(rank) +
                 " cannot lock its byte");

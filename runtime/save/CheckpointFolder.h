@@ -84,8 +84,9 @@ void commitCheckpoint(const std::string &directory, int64_t step);
 /// set aside go.
 void removeOldCheckpoints(const std::string &directory, int64_t keep,
                           int64_t also = -1);
-/// Of runs that are over; only with the lock.
-void removeUnfinished(const std::string &directory);
+/// Of runs that are over; only with the lock. Returns a line for each
+/// checkpoint that stood under another name when a run was killed.
+std::vector<std::string> removeUnfinished(const std::string &directory);
 /// So that it is not counted among the others, by the name step-N and `ending`
 /// (kDamaged, kNewer); only with the lock.
 void setAside(const std::string &directory, int64_t step, const char *ending);

@@ -85,13 +85,15 @@ bool holdsValue(uint32_t number) {
          number == 13 || number == 14;
 }
 
-/// One ONNX file on its way to `target`.
+/// One ONNX file on its way to the folder `root`.
 class FileExport {
 public:
   FileExport(const Trainer &trainer, const WholeParameters *values,
-             const fs::path &source, const fs::path &target, DType floats)
+             const fs::path &source, const std::string &root,
+             const std::string &name, DType floats)
       : trainer(trainer), values(values), source(source.string()),
-        sourceDirectory(source.parent_path()), target(target), floats(floats) {
+        sourceDirectory(source.parent_path()), root(root), name(name),
+        target(fs::path(root) / name), floats(floats) {
     content = readText(this->source, SIZE_MAX);
   }
 
@@ -126,7 +128,7 @@ public:
     for (auto &[name, parameter] : replace)
       if (!seen.count(name))
         throw Error(source + ": initializer '" + name + "' is not in the file");
-    makeFolders(target.parent_path().string());
+    makeFoldersIn(root, fs::path(name).parent_path().string());
     if (external)
       writePieces(outside, out.emplace_back(target.string() + ".data"));
     copyExternal(out);
@@ -279,7 +281,8 @@ private:
   void copyExternal(std::vector<Replacement> &out) const {
     for (const std::string &location : locations) {
       fs::path path = externalPath(location), to = target.parent_path() / path;
-      makeFolders(to.parent_path().string());
+      makeFoldersIn(
+          root, (fs::path(name).parent_path() / path.parent_path()).string());
       out.emplace_back(to.string());
       std::error_code error;
       fs::copy_file(sourceDirectory / path, out.back().temporary(),
@@ -294,7 +297,9 @@ private:
   const Trainer &trainer;
   const WholeParameters *values; ///< null: only checked
   std::string source;
-  fs::path sourceDirectory, target;
+  fs::path sourceDirectory;
+  std::string root, name; ///< the folder of all, and the file's place below it
+  fs::path target;
   std::string content;
   std::map<std::string, const ParameterInfo *> replace;
   std::set<std::string> seen, locations;
@@ -318,9 +323,9 @@ FileExports filesOf(const Trainer &trainer, const WholeParameters *values,
     for (const OnnxRef &ref : program.parameters[i].onnx) {
       std::unique_ptr<FileExport> &file = files[ref.file];
       if (!file)
-        file = std::make_unique<FileExport>(
-            trainer, values, fs::path(onnxDirectory) / ref.file,
-            fs::path(target) / ref.file, floats);
+        file = std::make_unique<FileExport>(trainer, values,
+                                            fs::path(onnxDirectory) / ref.file,
+                                            target, ref.file, floats);
       file->add(ref.initializer, &original);
     }
   }

@@ -121,12 +121,8 @@ void expectShared(Comm &comm, const std::string &flag,
       folder + "/.shared-" + std::to_string(::getpid()) + "-" +
       std::to_string(int64_t(now() * 1e6)) + ".tmp")[0];
   Descriptor file;
-  onFirstRank(comm, {}, [&] {
-    file =
-        Descriptor(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-    if (!file)
-      failedCall(mark, "create");
-  });
+  onFirstRank(comm, {},
+              [&] { file = openToWrite(mark, O_WRONLY | O_CREAT | O_EXCL); });
   bool seen = ::access(mark.c_str(), F_OK) == 0;
   std::string failure =
       seen ? ""

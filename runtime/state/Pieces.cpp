@@ -87,13 +87,13 @@ bool PieceWriter::copyTo(device::Snapshot &snapshot) {
   return true;
 }
 
-uint64_t PieceWriter::write(const std::string &path) {
+uint64_t PieceWriter::write(const std::string &path, Folder folder) {
   if (!notes.empty())
     writer.note(kNote, notes.dump());
   if (copies)
     copies->await();
   std::vector<std::byte> buffer;
-  return writer.write(path, [&](size_t tensor, size_t from, size_t bytes) {
+  auto source = [&](size_t tensor, size_t from, size_t bytes) {
     const Piece &piece = pieces[tensor];
     const std::byte *values =
         static_cast<const std::byte *>(piece.memory) + from;
@@ -105,7 +105,8 @@ uint64_t PieceWriter::write(const std::string &path) {
     if (piece.check)
       piece.check(values, bytes);
     return values;
-  });
+  };
+  return writer.write(path, source, folder);
 }
 
 PieceReader::PieceReader(const std::vector<std::string> &paths,

@@ -43,7 +43,7 @@ public:
   /// any thread may call then. False: there is no memory for them.
   bool copyTo(device::Snapshot &snapshot);
   /// Returns the hash of the file. Throws Error.
-  uint64_t write(const std::string &path);
+  uint64_t write(const std::string &path, Folder folder = Folder::Named);
 
 private:
   struct Piece {

@@ -10,7 +10,6 @@
 
 #include <filesystem>
 #include <map>
-#include <vector>
 
 namespace dt::rt {
 
@@ -47,7 +46,16 @@ std::string placeOf(const std::string &path) {
 
 } // namespace
 
-void checkTargets(const Options &options, const Comm &comm) {
+std::vector<OutputClaim> checkTargets(const Options &options,
+                                      const Comm &comm) {
+  std::vector<OutputClaim> claims;
+  auto claim = [&](const char *flag, const std::string &path) {
+    if (path.empty() || comm.rank() != 0)
+      return;
+    if (std::string taken = claims.emplace_back().take(path); !taken.empty())
+      throw Error(flag + (" " + taken));
+  };
+  claim("--export", options.exportTo);
   if (!options.tensorboard.empty() && comm.rank() == 0)
     expectFolder("--tensorboard", options.tensorboard);
   std::map<std::string, const char *> taken;
@@ -62,10 +70,12 @@ void checkTargets(const Options &options, const Comm &comm) {
     }
     if (comm.rank() == 0)
       expectWritable(target.flag, target.path);
+    claim(target.flag, target.path);
     if (target.ranks)
       expectWritable(target.flag,
                      rankFiles(target.path, comm.size())[size_t(comm.rank())]);
   }
+  return claims;
 }
 
 void expectSharedTargets(const Options &options, Comm &comm) {

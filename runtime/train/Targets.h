@@ -11,14 +11,19 @@
 #define DT_RUNTIME_TRAIN_TARGETS_H
 
 #include "runtime/base/Options.h"
+#include "runtime/base/OutputClaim.h"
 #include "runtime/comm/Comm.h"
+
+#include <vector>
 
 namespace dt::rt {
 
 /// Throws Error, which names the flag, unless every file that this rank writes
-/// because of a flag can be written, and no two flags name the same. Leaves
-/// nothing behind. (--checkpoint: CheckpointFolder.h, --export: Export.h)
-void checkTargets(const Options &options, const Comm &comm);
+/// because of a flag can be written, no two flags name the same, and no other
+/// process of this machine writes it. Leaves nothing behind; who keeps what is
+/// returned keeps others out. (--checkpoint: CheckpointFolder.h; whether
+/// --export can be written: Export.h)
+std::vector<OutputClaim> checkTargets(const Options &options, const Comm &comm);
 /// Throws CommonError unless all machines see the folders that ranks write
 /// parts of one file to. All ranks call it.
 void expectSharedTargets(const Options &options, Comm &comm);

@@ -137,7 +137,8 @@ std::unique_ptr<FolderLock> openCheckpoints(const Options &options, Comm &comm,
   }
   onFirstRank(comm, {}, [&] {
     if (writes) {
-      removeUnfinished(folder);
+      for (const std::string &line : removeUnfinished(folder))
+        warn(comm, line);
       expectFolder("--checkpoint", folder);
     }
     if (!options.resume)
@@ -180,7 +181,8 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
                     StatusBoard *board) {
   installStopSignals();
   comm.expectRanks(int(program.ranks.size));
-  comm.agree(failureOf([&] { checkTargets(options, comm); }));
+  std::vector<OutputClaim> claims;
+  comm.agree(failureOf([&] { claims = checkTargets(options, comm); }));
   expectSharedTargets(options, comm);
   std::string home =
       options.program.empty() ? findProgramFolder(directory) : options.program;

@@ -79,7 +79,7 @@ def fallback(name, change, line):
 def first_run_holds(run):
     """Another run in the folder, while the first one is at work."""
     run.wait_for("checkpoint", lambda: run.steps_saved())
-    done = subprocess.run(run.command(("--resume",)), cwd=run.folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(run.command(("--resume", "--metrics", "second.jsonl")), cwd=run.folder, capture_output=True, text=True, timeout=60)
     if done.returncode != 1 or "process " not in done.stderr or " saves its checkpoints here" not in done.stderr or len(done.stderr.splitlines()) != 1:
         raise Failure(f"the second run ended with {done.returncode}: {done.stderr}")
 

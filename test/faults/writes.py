@@ -6,6 +6,7 @@
 
 import json
 import subprocess
+import time
 
 from driver import Case, Failure, losses
 
@@ -26,6 +27,43 @@ def targets():
         yield Case(f"file{flag}", before=lambda run: (run.folder / "taken").write_text(""), flags=(flag, "taken"), line="^error: .*taken: (is a file|cannot create).*$", after=nothing_done, happens=False)
         yield Case(f"below-file{flag}", before=lambda run: (run.folder / "taken").write_text(""), flags=(flag, "taken/x"), line="^error: .*taken/x: cannot create.*Not a directory$", after=nothing_done, happens=False)
         yield Case(f"read-only{flag}", "open:*target/*:errno=EROFS", flags=(flag, "target"), line="^error: .*target.*: cannot (open|create).*: Read-only file system$", after=nothing_done)
+
+
+def linked(name, folder=False):
+    """A link that leads to somebody's file, or folder."""
+
+    def before(run):
+        (run.folder / "victim").mkdir() if folder else (run.folder / "victim").write_text("precious")
+        (run.folder / name).parent.mkdir(exist_ok=True)
+        (run.folder / name).symlink_to(run.folder / "victim", target_is_directory=folder)
+
+    return before
+
+
+def untouched(run):
+    victim = run.folder / "victim"
+    if any(victim.iterdir()) if victim.is_dir() else victim.read_text() != "precious":
+        raise Failure("the file behind a link was written to")
+
+
+def claimed(flag, name):
+    """Another process writes the same."""
+
+    def before(run):
+        flags = {"--metrics": "other.jsonl", "--steps": 1000000, "--checkpoint": "other", flag: name}
+        run.other = subprocess.Popen(run.command([part for pair in flags.items() for part in pair]), cwd=run.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not ((run.folder / "other").exists() and run.other.poll() is None):
+            time.sleep(0.05)
+
+    return before
+
+
+def end_other(run):
+    run.process.wait(60)
+    run.other.terminate()
+    if run.other.wait(60):
+        raise Failure(f"the first process ended with {run.other.returncode}")
 
 
 def export_first(run):
@@ -67,6 +105,12 @@ EXPORT = ("--export", "out")
 CASES = [
     *targets(),
     Case("same-file", flags=("--trace", "x", "--report", "./x"), line="^error: --report and --trace name the same file", after=nothing_done, happens=False),
+    # Links in places that anybody may have made, and two processes at one output.
+    *(Case(f"link{flag}", before=linked("taken"), flags=(flag, "taken"), line=f"^error: {flag} taken: is a link, expected a file$", after=untouched, happens=False) for flag in FILES),
+    Case("link-lock", before=linked("run/lock"), line="^error: run/lock: is a link, expected a file$", after=untouched, happens=False),
+    Case("link-step", before=linked("run/step-4.tmp", folder=True), code=0, after=untouched, resumes=12, happens=False),
+    Case("link-temporary", before=linked("report.json.tmp"), flags=("--report", "report.json"), code=0, after=untouched, resumes=12, happens=False),
+    *(Case(f"two{flag}", before=claimed(flag, "shared"), flags=(flag, "shared"), ranks=(1,), line=rf"^error: {flag} shared: process \d+ writes it$", during=end_other, happens=False) for flag in (*FILES, "--export")),
     # Metrics: noticed at the next step, and nothing is lost.
     Case("metrics-full", "write:*/metrics.jsonl:after=5:errno=ENOSPC", line=r"^error: metrics\.jsonl: cannot write: No space left on device; the state is saved in run/step-\d$", after=ends_saved),
     *(Case(f"full{flag}", f"write:*/late*:errno=ENOSPC", flags=(flag, "late"), line=r"^error: late.*: cannot write: No space left on device$", resumes=12) for flag in ("--trace", "--report", "--traffic")),

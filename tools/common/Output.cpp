@@ -6,13 +6,16 @@
 
 #include "tools/common/Output.h"
 
+#include "runtime/base/Files.h"
+#include "runtime/base/OutputClaim.h"
+
 #include "llvm/Support/Errc.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
+#include <unistd.h>
 
 using namespace llvm;
 
@@ -55,22 +58,47 @@ Error dt::finishOutput(raw_fd_ostream &os, StringRef file) {
   return code ? makeError(file, code) : Error::success();
 }
 
+Expected<std::unique_ptr<raw_fd_ostream>> dt::openOutput(StringRef file) {
+  if (file == "-")
+    return std::make_unique<raw_fd_ostream>(STDOUT_FILENO,
+                                            /*shouldClose=*/false);
+  try {
+    rt::Descriptor opened =
+        rt::openToWrite(file.str(), O_WRONLY | O_CREAT | O_TRUNC);
+    return std::make_unique<raw_fd_ostream>(opened.release(),
+                                            /*shouldClose=*/true);
+  } catch (const rt::Error &error) {
+    return createStringError(Twine(error.what()));
+  }
+}
+
 Error dt::writeOutput(StringRef file,
                       llvm::function_ref<Error(raw_ostream &)> write) {
-  std::error_code code;
-  ToolOutputFile output(file, code, sys::fs::OF_None);
-  if (code)
-    return createStringError(code, "cannot open output file '" + file +
-                                       "': " + code.message());
-  Error failure = write(output.os());
-  Error unwritten = finishOutput(output.os(), file);
-  if (failure) {
+  auto into = [&](StringRef path) -> Error {
+    auto os = openOutput(path);
+    if (!os)
+      return os.takeError();
+    Error failure = write(**os);
+    Error unwritten = finishOutput(**os, path);
+    if (!failure)
+      return unwritten;
     consumeError(std::move(unwritten));
     return failure;
+  };
+  if (file == "-")
+    return into(file);
+  rt::OutputClaim claim;
+  if (std::string taken = claim.take(file.str()); !taken.empty())
+    return createStringError(taken);
+  try {
+    rt::Replacement replacement(file.str());
+    if (Error failure = into(replacement.temporary()))
+      return failure;
+    replacement.commit();
+    return Error::success();
+  } catch (const rt::Error &error) {
+    return createStringError(Twine(error.what()));
   }
-  if (!unwritten)
-    output.keep();
-  return unwritten;
 }
 
 void dt::expectStandardOutput() {

@@ -16,10 +16,17 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <memory>
+
 namespace dt {
 
+/// Opens a file, or standard output if it is "-"; a link is an error.
+llvm::Expected<std::unique_ptr<llvm::raw_fd_ostream>>
+openOutput(llvm::StringRef file);
+
 /// Writes a file, or standard output if it is "-". After an error, which may be
-/// one of `write`, there is no file.
+/// one of `write` or that another process writes it, what was there is there
+/// still.
 llvm::Error
 writeOutput(llvm::StringRef file,
             llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write);

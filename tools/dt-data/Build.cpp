@@ -10,7 +10,7 @@
 
 #include "tools/dt-data/Build.h"
 
-#include "runtime/base/Error.h"
+#include "runtime/base/Files.h"
 #include "runtime/data/Tar.h"
 #include "runtime/data/Tokenizer.h"
 
@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <set>
 
@@ -201,10 +200,8 @@ void tools::writeVocabulary(const std::vector<std::string> &texts,
   for (const std::string &text : texts)
     for (const std::string &word : splitWords(text))
       words.insert(word);
-  std::ofstream out(path, std::ios::binary);
+  std::string text;
   for (const std::string &word : words)
-    out << word << '\n';
-  out.close();
-  if (!out)
-    throw Error(path + ": cannot be written");
+    text += word + '\n';
+  rt::writeWhole(path, text);
 }

@@ -9,7 +9,7 @@
 
 #include "tools/dt-data/Inspect.h"
 
-#include "runtime/base/Error.h"
+#include "runtime/base/Files.h"
 #include "runtime/data/Index.h"
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <map>
 
@@ -390,9 +389,6 @@ void tools::writeSamples(const Config &config,
     }
     samples.push_back(sample);
   }
-  std::ofstream out(path);
-  out << Json{{"kinds", kinds}, {"samples", samples}}.dump() << "\n";
-  out.flush();
-  if (!out)
-    throw rt::Error(path + ": cannot be written");
+  rt::writeWhole(path,
+                 Json{{"kinds", kinds}, {"samples", samples}}.dump() + "\n");
 }

@@ -12,7 +12,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Location.h"
-#include "mlir/Support/FileUtilities.h"
 
 using namespace mlir;
 
@@ -60,20 +59,18 @@ LogicalResult dt::fail(const llvm::Twine &message) {
 LogicalResult dt::Diagnostics::open(StringRef file) {
   if (file.empty())
     return success();
-  std::string message;
-  remarks = openOutputFile(file, &message);
-  if (!remarks) {
-    llvm::errs() << "error: --remarks: " << message << "\n";
-    return failure();
-  }
-  remarks->keep();
+  auto opened = openOutput(file);
+  if (!opened)
+    return fail("--remarks: " + toString(opened.takeError()));
+  remarks = std::move(*opened);
+  name = file.str();
   return success();
 }
 
 LogicalResult dt::Diagnostics::close() {
   if (!remarks)
     return success();
-  llvm::Error failure = finishOutput(remarks->os(), remarks->outputFilename());
+  llvm::Error failure = finishOutput(*remarks, name);
   return failure ? fail("--remarks: " + toString(std::move(failure)))
                  : success();
 }
@@ -82,7 +79,7 @@ void dt::Diagnostics::attach(MLIRContext &context, bool named) {
   context.getDiagEngine().registerHandler([this, named](Diagnostic &d) {
     std::lock_guard<std::mutex> lock(mutex);
     if (remarks && d.getSeverity() == DiagnosticSeverity::Remark) {
-      print(d, remarks->os());
+      print(d, *remarks);
       return success();
     }
     // MLIR's own handler shows the line.

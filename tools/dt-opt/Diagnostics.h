@@ -12,7 +12,7 @@
 #define TOOLS_DT_OPT_DIAGNOSTICS_H
 
 #include "mlir/IR/MLIRContext.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <memory>
 #include <mutex>
@@ -39,7 +39,8 @@ public:
   void attach(mlir::MLIRContext &context, bool named);
 
 private:
-  std::unique_ptr<llvm::ToolOutputFile> remarks;
+  std::unique_ptr<llvm::raw_fd_ostream> remarks;
+  std::string name; ///< of their file
   std::mutex mutex; ///< passes run on several threads
 };
 

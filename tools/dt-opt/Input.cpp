@@ -10,6 +10,7 @@
 #include "tools/dt-opt/Nesting.h"
 
 #include "models/frontend/import/Import.h"
+#include "models/frontend/json/RegularFile.h"
 #include "models/frontend/recipe/Program.h"
 
 #include "mlir/Bytecode/BytecodeWriter.h"
@@ -189,6 +190,10 @@ bool dt::isImported(StringRef path) {
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
 dt::readInput(StringRef path, const DialectRegistry &registry,
               Diagnostics &diagnostics) {
+  if (path != "-")
+    if (llvm::Error wrong = models::expectRegular(path))
+      return llvm::createStringError("cannot open input file '" + path +
+                                     "': " + toString(std::move(wrong)));
   std::string message;
   auto file = openInputFile(path, &message);
   if (!file)

@@ -11,6 +11,7 @@
 #ifndef MODELS_FRONTEND_JSON_JSONREADER_H
 #define MODELS_FRONTEND_JSON_JSONREADER_H
 
+#include "models/frontend/json/RegularFile.h"
 #include "runtime/Enums.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -43,9 +44,10 @@ llvm::Expected<OrderedJson> parseJson(llvm::StringRef text,
 template <typename Parse>
 auto readFile(llvm::StringRef path, Parse parse)
     -> decltype(parse(path, path)) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  auto buffer = readRegular(path);
   if (!buffer)
-    return llvm::createStringError(path + ": " + buffer.getError().message());
+    return llvm::createStringError(path + ": " +
+                                   llvm::toString(buffer.takeError()));
   return parse((*buffer)->getBuffer(), path);
 }
 

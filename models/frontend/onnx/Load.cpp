@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "models/frontend/json/RegularFile.h"
 #include "models/frontend/onnx/Convert.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -364,6 +365,8 @@ Error dt::onnx::sortNodes(Graph &graph, std::vector<std::string> known) {
 }
 
 Expected<::onnx::ModelProto> dt::onnx::parseFile(llvm::StringRef path) {
+  if (Error wrong = models::expectRegular(path))
+    return std::move(wrong);
   std::ifstream file(path.str(), std::ios::binary);
   if (!file)
     return createStringError("cannot be opened");

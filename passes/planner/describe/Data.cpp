@@ -227,13 +227,13 @@ Expected<std::unique_ptr<Data>> openData(StringRef name) {
     return makePacked();
   if (name == "documents")
     return std::make_unique<Documents>();
-  auto buffer = MemoryBuffer::getFile(name, /*IsText=*/true);
+  auto buffer = models::readRegular(name);
   if (!buffer)
     return createStringError(
         name +
         ": neither packed nor documents, nor a file that can "
         "be read: " +
-        buffer.getError().message());
+        toString(buffer.takeError()));
   return parseData((*buffer)->getBuffer(), name);
 }
 

@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <new>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -58,6 +59,16 @@ bool failsMoving(const char *call, int fd, size_t &bytes) {
   return verdict.error;
 }
 
+/// What is opened in a folder, by its whole path.
+std::string inFolder(int at, const char *path) {
+  char folder[4096];
+  std::string link = "/proc/self/fd/" + std::to_string(at);
+  ssize_t n = path[0] == '/' || at < 0
+                  ? -1
+                  : ::readlink(link.c_str(), folder, sizeof folder);
+  return n < 0 ? path : std::string(folder, size_t(n)) + "/" + path;
+}
+
 mode_t modeOf(int flags, va_list &list) {
   return flags & (O_CREAT | O_TMPFILE) ? mode_t(va_arg(list, int)) : 0;
 }
@@ -82,7 +93,9 @@ mode_t modeOf(int flags, va_list &list) {
     va_start(list, flags);                                                     \
     mode_t mode = modeOf(flags, list);                                         \
     va_end(list);                                                              \
-    return fails("open", path, -1) ? -1 : real(at, path, flags, mode);         \
+    return concerns("open") && fails("open", inFolder(at, path).c_str(), -1)   \
+               ? -1                                                            \
+               : real(at, path, flags, mode);                                  \
   }
 #define FOPEN(name)                                                            \
   FILE *name(const char *path, const char *mode) {                             \
@@ -170,6 +183,10 @@ ON_FD(ftruncate64, "ftruncate", (int fd, off_t size) noexcept, (fd, size))
 ON_FD(flock, "flock", (int fd, int operation) noexcept, (fd, operation))
 ON_PATH(rename, "rename", (const char *path, const char *to) noexcept,
         (path, to))
+ON_PATH(renameat2, "rename",
+        (int from, const char *path, int into, const char *to,
+         unsigned flags) noexcept,
+        (from, path, into, to, flags))
 ON_PATH(unlink, "unlink", (const char *path) noexcept, (path))
 ON_PATH(rmdir, "unlink", (const char *path) noexcept, (path))
 ON_PATH(unlinkat, "unlink", (int at, const char *path, int flags) noexcept,

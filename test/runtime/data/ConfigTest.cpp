@@ -62,7 +62,7 @@ TEST_F(ConfigTest, VocabularyFile) {
   EXPECT_EQ(Config::parse(recipe, "", {"/nonexistent", folder.path}).key,
             parseConfig(demoRecipe()).key);
   EXPECT_EQ(inlineVocabulary(recipe, {folder.path}), demoRecipe());
-  EXPECT_ERROR(parseConfig(recipe), "words: cannot be read");
+  EXPECT_ERROR(parseConfig(recipe), "words: cannot open: ");
   writeFile("recipe.json", recipe.dump());
   EXPECT_EQ(Config::load(path("recipe.json")).tokenizer.size(), 10);
   writeFile("bad.json", "{");

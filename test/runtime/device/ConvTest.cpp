@@ -74,14 +74,14 @@ template <typename F> void forEachProduct(const ConvShape &s, F f) {
 }
 
 /// Operands of elements T, and what plain sums of their products are.
-template <typename T> struct Expected {
+template <typename T> struct ExpectedConv {
   std::vector<T> x, w, dy, b;
   std::vector<float> bc, y, dx, dw, db;
   /// Of each sum's products, counted from the largest; what is expected is
   /// float too.
   double taps, places, products;
 
-  explicit Expected(const ConvShape &s) {
+  explicit ExpectedConv(const ConvShape &s) {
     int64_t nx = s.n * s.c, nw = s.o * (s.c / s.groups), ny = s.n * s.o,
             pixels = 1, outs = 1;
     for (int i = 0; i < s.dims; ++i)
@@ -117,7 +117,7 @@ std::vector<float> sum(std::vector<float> a, const std::vector<float> &b) {
 }
 
 void check(const ConvShape &s) {
-  Expected<float> e(s);
+  ExpectedConv<float> e(s);
   std::vector<float> y(e.y.size()), dx(e.dx.size()),
       dw = randoms(e.dw.size(), 6), db = randoms(s.o, 7), edw = sum(e.dw, dw),
       edb = sum(e.db, db);
@@ -206,7 +206,7 @@ constexpr double kAddedEps = 0;
 
 /// Operands are rounded first; a narrow result is rounded once.
 void checkNarrow(const ConvShape &s) {
-  Expected<bf16> e(s);
+  ExpectedConv<bf16> e(s);
   std::vector<bf16> y(e.y.size()), dx(e.dx.size()), dw(e.dw.size()), db(s.o);
   convForward(e.x.data(), e.w.data(), e.b.data(), y.data(), s);
   EXPECT_LT(relativeError(widen(y), e.y), e.taps + kNarrowEps);

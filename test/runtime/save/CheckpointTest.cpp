@@ -237,6 +237,44 @@ TEST_F(CheckpointTest, OneRunAFolder) {
   FolderLock again(solo(), directory);
 }
 
+/// A folder of somebody else's: nothing that its links lead to is touched.
+TEST_F(CheckpointTest, GoesThroughNoLinkInItsFolder) {
+  std::filesystem::create_directories(directory);
+  std::string victim = folder / "victim", lock = directory + "/lock";
+  auto expectRefused = [&](const char *line) {
+    EXPECT_ERROR(FolderLock(solo(), directory), line);
+    EXPECT_EQ(readFile(victim), "precious");
+    std::filesystem::remove(lock);
+  };
+  writeFile(victim, "precious");
+  std::filesystem::create_symlink(victim, lock);
+  expectRefused("lock: is a link, expected a file");
+  std::filesystem::create_hard_link(victim, lock);
+  expectRefused("lock: is no file of its own");
+  FolderLock held(solo(), directory);
+  std::filesystem::create_directory(folder / "elsewhere");
+  std::filesystem::create_directory_symlink(folder / "elsewhere",
+                                            directory + "/step-1.tmp");
+  saveCheckpoint(trainer, directory, 1, 7);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "elsewhere"));
+  EXPECT_EQ(loadCheckpoint(trainer, directory, 7), 1);
+}
+
+/// Where a file system cannot exchange names, a kill may leave the checkpoint
+/// that was replaced under another name only.
+TEST_F(CheckpointTest, KilledWhileOneIsReplaced) {
+  saveCheckpoint(trainer, directory, 1, 7);
+  std::filesystem::rename(directory + "/step-1", directory + "/step-1.old.tmp");
+  std::filesystem::create_directory(directory + "/step-2.gone.tmp");
+  FolderLock held(solo(), directory);
+  std::vector<std::string> said = removeUnfinished(directory);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_CONTAINS(said[0], "step-1: a run was killed while it replaced");
+  EXPECT_EQ(loadCheckpoint(trainer, directory, 7), 1);
+  EXPECT_FALSE(std::filesystem::exists(directory + "/step-2.gone.tmp"));
+  EXPECT_TRUE(removeUnfinished(directory).empty());
+}
+
 TEST_F(CheckpointTest, SaysWhatOfTheScheduleChanged) {
   saveCheckpoint(trainer, directory, 1, 7);
   EXPECT_TRUE(resumeCheckpoint(trainer, directory, 7).warnings.empty());
