@@ -6,6 +6,7 @@
 
 #include "codegen/common/Directory.h"
 #include "codegen/common/FreshDirectory.h"
+#include "codegen/common/Names.h"
 #include "codegen/common/ProgramTable.h"
 #include "models/frontend/onnx/Model.h"
 
@@ -182,7 +183,7 @@ llvm::Error copyModels(rt::ProgramOp program, StringRef folder,
 }
 
 std::string readme(rt::ProgramOp program, ArrayRef<GeneratedFile> files) {
-  std::string text = "# " + program.getSymName().str() +
+  std::string text = "# " + markdownText(program.getSymName()) +
                      "\n\nA training program written by DistTrain.\n\n"
                      "    cmake -S . -B build && cmake --build build -j\n    "
                      "build/train --help\n\n"
@@ -192,7 +193,7 @@ std::string readme(rt::ProgramOp program, ArrayRef<GeneratedFile> files) {
   for (auto module : program.getBody().getOps<rt::ModuleOp>())
     text += "| " + identifier(module.getSymName()) + ".h, " +
             identifier(module.getSymName()) + "* | module " +
-            module.getSymName().str() +
+            markdownText(module.getSymName()) +
             ": named buffers; functions; kernels |\n";
   return text + "| runtime/ | data, step loop, optimizer, checkpoints, library "
                 "calls |\n"

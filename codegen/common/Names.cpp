@@ -149,6 +149,24 @@ std::string quoted(StringRef text) {
   return result + "\"";
 }
 
+std::string commentText(StringRef text) {
+  std::string result = text.str();
+  for (char &c : result)
+    if (!isPrint(c) || c == '\\')
+      c = '?';
+  return result;
+}
+
+std::string markdownText(StringRef text) {
+  std::string result;
+  for (char c : commentText(text)) {
+    if (StringRef("|<>&`*_[]").contains(c))
+      result += '\\';
+    result += c;
+  }
+  return result;
+}
+
 std::string NameScope::unique(StringRef wanted) {
   std::string base = identifier(wanted), name = base;
   for (int i = 2; !taken.insert(name).second; ++i)

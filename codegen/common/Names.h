@@ -43,6 +43,11 @@ template <typename E> std::string enumText(std::optional<E> value) {
 }
 /// A C++ string literal with quotes.
 std::string quoted(llvm::StringRef text);
+/// Anybody's text as it may stand behind `//` or `#`: what could end the line,
+/// join the next one or change the order in which it is read becomes '?'.
+std::string commentText(llvm::StringRef text);
+/// The same for a cell of a Markdown table.
+std::string markdownText(llvm::StringRef text);
 
 /// Identifiers of one scope: the first of equal ones keeps its name, later ones
 /// get a number.
