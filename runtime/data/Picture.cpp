@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Picture.h. libpng's simplified interface bounds what chunks may allocate;
-// libjpeg is stopped at its first warning and, since progressive files can cost
-// much time for few bytes, after a number of scans.
+// See Picture.h. libpng bounds what chunks may allocate, and reads those only
+// that say what is stored: its simplified interface would convert between
+// gammas. libjpeg is stopped at its first warning and, since progressive files
+// can cost much time for few bytes, after a number of scans.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,27 +60,103 @@ void checkChunks(const std::string &bytes) {
   }
 }
 
+/// Owns what libpng has; its functions for errors jump out of the C parts
+/// below.
+struct PngReader {
+  explicit PngReader(const std::string &bytes) : bytes(bytes) {
+    png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, fail, ignore);
+    info = png ? png_create_info_struct(png) : nullptr;
+    if (!info) {
+      png_destroy_read_struct(&png, &info, nullptr);
+      throw std::bad_alloc();
+    }
+    png_set_read_fn(png, this, read);
+  }
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngReader(const PngReader &) = delete;
+  PngReader &operator=(const PngReader &) = delete;
+
+  static void fail(png_structp png, png_const_charp text) {
+    auto *self = static_cast<PngReader *>(png_get_error_ptr(png));
+    std::snprintf(self->message, sizeof self->message, "%s", text);
+    png_longjmp(png, 1);
+  }
+  static void ignore(png_structp, png_const_charp) {}
+  static void read(png_structp png, png_bytep to, size_t size) {
+    auto *self = static_cast<PngReader *>(png_get_io_ptr(png));
+    if (size > self->bytes.size() - self->at)
+      png_error(png, "ends too early");
+    std::memcpy(to, self->bytes.data() + self->at, size);
+    self->at += size;
+  }
+
+  const std::string &bytes;
+  size_t at = 0;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  int passes = 1;
+  char message[128] = {};
+};
+
+/// The C parts: longjmp may leave them, so they own nothing with a destructor.
+/// False: see `message`. Rows are RGBA of 8 bits, as stored: Gamma and colour
+/// chunks change no value, and of 16 bits the upper 8 stay (as in Pillow).
+bool readPngHeader(PngReader &in) {
+  if (setjmp(png_jmpbuf(in.png)))
+    return false;
+  // All others that a picture need not have, but transparency, are not read.
+  png_set_keep_unknown_chunks(in.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  static const png_byte transparency[] = "tRNS";
+  png_set_keep_unknown_chunks(in.png, PNG_HANDLE_CHUNK_AS_DEFAULT, transparency,
+                              1);
+  png_set_benign_errors(in.png, 1);
+  png_set_user_limits(in.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX); // see below
+  png_read_info(in.png, in.info);
+  return true;
+}
+
+bool preparePng(PngReader &in) {
+  if (setjmp(png_jmpbuf(in.png)))
+    return false;
+  png_set_expand(in.png); // palettes, few bits, transparency of one colour
+  png_set_strip_16(in.png);
+  png_set_gray_to_rgb(in.png);
+  png_set_add_alpha(in.png, 255, PNG_FILLER_AFTER);
+  in.passes = png_set_interlace_handling(in.png);
+  png_read_update_info(in.png, in.info);
+  return true;
+}
+
+bool readPngRows(PngReader &in, uint8_t *rgba, int64_t height, size_t bytes) {
+  if (setjmp(png_jmpbuf(in.png)))
+    return false;
+  for (int pass = 0; pass < in.passes; ++pass)
+    for (int64_t y = 0; y < height; ++y)
+      png_read_row(in.png, rgba + size_t(y) * bytes, nullptr);
+  png_read_end(in.png, nullptr);
+  return true;
+}
+
 Picture decodePng(const std::string &bytes, int64_t maxPixels) {
   checkChunks(bytes);
-  png_image image;
-  std::memset(&image, 0, sizeof image);
-  image.version = PNG_IMAGE_VERSION;
-  struct Free {
-    png_image *image;
-    ~Free() { png_image_free(image); }
-  } guard{&image};
-  auto fail = [&] {
-    expectMemory(image.message);
-    throw Error(std::string("bad PNG: ") + image.message);
+  PngReader in(bytes);
+  auto expect = [&](bool good) {
+    if (good)
+      return;
+    expectMemory(in.message);
+    throw Error(std::string("bad PNG: ") + in.message);
   };
-  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
-    fail();
-  checkSize(image.width, image.height, maxPixels);
-  image.format = PNG_FORMAT_RGBA;
-  Picture out{image.width, image.height, {}};
-  out.rgb.resize(PNG_IMAGE_SIZE(image));
-  if (!png_image_finish_read(&image, nullptr, out.rgb.data(), 0, nullptr))
-    fail();
+  expect(readPngHeader(in));
+  int64_t width = png_get_image_width(in.png, in.info),
+          height = png_get_image_height(in.png, in.info);
+  checkSize(width, height, maxPixels);
+  expect(preparePng(in));
+  size_t row = png_get_rowbytes(in.png, in.info);
+  if (row != size_t(width) * 4)
+    throw Error("bad PNG: an unknown layout of pixels");
+  Picture out{width, height, {}};
+  out.rgb.resize(row * size_t(height));
+  expect(readPngRows(in, out.rgb.data(), height, row));
   // In place: a second copy of a large picture is what memory is short of.
   size_t n = out.rgb.size() / 4;
   for (size_t i = 0; i < n; ++i) {

@@ -45,6 +45,16 @@ std::string readBounded(const Limits &limits, const Member &member,
   return read(member);
 }
 
+/// Without the mark and the line end that editors add.
+std::string plainText(std::string text) {
+  if (text.compare(0, 3, "\xef\xbb\xbf") == 0)
+    text.erase(0, 3);
+  for (char end : {'\n', '\r'})
+    if (!text.empty() && text.back() == end)
+      text.pop_back();
+  return text;
+}
+
 Json parseJson(const std::string &text) {
   Json json = readJsonIfGood(text);
   if (json.is_null())
@@ -61,9 +71,26 @@ public:
   RawSample raw() {
     RawSample out;
     int json = find("json");
-    if (json >= 0 && isLong(json, out))
+    if (json < 0) {
+      shortForm(out);
       return out;
-    shortForm(out);
+    }
+    std::string text = content(json);
+    Json parsed = readJsonIfGood(text);
+    if (isLong(parsed, out))
+      return out;
+    try {
+      shortForm(out);
+    } catch (const SystemError &) {
+      throw;
+    } catch (const Error &) {
+      if (parsed.is_null())
+        throw Error("bad JSON");
+      throw;
+    }
+    // Metadata may be anything (Python writes NaN); segments may not.
+    if (parsed.is_null() && text.find("\"segments\"") != std::string::npos)
+      throw Error("bad JSON");
     return out;
   }
 
@@ -107,8 +134,7 @@ private:
 
   /// False: valid JSON without "segments" (WebDataset pairs often have metadata
   /// there).
-  bool isLong(int member, RawSample &out) const {
-    Json json = parseJson(content(member));
+  bool isLong(const Json &json, RawSample &out) const {
     if (!json.is_object() || !json.contains("segments"))
       return false;
     const Json &segments = json["segments"];
@@ -122,7 +148,7 @@ private:
       for (const Json &value : segment)
         out.segments.back().push_back(part(value));
     }
-    if (json.contains("label")) {
+    if (json.contains("label") && config.needsLabel) {
       if (!json["label"].is_number_integer())
         throw Error("JSON: \"label\" must be a whole number");
       out.label = checkLabel(json["label"].get<int64_t>());
@@ -140,12 +166,9 @@ private:
         segment.push_back({picture, {}, member});
       }
     if (int text = find("txt"); text >= 0 && config.sequence) {
-      segment.push_back({textKind, content(text), -1});
-      std::string &value = segment.back().text;
-      if (!value.empty() && value.back() == '\n')
-        value.pop_back();
+      segment.push_back({textKind, plainText(content(text)), -1});
     }
-    if (int label = find("cls"); label >= 0) {
+    if (int label = find("cls"); label >= 0 && config.needsLabel) {
       std::string digits = content(label);
       while (!digits.empty() && (digits.back() == '\n' ||
                                  digits.back() == ' ' || digits.back() == '\r'))
@@ -280,7 +303,7 @@ std::vector<std::string> data::readTexts(const Limits &limits,
   std::vector<std::string> out;
   for (const Member &member : members) {
     if (member.name == "txt")
-      out.push_back(readBounded(limits, member, read));
+      out.push_back(plainText(readBounded(limits, member, read)));
     if (member.name != "json")
       continue;
     Json json = parseJson(readBounded(limits, member, read));

@@ -117,6 +117,8 @@ std::vector<std::string> data::readVocabulary(const std::string &path) {
   }
   std::vector<std::string> words;
   for (std::string line; std::getline(in, line);) {
+    if (words.empty() && line.compare(0, 3, "\xef\xbb\xbf") == 0)
+      line.erase(0, 3);
     if (!line.empty() && line.back() == '\r')
       line.pop_back();
     if (line.empty())

@@ -100,6 +100,37 @@ TEST_F(IndexTest, ShortForm) {
                   "no segment kind of the recipe has the parts text");
 }
 
+/// What the recipe does not use cannot break a sample.
+TEST_F(IndexTest, MembersThatAreNotUsed) {
+  Files pair = {{"b.png", png(5)}, {"b.txt", "cat"}};
+  auto with = [&](const std::string &name, const std::string &content) {
+    Files files = pair;
+    files.push_back({name, content});
+    return problemOf(files);
+  };
+  std::string good = problemOf(pair);
+  EXPECT_EQ(with("b.json", R"({"similarity": NaN})"), good);
+  EXPECT_EQ(with("b.json", "no JSON"), good);
+  EXPECT_EQ(with("b.json", R"({"label": "a cat"})"), good);
+  EXPECT_EQ(with("b.cls", "n02123045"), good);
+  EXPECT_EQ(with("b.json", R"({"segments": [)"), "bad JSON");
+}
+
+/// What editors of other systems add.
+TEST_F(IndexTest, LineEndsAndMarksOfTexts) {
+  auto tokensOf = [&](const std::string &text) {
+    std::vector<Member> members = {{"txt", 0, int64_t(text.size())},
+                                   {"png", 0, 1}};
+    return readDocument(config, members, [&](const Member &) { return text; })
+        .ids;
+  };
+  std::vector<int32_t> plain = tokensOf("cat face");
+  for (const char *text : {"cat face\n", "cat face\r\n",
+                           "\xef\xbb\xbf"
+                           "cat face\r\n"})
+    EXPECT_EQ(tokensOf(text), plain);
+}
+
 TEST_F(IndexTest, BrokenJson) {
   EXPECT_EQ(jsonProblem("{\"segments\": ["), "bad JSON");
   EXPECT_EQ(jsonProblem("\xff"), "bad JSON");

@@ -97,6 +97,64 @@ TEST(Picture, PaletteAndGrey) {
             (std::vector<uint8_t>{7, 7, 7, 8, 8, 8}));
 }
 
+/// One row of samples of `depth` bits as they are to be stored, with a gamma of
+/// 1/gamma if there is one.
+std::string stored(int type, int depth, int width,
+                   const std::vector<uint8_t> &row, double gamma = 0,
+                   bool interlaced = false) {
+  std::string bytes;
+  png_structp png =
+      png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_set_write_fn(
+      png, &bytes,
+      [](png_structp png, png_bytep data, size_t size) {
+        static_cast<std::string *>(png_get_io_ptr(png))
+            ->append(reinterpret_cast<char *>(data), size);
+      },
+      [](png_structp) {});
+  png_set_IHDR(png, info, png_uint_32(width), 1, depth, type,
+               interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_BASE, PNG_FILTER_TYPE_BASE);
+  if (gamma)
+    png_set_gAMA(png, info, 1 / gamma);
+  std::vector<uint8_t> copy = row;
+  png_bytep rows[] = {copy.data()};
+  png_set_rows(png, info, rows);
+  png_write_png(png, info, PNG_TRANSFORM_IDENTITY, nullptr);
+  png_destroy_write_struct(&png, &info);
+  return bytes;
+}
+
+/// Gamma is nothing that a model was trained with: Pillow gives these, too.
+TEST(Picture, ValuesAreTheStoredOnes) {
+  using Bytes = std::vector<uint8_t>;
+  const Bytes three = {17, 34, 51};
+  auto of = [](const std::string &png) {
+    return decodePicture(png, plenty).rgb;
+  };
+  for (double gamma : {0.0, 1.0, 1.8, 2.2}) {
+    EXPECT_EQ(of(stored(PNG_COLOR_TYPE_RGB, 8, 1, three, gamma)), three);
+    // 16 bits: the upper 8, whatever the lower ones are.
+    EXPECT_EQ(
+        of(stored(PNG_COLOR_TYPE_RGB, 16, 1, {17, 17, 34, 0, 51, 255}, gamma)),
+        three);
+    EXPECT_EQ(of(stored(PNG_COLOR_TYPE_GRAY, 16, 1, {17, 200}, gamma)),
+              Bytes(3, 17));
+    EXPECT_EQ(of(stored(PNG_COLOR_TYPE_GRAY, 8, 1, {34}, gamma)), Bytes(3, 34));
+    EXPECT_EQ(of(stored(PNG_COLOR_TYPE_GRAY, 2, 1, {0x40}, gamma)),
+              Bytes(3, 85));
+    EXPECT_EQ(of(stored(PNG_COLOR_TYPE_RGB_ALPHA, 16, 1,
+                        {17, 17, 34, 0, 51, 255, 255, 255}, gamma)),
+              three);
+    EXPECT_EQ(of(stored(PNG_COLOR_TYPE_GRAY_ALPHA, 8, 1, {17, 0}, gamma)),
+              Bytes(3, 255));
+    EXPECT_EQ(of(stored(PNG_COLOR_TYPE_RGB, 8, 2, {1, 2, 3, 4, 5, 6}, gamma,
+                        /*interlaced=*/true)),
+              (Bytes{1, 2, 3, 4, 5, 6}));
+  }
+}
+
 TEST(Picture, Jpeg) {
   Picture out = decodePicture(jpeg(solid(16, 8, 200, 100, 50)), plenty);
   ASSERT_EQ(out.rgb.size(), 16u * 8 * 3);
