@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Stop.h"
+#include "runtime/base/Log.h"
 
 #include <atomic>
 #include <csignal>
@@ -22,13 +23,16 @@ namespace dt::rt {
 namespace {
 
 std::atomic<bool> requested{false};
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 
-sigset_t stopSet() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (int signal : kSignals)
-    ::sigaddset(&set, signal);
+/// As it was when they were held first.
+sigset_t stopSet(bool hasLauncher = false) {
+  static const sigset_t set = [&] {
+    sigset_t made;
+    ::sigemptyset(&made);
+    for (int signal : stopSignals(hasLauncher))
+      ::sigaddset(&made, signal);
+    return made;
+  }();
   return set;
 }
 
@@ -139,12 +143,25 @@ void onBusError(int, siginfo_t *info, void *) {
 
 } // namespace
 
-void holdStopSignals() {
-  sigset_t set = stopSet();
+std::vector<int> stopSignals(bool hasLauncher) {
+  std::vector<int> signals;
+  struct sigaction action;
+  for (int signal : kStopSignals) {
+    bool ignored = ::sigaction(signal, nullptr, &action) == 0 &&
+                   action.sa_handler == SIG_IGN;
+    if (!(signal == SIGHUP && ignored) && !(signal == SIGUSR2 && hasLauncher))
+      signals.push_back(signal);
+  }
+  return signals;
+}
+
+void holdStopSignals(bool hasLauncher) {
+  sigset_t set = stopSet(hasLauncher);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // A shell that starts a program in the background lets it ignore SIGINT.
-  for (int signal : kSignals)
-    std::signal(signal, SIG_DFL);
+  for (int signal : kStopSignals)
+    if (::sigismember(&set, signal))
+      std::signal(signal, SIG_DFL);
 }
 
 void installStopSignals() {
@@ -161,7 +178,7 @@ void endAtOnce(const std::string &what) {
   std::string rank =
       ownRank < 0 ? "" : "rank " + std::to_string(ownRank) + ": ";
   if (!claimWord || claimWord())
-    std::fprintf(stderr, "error: %s%s\n", rank.c_str(), what.c_str());
+    printLast("error: " + rank + what);
   std::_Exit(1);
 }
 

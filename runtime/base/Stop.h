@@ -2,10 +2,11 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// SIGTERM, SIGINT and SIGUSR1 ask a program to finish its step, save and end
-// with code 0, whichever process of a run gets them and how often. A second
-// SIGINT ends it at once. They are held from the first line of main() on
-// (launchRanks) and taken by a thread that does nothing else.
+// Signals that terminals, shells and batch systems send (kStopSignals) ask a
+// program to finish its step, save and end with code 0, whichever process of a
+// run gets them and how often. A second SIGINT ends it at once. They are held
+// from the first line of main() on (launchRanks) and taken by a thread that
+// does nothing else. What all others do: docs/faults.md.
 //
 // No thread that computes runs a signal handler: oneDNN's generated code keeps
 // data far below its stack pointer, and the system puts a handler's frame
@@ -18,13 +19,23 @@
 
 #include "runtime/base/Error.h"
 
+#include <csignal>
 #include <string>
+#include <vector>
 
 namespace dt::rt {
 
+/// The terminal is gone; a key; a batch system's end, warning and limit of
+/// processor time; a timer of whoever has started the program.
+constexpr int kStopSignals[] = {SIGHUP,  SIGINT,  SIGTERM, SIGUSR1,
+                                SIGUSR2, SIGXCPU, SIGALRM};
+/// Those that ask this process: not SIGHUP if it is ignored (nohup), and not
+/// SIGUSR2 in a rank that has a launcher, which dies with that (RankProcesses).
+std::vector<int> stopSignals(bool hasLauncher = false);
+
 /// From now on signals wait for installStopSignals(), in this thread, in those
 /// that it starts, and in the program that takes this one's place.
-void holdStopSignals();
+void holdStopSignals(bool hasLauncher = false);
 /// Holds them, and from now on they ask, also those that have waited. To be
 /// called before other threads are started; may be called again.
 void installStopSignals();

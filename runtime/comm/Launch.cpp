@@ -8,6 +8,7 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/Cores.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/RankProcesses.h"
 #include "runtime/comm/Status.h"
@@ -21,7 +22,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -76,16 +76,42 @@ void setEnvironment(int ranks, int threads) {
     ::setenv("OMP_NUM_THREADS", share.c_str(), 0);
 }
 
-volatile std::sig_atomic_t stops = 0, interrupts = 0;
+volatile std::sig_atomic_t stops = 0, interrupts = 0, quits = 0, suspends = 0;
 
 void onSignal(int signal) {
-  stops = 1;
+  if (signal == SIGQUIT)
+    quits = 1;
+  else if (signal == SIGTSTP)
+    suspends = 1;
+  else
+    stops = 1;
   if (signal == SIGINT)
     interrupts = interrupts + 1;
 }
 
-/// Signals that ask a run to end (Stop.h).
-constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+/// What the launcher does in place of the system, from now on until the end.
+class Handlers {
+public:
+  Handlers() {
+    stops = interrupts = quits = suspends = 0;
+    signals = stopSignals();
+    signals.insert(signals.end(), {SIGQUIT, SIGTSTP});
+    before.resize(signals.size());
+    struct sigaction action{};
+    action.sa_handler = onSignal;
+    action.sa_flags = SA_RESTART;
+    for (size_t i = 0; i < signals.size(); ++i)
+      ::sigaction(signals[i], &action, &before[i]);
+  }
+  ~Handlers() {
+    for (size_t i = 0; i < signals.size(); ++i)
+      ::sigaction(signals[i], &before[i], nullptr);
+  }
+
+private:
+  std::vector<int> signals;
+  std::vector<struct sigaction> before;
+};
 
 /// Seconds that all have to end when a rank is gone. mpirun waits for machines
 /// that cannot be reached until TCP gives them up.
@@ -108,8 +134,11 @@ public:
     while (!processes->haveEnded()) {
       if (stops)
         board.requestStop();
-      if (interrupts > 1)
+      if (interrupts > 1 || quits)
         end();
+      if (suspends)
+        suspend();
+      processes->moveOutput();
       if (!board.failedHere())
         failed = now();
       else if (now() - failed >
@@ -117,28 +146,42 @@ public:
         processes->giveUp();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+    processes->moveOutput();
     return codeFor(processes->status());
   }
 
 private:
-  /// A second Ctrl-C.
-  void end() {
-    killed = true;
+  void signalRanks(int signal) {
     for (int rank = 0; rank < ranks; ++rank)
       if (int pid = board.read(rank).pid)
-        ::kill(pid, SIGKILL);
+        ::kill(pid, signal);
+  }
+
+  /// A second Ctrl-C, or Ctrl-\.
+  void end() {
+    killed = true;
+    signalRanks(SIGKILL);
     processes->kill(board.anyBegan());
+  }
+
+  /// Ctrl-Z: the ranks of this machine stand still, too, until this process
+  /// goes on.
+  void suspend() {
+    suspends = 0;
+    signalRanks(SIGSTOP);
+    std::raise(SIGSTOP);
+    signalRanks(SIGCONT);
   }
 
   int codeFor(int status) {
     int code = WIFSIGNALED(status) ? exitAfterFault : WEXITSTATUS(status);
     if (killed)
-      return 128 + SIGINT;
+      return 128 + (quits ? SIGQUIT : SIGINT);
     if (!code)
       return 0;
     // Ranks that had not begun know no signals yet: nothing was lost.
     if (stops && !board.anyTrains() && (code == exitAfterFault || code > 128)) {
-      std::printf("stopped before the first step\n");
+      printLog("stopped before the first step\n");
       return 0;
     }
     StatusBoard::Report report;
@@ -152,7 +195,7 @@ private:
       report.line = "error: " + processes->name() + " was ended by signal " +
                     std::to_string(WTERMSIG(status));
     if (!report.line.empty())
-      std::fprintf(stderr, "%s\n", report.line.c_str());
+      printLast(report.line);
     // mpirun gives the code of whoever it saw first.
     return report.code ? report.code : code > 128 ? exitAfterFault : code;
   }
@@ -285,9 +328,11 @@ void leaveTerminal(pid_t group, pid_t parent, int death) {
   ::setpgid(0, group);
   sigset_t set;
   ::sigemptyset(&set);
-  for (int signal : kStopSignals)
+  for (int signal : stopSignals(/*hasLauncher=*/true))
     ::sigaddset(&set, signal);
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  // What a group in the background writes would stop it (stty tostop).
+  std::signal(SIGTTOU, SIG_IGN);
 #ifdef __linux__
   ::prctl(PR_SET_PDEATHSIG, death);
   if (::getppid() != parent)
@@ -310,30 +355,22 @@ void become(const std::vector<std::string> &command) {
 
 std::optional<int> launchRanks(int argc, char **argv, int ranks, int threads) {
   expectChoice();
+  // Of output that nobody takes the writer says so (Log.h, sockets).
+  std::signal(SIGPIPE, SIG_IGN);
   if (ranks <= 1 || isLaunched()) {
-    holdStopSignals();
+    holdStopSignals(hasLauncher());
     return std::nullopt;
   }
   std::vector<std::string> command = {ownPath(argv[0])};
   command.insert(command.end(), argv + 1, argv + argc);
   setEnvironment(ranks, threads);
   announceLauncher();
-  stops = 0;
-  interrupts = 0;
-  struct sigaction action{}, before[std::size(kStopSignals)];
-  action.sa_handler = onSignal;
-  action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < std::size(kStopSignals); ++i)
-    ::sigaction(kStopSignals[i], &action, &before[i]);
-  int code = 1;
+  Handlers handlers;
   try {
-    code = Launcher(start(command, ranks), ranks).wait();
+    return Launcher(start(command, ranks), ranks).wait();
   } catch (const Error &e) {
     throw Error("--ranks " + std::to_string(ranks) + ": " + e.what());
   }
-  for (size_t i = 0; i < std::size(kStopSignals); ++i)
-    ::sigaction(kStopSignals[i], &before[i], nullptr);
-  return code;
 }
 
 } // namespace dt::rt

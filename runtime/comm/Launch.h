@@ -41,9 +41,11 @@ std::string launchedBoard();
 /// The ranks share the cores: OMP_NUM_THREADS is set unless it is given or
 /// `threads` (of --threads) is not 0. They run in a process group of their own
 /// and end when this process does, or when ranks of this machine have failed
-/// and mpirun does not notice (a link that is down). SIGINT, SIGTERM and
-/// SIGUSR1 do not reach them: ranks read on the status board (Status.h) that
-/// the run is to end. A second SIGINT kills them.
+/// and mpirun does not notice (a link that is down). Signals that ask a run to
+/// end (Stop.h) do not reach them: ranks read on the status board (Status.h)
+/// that the run is to end. A second SIGINT, or SIGQUIT, kills them; SIGTSTP
+/// stops those of this machine until the launcher goes on. From this call on
+/// SIGPIPE is ignored.
 ///
 /// With MPI mpirun starts them (mpi/Launch.cpp), else this process
 /// (tcp/Launch.cpp). Throws Error if there is no mpirun, or DT_COMM asks for

@@ -26,6 +26,9 @@ public:
   virtual void begin() = 0;
   /// Looks whether all have ended; does not wait.
   virtual bool haveEnded() = 0;
+  /// Hands on what ranks have printed, if they do not print it themselves; does
+  /// not wait.
+  virtual void moveOutput() {}
   /// Then: what waitpid said of who matters, and who that is ("mpirun").
   virtual int status() const = 0;
   virtual std::string name() const = 0;

@@ -5,11 +5,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/Status.h"
+#include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Log.h"
 #include "runtime/comm/Launch.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 
 namespace dt::rt {
@@ -49,29 +54,57 @@ namespace {
 
 constexpr int rowBits = 24;
 
-/// State letter and start time (ticks) of a process, from /proc/PID/stat; the
-/// name in parentheses may hold anything.
-bool readStat(int pid, char &state, unsigned long long &start) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(file, text))
-    return false;
-  size_t end = text.rfind(')');
-  if (end == std::string::npos)
-    return false;
-  start = 0;
-  return std::sscanf(text.c_str() + end + 1,
-                     " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-                     "%*d %*d %*d %*d %*d %llu",
-                     &state, &start) >= 1;
-}
+/// Seconds that a look which fails is repeated where an answer is needed.
+constexpr double kLooksFor = 5;
 
-/// A process number may be used again; with its start time it is unique.
-std::string uniqueName(int pid) {
+/// Of /proc/PID/stat: state letter and start time (ticks).
+struct Stat {
   char state = 0;
   unsigned long long start = 0;
-  readStat(pid, state, start);
-  return std::to_string(pid) + "-" + std::to_string(start);
+  int problem = 0; ///< errno; ENOENT and ESRCH: there is no such process
+};
+
+/// The name in parentheses may hold anything.
+Stat readStat(int pid) {
+  char text[1024];
+  Stat stat;
+  int file = ::open(("/proc/" + std::to_string(pid) + "/stat").c_str(),
+                    O_RDONLY | O_CLOEXEC);
+  ssize_t n = file < 0 ? -1 : ::read(file, text, sizeof text - 1);
+  stat.problem = n < 0 ? errno : 0;
+  if (file >= 0)
+    ::close(file);
+  text[std::max<ssize_t>(n, 0)] = 0;
+  const char *end = std::strrchr(text, ')');
+  if (!stat.problem &&
+      (!end || std::sscanf(end + 1,
+                           " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u "
+                           "%*u %*d %*d %*d %*d %*d %*d %llu",
+                           &stat.state, &stat.start) != 2))
+    stat.problem = EIO;
+  return stat;
+}
+
+bool saysNothing(const Stat &stat) {
+  return stat.problem && stat.problem != ENOENT && stat.problem != ESRCH;
+}
+
+/// Whether a process is not there, whatever /proc shows.
+bool isMissing(int pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
+
+/// A process number may be used again; with its start time it is unique. Of one
+/// that this user may not see the number alone.
+std::string uniqueName(int pid) {
+  Stat stat = readStat(pid);
+  for (double until = now() + kLooksFor;
+       saysNothing(stat) && stat.problem != EACCES && stat.problem != EPERM;
+       stat = readStat(pid)) {
+    if (now() > until)
+      throw Error("/proc/" + std::to_string(pid) +
+                  "/stat: " + std::strerror(stat.problem));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return std::to_string(pid) + "-" + std::to_string(stat.start);
 }
 
 constexpr const char *launcherVariable = "DT_LAUNCHER";
@@ -84,12 +117,6 @@ int ownThread() {
 #endif
 }
 
-void print(const std::string &line) {
-  std::string text = line + "\n";
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0)
-    return; // nobody listens
-}
-
 } // namespace
 
 void announceLauncher() {
@@ -100,8 +127,13 @@ bool hasLauncher() { return ::getenv(launcherVariable); }
 
 bool isLauncherGone() {
   const char *name = ::getenv(launcherVariable);
-  return name && (uniqueName(std::atoi(name)) != name ||
-                  stateOf(std::atoi(name)) == ProcessState::Gone);
+  if (!name)
+    return false;
+  int pid = std::atoi(name);
+  Stat stat = readStat(pid);
+  const char *start = std::strchr(name, '-');
+  bool other = !stat.problem && start && std::stoull(start + 1) != stat.start;
+  return other || stateOf(pid) == ProcessState::Gone;
 }
 
 std::string StatusBoard::nameFor(int parent) {
@@ -110,12 +142,13 @@ std::string StatusBoard::nameFor(int parent) {
 }
 
 ProcessState stateOf(int pid) {
-  char state = 0;
-  unsigned long long start;
-  if (!readStat(pid, state, start) || state == 'Z' || state == 'X')
+  Stat stat = readStat(pid);
+  if (stat.problem)
+    return isMissing(pid) ? ProcessState::Gone : ProcessState::Running;
+  if (stat.state == 'Z' || stat.state == 'X')
     return ProcessState::Gone;
-  return state == 'T' || state == 't' ? ProcessState::Stopped
-                                      : ProcessState::Running;
+  return stat.state == 'T' || stat.state == 't' ? ProcessState::Stopped
+                                                : ProcessState::Running;
 }
 
 StatusBoard::StatusBoard()
@@ -249,7 +282,7 @@ void StatusBoard::report(const std::string &line, int code) {
   if (!claimReport())
     return;
   if (path.empty() || !hasLauncher() || isLauncherGone()) {
-    print(line);
+    printLast(line);
   } else {
     size_t length = std::min(line.size(), sizeof(Text::line));
     std::memcpy(text()->line, line.data(), length);
@@ -346,6 +379,7 @@ ThreadTime timeOf(int pid, int thread) {
   std::ifstream(folder + "schedstat") >> nanoseconds;
   time.seconds = nanoseconds * 1e-9;
   std::ifstream status(folder + "status");
+  time.known = bool(status);
   for (std::string line; std::getline(status, line);)
     if (size_t at = line.find("ctxt_switches:"); at != std::string::npos)
       time.turns += std::strtoull(line.c_str() + at + 14, nullptr, 10);

@@ -109,7 +109,8 @@ public:
   /// The last collective of a group that a rank has begun.
   uint32_t entered(int rank, int group) const;
 
-  /// For the launcher: the board of the ranks whose parent is `parent`.
+  /// For the launcher: the board of the ranks whose parent is `parent`. Throws
+  /// Error if the system does not say, for some seconds, which process it is.
   static std::string nameFor(int parent);
   /// What the launcher is to say of ranks that have ended with an error, and
   /// its code: the line that one of them left, else who never began or did not
@@ -170,8 +171,9 @@ void announceLauncher();
 bool hasLauncher();
 bool isLauncherGone();
 
-/// What a process is found to be: running, stopped by a signal, or gone (also
-/// a zombie).
+/// What a process is found to be: stopped by a signal, gone (also a zombie), or
+/// running; that too if the system does not let this process look (no
+/// descriptor is left, /proc is hidden), which says nothing about the other.
 enum class ProcessState { Running, Stopped, Gone };
 ProcessState stateOf(int pid);
 
@@ -180,6 +182,7 @@ ProcessState stateOf(int pid);
 struct ThreadTime {
   double seconds = 0;
   uint64_t turns = 0;
+  bool known = false; ///< the system has said it
 };
 ThreadTime timeOf(int pid, int thread);
 

@@ -199,6 +199,8 @@ bool Watchdog::hasRun(int rank) const {
   if (!s.sampled)
     return true;
   ThreadTime time = timeOf(record.pid, record.thread);
+  if (!time.known || !s.time.known)
+    return true;
   double passed = std::max(now() - s.sampled, 0.1);
   return time.seconds - s.time.seconds > kRunning * passed ||
          double(time.turns - s.time.turns) > kTurns * passed;

@@ -12,6 +12,7 @@
 #include "runtime/base/Cores.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/ReadJson.h"
 #include "runtime/base/Stop.h"
 
@@ -235,7 +236,7 @@ public:
     for (const Json &other : all)
       for (const Json &line : other["broken"])
         if (peers.rank() == 0)
-          std::fprintf(stderr, "%s\n", line.get<std::string>().c_str());
+          printError("%s\n", line.get<std::string>().c_str());
     for (size_t i = 0; i < files.count(); ++i)
       if (!have[i])
         take(i, all);

@@ -7,6 +7,7 @@
 #include "runtime/observe/Profile.h"
 #include "runtime/base/Clock.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/ReadJson.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/MadeBatch.h"
@@ -105,11 +106,9 @@ public:
   void run() {
     for (int turn = 0; turn < kTurns; ++turn)
       for (size_t i = 0; i < sizes.size(); ++i) {
-        if (comm.rank() == 0) {
-          std::printf("turn %d of %d, parts of %lld samples\n", turn + 1,
-                      kTurns, (long long)sizes[i].samples);
-          std::fflush(stdout);
-        }
+        if (comm.rank() == 0)
+          printLog("turn %d of %d, parts of %lld samples\n", turn + 1, kTurns,
+                   (long long)sizes[i].samples);
         takeTurn(sizes[i], measured[i]);
       }
   }
@@ -265,10 +264,8 @@ void Profiler::measureMessages() {
   constexpr int kTimes = 40;
   if (comm.size() < 2)
     return;
-  if (comm.rank() == 0) {
-    std::printf("messages and sums between ranks\n");
-    std::fflush(stdout);
-  }
+  if (comm.rank() == 0)
+    printLog("messages and sums between ranks\n");
   auto fit = [&](double low, double high, double messages, double share) {
     double latency = low / messages;
     double rest = std::max(1e-9, high - low);

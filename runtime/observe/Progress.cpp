@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/observe/Progress.h"
+#include "runtime/base/Log.h"
 #include "runtime/comm/Launch.h"
 
 #include <algorithm>
@@ -94,12 +95,11 @@ void Progress::step(int64_t step, const StepResult &result) {
            "] " + line;
     size_t width = terminalWidth() - 1;
     line.resize(width, ' ');
-    std::printf("\r%s", line.c_str());
+    printLog("\r%s", line.c_str());
     open = true;
   } else {
-    std::printf("%s  (%s)\n", line.c_str(), duration(time - start).c_str());
+    printLog("%s  (%s)\n", line.c_str(), duration(time - start).c_str());
   }
-  std::fflush(stdout);
   last = time;
   // The first step plans primitives and touches memory: it is not part of the
   // speed.
@@ -109,9 +109,8 @@ void Progress::step(int64_t step, const StepResult &result) {
 
 void Progress::validation(int64_t step, double loss,
                           const std::vector<double> &terms, bool best) const {
-  std::printf("validation at step %lld  loss %.4f%s%s\n", (long long)step, loss,
-              termsText(program, terms).c_str(), best ? "  (best)" : "");
-  std::fflush(stdout);
+  printLog("validation at step %lld  loss %.4f%s%s\n", (long long)step, loss,
+           termsText(program, terms).c_str(), best ? "  (best)" : "");
 }
 
 void Progress::goBack(int64_t step) {
@@ -121,9 +120,8 @@ void Progress::goBack(int64_t step) {
 
 void Progress::finish() {
   if (open)
-    std::printf("\n");
+    printLog("\n");
   open = false;
-  std::fflush(stdout);
 }
 
 } // namespace dt::rt

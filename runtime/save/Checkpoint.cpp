@@ -7,6 +7,7 @@
 #include "runtime/save/Checkpoint.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/device/Device.h"
 #include "runtime/save/CheckpointFolder.h"
@@ -184,11 +185,10 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
   job = next;
   if (!job->copied) {
     if (!saidThatItWaits)
-      std::fprintf(stderr,
-                   "warning: rank %d has no memory for a copy of its state "
-                   "(%zu bytes): training waits while checkpoints are "
-                   "written\n",
-                   comm.rank(), job->pieces.bytes());
+      printError("warning: rank %d has no memory for a copy of its state "
+                 "(%zu bytes): training waits while checkpoints are "
+                 "written\n",
+                 comm.rank(), job->pieces.bytes());
     saidThatItWaits = true;
     writePart(*job);
   }

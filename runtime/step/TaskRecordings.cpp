@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/TaskRecordings.h"
+#include "runtime/base/Log.h"
 
 #include <cstdio>
 #include <iterator>
@@ -44,10 +45,9 @@ void TaskRecordings::run(size_t module, TaskFn function,
   if (recording && recording->replay())
     return;
   refused.insert(function);
-  std::fprintf(stderr,
-               "warning: rank %d: module '%s': a task is queued kernel by "
-               "kernel, as it cannot be recorded: %s\n",
-               rank, info.name, why.c_str());
+  printError("warning: rank %d: module '%s': a task is queued kernel by "
+             "kernel, as it cannot be recorded: %s\n",
+             rank, info.name, why.c_str());
   function(context);
 }
 

@@ -8,6 +8,8 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
+#include "runtime/base/Process.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Launch.h"
 #include "runtime/comm/Watchdog.h"
@@ -53,7 +55,7 @@ bool claimWord() { return boardInUse->claimReport(); }
 struct Watch {
   Watch(const ProgramInfo &program, double stall) {
     bool alone = launchedRanks() == 1;
-    if (!alone)
+    if (hasLauncher())
       std::signal(SIGUSR2,
                   SIG_IGN); // that the launcher is gone is seen anyway
     board = alone ? std::make_unique<StatusBoard>()
@@ -132,14 +134,13 @@ void expectPossible(const ProgramInfo &program, const Options &options) {
 
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv, const TrainHooks &hooks) {
+  beginProcess();
   try {
     if (argc == 1) {
       if (launchedRank() == 0)
-        std::fprintf(stderr,
-                     "error: nothing to do: give --data or --batch, and "
-                     "--steps unless the recipe says how many (%s --help "
-                     "lists the flags)\n",
-                     argv[0]);
+        printLast(std::string("error: nothing to do: give --data or --batch, "
+                              "and --steps unless the recipe says how many (") +
+                  argv[0] + " --help lists the flags)");
       return 1;
     }
     Options options = parseOptions(argc, argv);
@@ -154,7 +155,7 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
     return runRanks(program, directory, options, hooks);
   } catch (const std::exception &e) {
     if (launchedRank() == 0)
-      std::fprintf(stderr, "error: %s\n", e.what());
+      printLast(std::string("error: ") + e.what());
   }
   return 1;
 }

@@ -7,6 +7,7 @@
 #include "runtime/train/Train.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
@@ -41,8 +42,7 @@ bool onAnyRank(Comm &comm, bool mine) {
 /// Nothing was done, so there is nothing to save.
 int64_t sayStoppedEarly(const Comm &comm) {
   if (comm.rank() == 0)
-    std::printf("stopped before the first step\n");
-  std::fflush(stdout);
+    printLog("stopped before the first step\n");
   return 0;
 }
 
@@ -67,29 +67,26 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
     all += trainer.elements(p);
     trained += p.hasGradient ? trainer.elements(p) : 0;
   }
-  std::printf(
-      "%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n",
-      program.name, (long long)all, (long long)trained,
-      (long long)program.globalBatch, (long long)microbatchCount(program),
-      device::describe());
+  printLog("%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n",
+           program.name, (long long)all, (long long)trained,
+           (long long)program.globalBatch, (long long)microbatchCount(program),
+           device::describe());
   if (trainer.comm().size() > 1) {
     std::string buffers = device::isHost()
                               ? std::string()
                               : "; buffers over " + trainer.fabric().describe();
-    std::printf("%s%s; schedule %s\n", trainer.comm().describe().c_str(),
-                buffers.c_str(),
-                program.schedule ? program.schedule : "accumulate");
+    printLog("%s%s; schedule %s\n", trainer.comm().describe().c_str(),
+             buffers.c_str(),
+             program.schedule ? program.schedule : "accumulate");
   }
   if (source && !source->summary().empty())
-    std::printf("%s\n", source->summary().c_str());
+    printLog("%s\n", source->summary().c_str());
   int64_t last = trainer.settings().totalSteps;
   if (first)
-    std::printf("resumed at step %lld%s\n", (long long)first,
-                last > 0 && first >= last ? ", after the last one (--steps)"
-                                          : "");
+    printLog("resumed at step %lld%s\n", (long long)first,
+             last > 0 && first >= last ? ", after the last one (--steps)" : "");
   for (const std::string &line : lines)
-    std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+    printLog("%s\n", line.c_str());
 }
 
 } // namespace
@@ -115,7 +112,7 @@ namespace {
 
 void warn(Comm &comm, const std::string &line) {
   if (comm.rank() == 0 && !line.empty())
-    std::fprintf(stderr, "warning: %s\n", line.c_str());
+    printError("warning: %s\n", line.c_str());
 }
 
 /// The folder for this run alone, without the rests of others. Who only reads
@@ -258,7 +255,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
       validation =
           std::make_unique<Validation>(trainer, std::move(other), board);
       if (comm.rank() == 0)
-        std::printf("%s\n", validation->summary().c_str());
+        printLog("%s\n", validation->summary().c_str());
     }
     LoopEnd end = runLoop(trainer, *source, validation.get(), options, hooks,
                           board, done, std::max(done, total));

@@ -7,6 +7,7 @@
 #include "runtime/train/TrainLoop.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/observe/Metrics.h"
@@ -210,7 +211,7 @@ private:
     if (!speaks)
       return;
     progress.finish();
-    std::fprintf(stderr, "warning: %s\n", line.c_str());
+    printError("warning: %s\n", line.c_str());
   }
 
   /// The optimizer did nothing. A line for the 1st, 2nd, 4th, 8th…
@@ -279,16 +280,15 @@ private:
     if (!failure.empty())
       throw CommonError(failure);
     if (skipped && speaks)
-      std::printf("%lld of %lld updates left out\n", (long long)skipped,
-                  (long long)(step - first));
+      printLog("%lld of %lld updates left out\n", (long long)skipped,
+               (long long)(step - first));
     std::string text;
     late = failureOf([&] { text = recorder.finish(); });
     if (stop && speaks)
-      std::printf("stopped after step %lld%s%s\n", (long long)step,
-                  options.checkpoint.empty() ? "" : ", saved in ",
-                  options.checkpoint.c_str());
-    std::printf("%s", text.c_str());
-    std::fflush(stdout);
+      printLog("stopped after step %lld%s%s\n", (long long)step,
+               options.checkpoint.empty() ? "" : ", saved in ",
+               options.checkpoint.c_str());
+    printLog("%s", text.c_str());
     Waits waits(board, {Awaited::Hook});
     if (hooks.afterTraining)
       hooks.afterTraining(trainer, report);

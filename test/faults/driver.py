@@ -49,6 +49,7 @@ class Case:
     agents: bool = False  # a process on each machine starts its ranks and tells them who they are, as torchrun does
     flags: tuple = ()  # besides STANDARD
     without: tuple = ()  # of STANDARD
+    shell: str = ""  # a script of sh that starts the program, "$@", for instance with other descriptors
     environment: dict = dataclasses.field(default_factory=dict)
     before: Optional[Callable] = None  # before(run): prepares run.folder
     during: Optional[Callable] = None  # during(run): while run.process runs
@@ -105,6 +106,8 @@ class Run:
             command, environment = self.machines.start_agents(self.command(case.flags, (*case.without, "--ranks"))), environment | self.machines.environment
         elif self.machines:
             command, environment = self.machines.enter("left") + command, environment | self.machines.environment
+        if case.shell:
+            command = ["sh", "-c", self.fill(case.shell), "sh", *command]
         self.begin = time.monotonic()
         self.process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         errors="replace", env=environment)

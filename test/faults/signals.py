@@ -2,21 +2,24 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# SIGTERM, Ctrl-C and SIGUSR1 let a run finish its step, save and end with code 0,
-# whoever gets them and how often. The faults here only make a moment long enough
-# to be met.
+# SIGTERM, Ctrl-C and others (docs/faults.md) let a run finish its step, save and
+# end with code 0, whoever gets them and how often. The faults here only make a
+# moment long enough to be met.
 # ===-----------------------------------------------------------------------===
 """Cases of test/faults: signals at every moment."""
 
+import dataclasses
 import os
 import pathlib
 import signal
 import time
 
-from driver import Case, Failure, family, processes
+from driver import STEPS, Case, Failure, family, processes
 
 SLOW_STEPS = "write:*/metrics.jsonl:delay=100ms"
 STOPPED = "stopped after step"
+# Three ranks on this machine, told what torchrun tells them.
+AGENT = 'export WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400 DT_COMM=tcp; for rank in 0 1 2; do RANK=$rank "$@" & all="$all $!"; done; for rank in $all; do wait $rank || code=$?; done; exit $code'
 
 
 def everyone(run):
@@ -65,11 +68,37 @@ def when_it_happens(who, what, times=1, later=0.0):
     return during
 
 
+def mask(signals):
+    return sum(1 << (s - 1) for s in signals)
+
+
+def suspended(run):
+    """Ctrl-Z for longer than --stall, then `fg`."""
+    run.wait_for("second step", lambda: run.steps_done() >= 2)
+    send(run, launcher, signal.SIGTSTP)
+    time.sleep(1)
+    before = run.steps_done()
+    time.sleep(run.stall() + 2)
+    if run.steps_done() != before:
+        raise Failure("the ranks go on while their launcher is stopped")
+    send(run, launcher, signal.SIGCONT)
+
+
+def not_stopped(run):
+    if run.steps_done() != STEPS:
+        raise Failure(f"ended after step {run.steps_done()}")
+
+
 def all_held(run):
     """One thread of a rank takes the signals; handlers run on no other."""
     run.wait_for("second step", lambda: run.steps_done() >= 2)
-    wanted = sum(1 << (s - 1) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1))
+    asking = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGALRM}
+    wanted = mask(asking - ({signal.SIGUSR2} if run.ranks > 1 else set()))  # that of a launcher that is gone
+    ignored = mask({signal.SIGPIPE, signal.SIGXFSZ} | ({signal.SIGTTOU} if run.ranks > 1 else set()))
     for pid in [run.process.pid] if run.ranks == 1 else [pid for pid, rank in processes(run.program).items() if rank is not None]:
+        found = int(dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())["SigIgn"], 16)
+        if found & ignored != ignored:
+            raise Failure(f"rank {pid} ignores {found:x}, expected {ignored:x}")
         threads = {}
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
             fields = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
@@ -130,6 +159,16 @@ def without_index(run):
 CASES = [
     *(stopping(f"{what.name}-{who.__name__}-{times}", who, what, times) for what in (signal.SIGTERM, signal.SIGUSR1) for who in (everyone, launcher, one_rank) for times in (1, 3)),
     *(stopping(f"SIGINT-{who.__name__}", who, signal.SIGINT) for who in (everyone, launcher, one_rank)),
+    *(stopping(f"{what.name}-{who.__name__}", who, what) for what in (signal.SIGHUP, signal.SIGXCPU, signal.SIGALRM) for who in (everyone, launcher, one_rank)),
+    stopping("SIGUSR2-launcher", launcher, signal.SIGUSR2),
+    # Started by others, as torchrun does it, a rank has no launcher that would die with this signal.
+    dataclasses.replace(stopping("SIGUSR2-rank", one_rank, signal.SIGUSR2), shell=AGENT, without=("--ranks",), ranks=(3,)),
+    # What does not ask.
+    Case("nohup", SLOW_STEPS, shell="trap '' HUP; exec \"$@\"", during=after_steps(launcher, signal.SIGHUP), code=0, after=not_stopped, resumes=12),
+    *(Case(f"{what.name}-ignored", SLOW_STEPS, during=after_steps(who, what), code=0, after=not_stopped, resumes=12) for what in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGWINCH, signal.SIGURG, signal.SIGCONT) for who in (one_rank,)),
+    Case("Ctrl-Z", SLOW_STEPS, during=suspended, code=0, after=not_stopped, resumes=12),
+    Case("Ctrl-backslash", SLOW_STEPS, ranks=(3,), during=after_steps(launcher, signal.SIGQUIT), code=131),
+    Case("Ctrl-backslash-alone", SLOW_STEPS, ranks=(1,), during=after_steps(launcher, signal.SIGQUIT), code=(-3, 131)),
     *(at_startup(wait, who, signal.SIGTERM) for who in (everyone, launcher) for wait in (0, 20, 60, 150, 300, 600)),
     *(at_startup(wait, launcher, signal.SIGINT) for wait in (0, 60, 150, 300)),
     Case("handlers-beside-kernels", SLOW_STEPS, during=all_held, code=0),

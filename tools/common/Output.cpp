@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tools/common/Output.h"
+#include "runtime/base/Process.h"
 
 #include "runtime/base/Files.h"
 #include "runtime/base/OutputClaim.h"
@@ -102,6 +103,7 @@ Error dt::writeOutput(StringRef file,
 }
 
 void dt::expectStandardOutput() {
+  rt::beginProcess();
   // Made before the function is registered, they are still there when it runs.
   (void)outs();
   (void)errs();

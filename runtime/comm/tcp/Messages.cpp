@@ -7,6 +7,7 @@
 #include "runtime/comm/tcp/Messages.h"
 #include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Log.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -209,7 +210,7 @@ void Messages::end(const std::string &line, int code) {
   if (!line.empty() && board)
     board->report(line, code);
   else if (!line.empty())
-    std::fprintf(stderr, "%s\n", line.c_str());
+    printLast(line);
   warn();
   ::_exit(code);
 }

@@ -7,6 +7,7 @@
 #include "runtime/comm/tcp/Rendezvous.h"
 #include "runtime/base/Clock.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/comm/tcp/Frame.h"
 
@@ -150,8 +151,8 @@ private:
 
   void drop(const Guest &guest, const std::string &why) {
     if (lines++ < kLines)
-      std::fprintf(stderr, "warning: dropped a connection from %s: %s\n",
-                   guest.from.c_str(), why.c_str());
+      printError("warning: dropped a connection from %s: %s\n",
+                 guest.from.c_str(), why.c_str());
   }
 
   /// Why an announcement is no rank's of this run; empty: it is.
