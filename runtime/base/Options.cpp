@@ -169,6 +169,25 @@ void checkTogether(const Options &o) {
 
 } // namespace
 
+/// Flags that may differ between ranks, and why; every other one may not.
+Sameness sameness(const std::string &flag) {
+  static const std::map<std::string, Sameness> others = {
+      // Machines may have other numbers of cores; no result depends on it.
+      {"--threads", Sameness::Free},
+      {"--workers", Sameness::Free},
+      // For whoever starts ranks; what it says is compared with the plan.
+      {"--ranks", Sameness::Free},
+      // Copies of what is read. Batches are compared in every step, weights
+      // before the first.
+      {"--program", Sameness::Free},
+      {"--data", Sameness::Given},
+      {"--batch", Sameness::Given},
+      {"--validate", Sameness::Given},
+      {"--init-from", Sameness::Given}};
+  auto found = others.find(flag);
+  return found == others.end() ? Sameness::Value : found->second;
+}
+
 /// Characters to insert, drop or replace between two words.
 static size_t distance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
@@ -222,6 +241,7 @@ Options parseOptions(int argc, const char *const *argv) {
     auto given = switches.find(flag);
     if (given != switches.end() && !inlined) {
       *given->second = true;
+      options.given[flag] = flag == "--resume" ? "newest" : "given";
       continue;
     }
     auto setter = setters.find(flag);
@@ -238,6 +258,8 @@ Options parseOptions(int argc, const char *const *argv) {
         flag != "--init-skip")
       throw Error(flag + " stands twice");
     setter->second(value);
+    std::string &before = options.given[flag];
+    before += (before.empty() ? "" : ",") + value;
   }
   if (!options.help)
     checkTogether(options);

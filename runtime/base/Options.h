@@ -10,6 +10,7 @@
 #include "runtime/Program.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,7 +64,17 @@ struct Options {
   std::vector<int64_t> rows;
   std::string traffic; ///< --traffic F.json: bytes that ranks sent
   bool help = false;   ///< --help
+  /// What the command line says: flag and value, several joined by commas.
+  std::map<std::string, std::string> given;
 };
+
+/// What ranks of one run must have in common of a flag (SameStart.h).
+enum class Sameness {
+  Value, ///< all of them the same value, or none of them the flag
+  Given, ///< that it is given: paths lead to copies on each machine
+  Free,  ///< nothing
+};
+Sameness sameness(const std::string &flag);
 
 /// Flags as `--name value` or `--name=value`. Throws Error naming the flag.
 Options parseOptions(int argc, const char *const *argv);

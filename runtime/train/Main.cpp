@@ -11,9 +11,11 @@
 #include "runtime/base/Log.h"
 #include "runtime/base/Process.h"
 #include "runtime/base/Stop.h"
+#include "runtime/comm/Agreement.h"
 #include "runtime/comm/Launch.h"
 #include "runtime/comm/Watchdog.h"
 #include "runtime/observe/Trace.h"
+#include "runtime/train/SameStart.h"
 #include "runtime/train/Train.h"
 
 #include <cerrno>
@@ -83,8 +85,10 @@ struct Watch {
 
 /// An Error that all ranks have is said by the first; of another, the rank
 /// that has it speaks and takes the others down.
+/// `wrong`: why this rank cannot begin; empty: it can.
 int runRanks(const ProgramInfo &program, const char *directory,
-             const Options &options, const TrainHooks &hooks) {
+             const Options &options, const TrainHooks &hooks,
+             const std::string &wrong) {
   Watch watch(program, options.stall);
   installStopSignals();
   std::unique_ptr<Comm> comm;
@@ -94,6 +98,9 @@ int runRanks(const ProgramInfo &program, const char *directory,
                        [&](int group, const std::vector<int> &ranks) {
                          watch.dog->addGroup(group, ranks);
                        });
+    comm->agree(wrong);
+    comm->expectRanks(int(program.ranks.size));
+    expectSameStart(*comm, options);
     runTraining(program, directory, options, *comm, hooks, watch.board.get());
   } catch (const CommonError &e) {
     if (launchedRank() == 0)
@@ -143,16 +150,23 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
                   argv[0] + " --help lists the flags)");
       return 1;
     }
-    Options options = parseOptions(argc, argv);
+    Options options;
+    std::string wrong = failureOf([&] {
+      options = parseOptions(argc, argv);
+      if (!options.help)
+        expectPossible(program, options);
+    });
+    // The other ranks wait: they learn of it.
+    if (!wrong.empty() && !isLaunched())
+      throw Error(wrong);
     if (options.help) {
       printHelp(argv[0]);
       return 0;
     }
-    expectPossible(program, options);
     if (auto code = launchRanks(argc, argv, options.ranks, options.threads))
       return *code;
     restartWithWaitPolicy(argv);
-    return runRanks(program, directory, options, hooks);
+    return runRanks(program, directory, options, hooks, wrong);
   } catch (const std::exception &e) {
     if (launchedRank() == 0)
       printLast(std::string("error: ") + e.what());
