@@ -12,7 +12,7 @@
 namespace dt::rt::tcp {
 
 /// Changes with everything that ranks say to each other.
-constexpr uint32_t kProtocol = 1;
+constexpr uint32_t kProtocol = 2;
 
 /// In the byte order of the machine: ranks of another order are refused when
 /// they announce themselves.
@@ -26,10 +26,12 @@ struct Frame {
     Ends,  ///< the sender ends because of an error, which somebody has said
   };
   uint32_t kind;
-  uint32_t unused = 0;
-  uint64_t tag;    ///< of Whole and Ask
-  uint64_t number; ///< of Ask, Grant and Part: the sender's, of the message
+  uint32_t body = 0; ///< checksum of the bytes that follow
+  uint64_t tag;      ///< of Whole and Ask
+  uint64_t number;   ///< of Ask, Grant and Part: the sender's, of the message
   uint64_t bytes;
+  uint32_t head = 0; ///< checksum of all before
+  uint32_t unused = 0;
 };
 
 } // namespace dt::rt::tcp

@@ -5,9 +5,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/tcp/Link.h"
+#include "runtime/comm/tcp/Checksum.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -31,6 +33,9 @@ char *anywhere() {
   return scratch;
 }
 
+/// Of all connections.
+const bool checked = usesChecksums();
+
 } // namespace
 
 //===----------------------------------------------------------------------===//
@@ -39,11 +44,11 @@ char *anywhere() {
 
 void Link::send(uint64_t tag, const TransferPtr &transfer) {
   if (transfer->bytes <= kWhole) {
-    out.push_back({{Frame::Whole, 0, tag, 0, transfer->bytes}, transfer});
+    push({Frame::Whole, 0, tag, 0, transfer->bytes}, transfer);
     return;
   }
   asked[numbers] = transfer;
-  out.push_back({{Frame::Ask, 0, tag, numbers++, transfer->bytes}, nullptr});
+  push({Frame::Ask, 0, tag, numbers++, transfer->bytes});
 }
 
 void Link::receive(uint64_t tag, const TransferPtr &transfer) {
@@ -56,7 +61,7 @@ void Link::say(Frame::Kind kind) {
     size_t begun = out.front().written > 0;
     out.resize(begun);
   }
-  out.push_back({{kind, 0, 0, 0, 0}, nullptr});
+  push({kind, 0, 0, 0, 0});
 }
 
 void Link::lose(const std::string &why) {
@@ -85,7 +90,7 @@ int Link::match(uint64_t tag) {
                        std::to_string(receive->bytes);
     } else if (message.asks) {
       granted[message.number] = receive;
-      out.push_back({{Frame::Grant, 0, tag, message.number, 0}, nullptr});
+      push({Frame::Grant, 0, tag, message.number, 0});
       continue;
     } else if (receive->to) {
       std::memcpy(receive->to, message.data.data(), message.bytes);
@@ -104,9 +109,20 @@ int Link::match(uint64_t tag) {
 // Writing
 //===----------------------------------------------------------------------===//
 
+/// With its sums, if ranks use them.
+void Link::push(Frame frame, TransferPtr body) {
+  if (checked) {
+    if (body)
+      frame.body = checksum(body->from ? body->from + body->moved : nothing(),
+                            frame.bytes);
+    frame.head = checksum(&frame, offsetof(Frame, head));
+  }
+  out.push_back({frame, std::move(body)});
+}
+
 void Link::pushPart(uint64_t number, const TransferPtr &transfer) {
   size_t bytes = std::min(kPart, transfer->bytes - transfer->moved);
-  out.push_back({{Frame::Part, 0, 0, number, bytes}, transfer});
+  push({Frame::Part, 0, 0, number, bytes}, transfer);
 }
 
 /// The first of `out` is written: 1 if a send has ended.
@@ -168,8 +184,20 @@ int Link::write() {
 // Reading
 //===----------------------------------------------------------------------===//
 
+/// False: what came is damaged, which is the run's end.
+bool Link::isWhole(uint32_t sum, uint32_t said) {
+  if (!checked || sum == said)
+    return true;
+  damaged = true;
+  lose("what it sent came damaged");
+  return false;
+}
+
 /// A frame has come.
 int Link::begin() {
+  if (!isWhole(checked ? checksum(&head, offsetof(Frame, head)) : 0, head.head))
+    return 0;
+  bodySum = 0;
   bool body = head.kind == Frame::Whole || head.kind == Frame::Part;
   bodyHave = 0;
   into = nullptr;
@@ -223,6 +251,8 @@ int Link::begin() {
 
 /// The body of a frame has come: the number of receives that have ended.
 int Link::complete() {
+  if (!isWhole(bodySum, head.body))
+    return 0;
   headHave = 0;
   if (head.kind == Frame::Whole && !into) {
     Arrived message;
@@ -266,6 +296,8 @@ bool Link::readBytes() {
     lose(std::strerror(errno));
   if (n <= 0)
     return false;
+  if (!inHead && checked)
+    bodySum = checksum(to, size_t(n), bodySum);
   (inHead ? headHave : bodyHave) += size_t(n);
   return true;
 }

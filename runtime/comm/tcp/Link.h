@@ -54,6 +54,8 @@ public:
   /// Why the connection is gone though the rank did not end; empty: it is not.
   const std::string &loss() const { return lossText; }
   void lose(const std::string &why);
+  /// What came is not what was sent.
+  bool isDamaged() const { return damaged; }
   /// What the rank has said.
   bool saidBye() const { return bye; }
   bool saidEnds() const { return ends; }
@@ -84,10 +86,12 @@ private:
   int wrote();
   void end(Transfer &transfer);
   void pushPart(uint64_t number, const TransferPtr &transfer);
+  void push(Frame frame, TransferPtr body = nullptr);
+  bool isWhole(uint32_t sum, uint32_t said);
 
   Peer peer;
   std::string lossText;
-  bool bye = false, ends = false;
+  bool bye = false, ends = false, damaged = false;
 
   std::deque<Out> out;
   std::map<uint64_t, TransferPtr> asked; ///< own sends, by number
@@ -98,6 +102,7 @@ private:
   std::map<uint64_t, TransferPtr> granted; ///< own receives, by its number
   Frame head;                              ///< that is read
   size_t headHave = 0, bodyHave = 0;
+  uint32_t bodySum = 0;   ///< of what has come of it
   TransferPtr into;       ///< of the body; null: nobody waits for it
   std::vector<char> kept; ///< the body then
 };

@@ -161,6 +161,8 @@ void Messages::examine() {
       lost = r;
       bool here = board && board->read(r).pid;
       speaks = now() + (here ? kOwnNode : first == rank ? kFirst : kOthers);
+      if (links[size_t(r)].isDamaged())
+        speaks = now(); // nobody knows better
     }
 }
 
@@ -192,9 +194,14 @@ void Messages::check() {
     if (lost >= 0 && now() >= speaks) {
       const Link &link = links[size_t(lost)];
       const Peer &peer = link.getPeer();
-      line = "error: rank " + std::to_string(lost) + " on " + peer.host +
-             (peer.address.empty() ? "" : " (" + peer.address + ")") +
-             " is gone: " + link.loss();
+      std::string name =
+          "rank " + std::to_string(lost) + " on " + peer.host +
+          (peer.address.empty() ? "" : " (" + peer.address + ")");
+      line = link.isDamaged()
+                 ? "error: rank " + std::to_string(rank) + " on " +
+                       links[size_t(rank)].getPeer().host + ": what " + name +
+                       " sent came damaged: its checksum is wrong"
+                 : "error: " + name + " is gone: " + link.loss();
     }
   }
   if (told) {

@@ -9,11 +9,13 @@
 #include "runtime/base/Files.h"
 #include "runtime/base/Log.h"
 #include "runtime/comm/Comm.h"
+#include "runtime/comm/tcp/Checksum.h"
 #include "runtime/comm/tcp/Frame.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <list>
@@ -49,7 +51,7 @@ struct Announcement {
   char magic[8];
   uint32_t order = kOrder, protocol = kProtocol;
   int32_t rank = 0, ranks = 0;
-  uint32_t port = 0, unused = 0;
+  uint32_t port = 0, checksums = usesChecksums();
   uint64_t secret = 0;
   char run[128] = {};
   char host[64] = {};
@@ -166,6 +168,9 @@ private:
     if (said.ranks != ranks)
       return "it is one of " + std::to_string(said.ranks) + " ranks, not of " +
              std::to_string(ranks);
+    if (said.checksums != uint32_t(usesChecksums()))
+      return std::string("DT_CHECKSUM is off ") +
+             (said.checksums ? "here, and not there" : "there, and not here");
     if (rank > 0 && said.secret != secret)
       return "it does not belong to this run";
     if (said.rank < first || said.rank >= ranks || said.rank == rank)
@@ -401,6 +406,8 @@ private:
     } catch (const Error &) {
       // This rank says why; rank 0 tells the others.
       Frame ends{Frame::Ends, 0, 0, 0, 0};
+      if (usesChecksums())
+        ends.head = checksum(&ends, offsetof(Frame, head));
       std::string why;
       sendAll(peers[0].socket, &ends, sizeof ends, now(), why);
       throw;

@@ -20,6 +20,7 @@
 #include <new>
 #include <string>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
@@ -165,6 +166,18 @@ FOPEN(fopen)
 FOPEN(fopen64)
 MOVES(read, "read", void *)
 MOVES(write, "write", const void *)
+ssize_t recv(int fd, void *data, size_t bytes, int flags) {
+  NEXT(recv);
+  if (!concerns("recv"))
+    return real(fd, data, bytes, flags);
+  ssize_t n = real(fd, data, bytes, flags);
+  if (n <= 0)
+    return n;
+  Verdict verdict = judge("recv", nullptr, fd, size_t(n));
+  if (verdict.flip >= 0)
+    static_cast<char *>(data)[verdict.flip % n] ^= 4;
+  return n;
+}
 MOVES_AT(pread, "pread", void *)
 MOVES_AT(pread64, "pread", void *)
 MOVES_AT(pwrite, "pwrite", const void *)

@@ -32,6 +32,7 @@ struct Rule {
   bool hang = false, launcher = false;
   double delay = 0;
   size_t most = size_t(-1), least = 0;
+  long flip = -1;
   long cut = -1;                    ///< the file is made so short
   long after = 0, times = LONG_MAX; ///< matches passed over; acted on
   const char *when = nullptr;       ///< only while this file exists
@@ -91,6 +92,8 @@ void set(Rule &rule, const char *key, const char *value) {
     rule.delay = secondsOf(value);
   else if (is("short"))
     rule.most = size_t(std::atol(value));
+  else if (is("flip"))
+    rule.flip = std::atol(value);
   else if (is("min"))
     rule.least = size_t(std::atol(value));
   else if (is("cut"))
@@ -231,6 +234,8 @@ Verdict judge(const char *call, const char *path, int descriptor,
       ::syscall(SYS_truncate, path, rule.cut);
     if (rule.error)
       verdict.error = rule.error;
+    if (rule.flip >= 0)
+      verdict.flip = rule.flip;
     if (rule.most < verdict.most)
       verdict.most = rule.most;
   }
