@@ -147,12 +147,15 @@ DT_ENUM(Save, DT_CASES)
 #undef DT_CASES
 
 /// What a query gets that no key is visible to: the mean over all keys' values
-/// (what one finite mask constant gives in softmax; its gradient flows
-/// accordingly), zero, or not-a-number (what -inf gives in softmax).
+/// (what one finite mask constant gives in softmax where it is added to scores;
+/// its gradient flows accordingly), zero, not-a-number (what -inf gives in
+/// softmax), or the mean where query and key have no gradient (what the
+/// constant gives in place of the scores).
 #define DT_CASES(CASE)                                                         \
   CASE(Mean, "mean")                                                           \
   CASE(Zero, "zero")                                                           \
-  CASE(NaN, "nan")
+  CASE(NaN, "nan")                                                             \
+  CASE(Filled, "filled")
 DT_ENUM(EmptyRow, DT_CASES)
 #undef DT_CASES
 

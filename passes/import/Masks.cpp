@@ -134,10 +134,16 @@ bool MaskParts::isBool() const {
   });
 }
 
+/// PyTorch's exporter adds the mask of scaled_dot_product_attention, in which
+/// such a query gives 0: bools with a guard, though as the lowest finite
+/// number, numbers without one. -inf in the place of scores is written by hand.
 nn::EmptyRow MaskParts::getEmptyRow(bool guarded) const {
-  if (parts.empty() || (isBool() && !isInfinite()))
+  if (parts.empty())
     return nn::EmptyRow::mean;
-  return guarded ? nn::EmptyRow::zero : nn::EmptyRow::nan;
+  bool added = parts.size() == 1 && !parts[0].replaces;
+  if (isBool() && !isInfinite() && !(guarded && added))
+    return added ? nn::EmptyRow::mean : nn::EmptyRow::filled;
+  return guarded || added ? nn::EmptyRow::zero : nn::EmptyRow::nan;
 }
 
 /// The condition of a generated mask `select(c, 0, hidden)`, generated alone.

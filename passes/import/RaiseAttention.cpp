@@ -17,6 +17,7 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace dt;
@@ -135,6 +136,34 @@ Value dropNanGuard(Value v, bool &guarded) {
     return v;
   guarded = true;
   return where.getRhs();
+}
+
+/// The guard around a softmax that stays one: where(isnan(p), 0, p). The
+/// gradient of a row of not-a-number is none behind it either, so that a row of
+/// -inf does not go through the softmax.
+LogicalResult guardRows(nn::WhereOp where, PatternRewriter &rewriter) {
+  bool guarded = false;
+  auto softmax = dropNanGuard(where, guarded).getDefiningOp<nn::SoftmaxOp>();
+  if (!guarded || !softmax)
+    return failure();
+  Location loc = where.getLoc();
+  Value x = softmax.getInput(), zero = where.getLhs();
+  Value top = nn::ReduceOp::create(rewriter, loc, nn::ReduceKind::max, x,
+                                   static_cast<int64_t>(softmax.getAxis()),
+                                   /*keepdims=*/true);
+  Type element = getElementTypeOrSelf(x);
+  auto least = DenseElementsAttr::get(
+      RankedTensorType::get({}, element),
+      rewriter.getFloatAttr(element, -std::numeric_limits<double>::infinity()));
+  Value empty = nn::CmpOp::create(
+      rewriter, loc, nn::Compare::eq, top,
+      nn::ConstantOp::create(rewriter, loc, least.getType(), least));
+  Value some = nn::WhereOp::create(rewriter, loc, empty, zero, x);
+  Value p = nn::SoftmaxOp::create(rewriter, loc, some, softmax.getAxis());
+  Value none = nn::OrOp::create(rewriter, loc, empty,
+                                nn::IsNanOp::create(rewriter, loc, p));
+  rewriter.replaceOpWithNewOp<nn::WhereOp>(where, none, zero, p);
+  return success();
 }
 
 Value swapLast(PatternRewriter &rewriter, Location loc, Value v) {
@@ -310,6 +339,10 @@ struct RaiseAttentionPass
       RegisteredOperationName::lookup(name, context)
           ->getCanonicalizationPatterns(patterns, context);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      return signalPassFailure();
+    RewritePatternSet guards(context); // that no attention has taken in
+    guards.add(guardRows);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(guards))))
       signalPassFailure();
   }
 };

@@ -1,4 +1,4 @@
-//===- RaiseElementwise.cpp - Recover biases, SiLU and GELU -----*- C++ -*-===//
+//===- RaiseElementwise.cpp - Recover biases and activations ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -6,6 +6,8 @@
 
 #include "passes/import/Match.h"
 #include "passes/import/Passes.h"
+
+#include "mlir/IR/Matchers.h"
 
 #include <cmath>
 
@@ -69,6 +71,71 @@ LogicalResult raiseSilu(nn::MulOp mul, PatternRewriter &rewriter) {
   if (pair->first.getDefiningOp<nn::SigmoidOp>().getInput() != pair->second)
     return failure();
   rewriter.replaceOpWithNewOp<nn::SiluOp>(mul, pair->second);
+  return success();
+}
+
+/// log(sigmoid(x))  ->  -softplus(-x), which does not saturate (PyTorch's
+/// logsigmoid and losses of logits are exported as the former).
+LogicalResult raiseLogSigmoid(nn::LogOp log, PatternRewriter &rewriter) {
+  auto sigmoid = log.getInput().getDefiningOp<nn::SigmoidOp>();
+  if (!sigmoid)
+    return failure();
+  Location loc = log.getLoc();
+  Value x = nn::NegOp::create(rewriter, loc, sigmoid.getInput());
+  rewriter.replaceOpWithNewOp<nn::NegOp>(
+      log, nn::SoftplusOp::create(rewriter, loc, x));
+  return success();
+}
+
+/// x of max(log(x), -100).
+Value matchClampedLog(Value v) {
+  auto clamped = matchWithSplat<nn::MaxOp>(v);
+  auto log = clamped && clamped->second == -100.0
+                 ? clamped->first.getDefiningOp<nn::LogOp>()
+                 : nn::LogOp();
+  return log ? Value(log.getInput()) : Value();
+}
+
+/// Whether `v` = x - 1.
+bool isOneLess(Value v, Value x) {
+  if (auto sub = v.getDefiningOp<nn::SubOp>())
+    return sub.getLhs() == x && isSplat(sub.getRhs(), 1.0);
+  if (auto sum = matchWithSplat<nn::AddOp>(v))
+    return sum->first == x && sum->second == -1.0;
+  DenseFPElementsAttr a, b;
+  if (!matchPattern(v, m_Constant(&a)) || !matchPattern(x, m_Constant(&b)) ||
+      a.getType() != b.getType())
+    return false;
+  return llvm::all_of(llvm::zip(a.getValues<APFloat>(), b.getValues<APFloat>()),
+                      [](auto pair) {
+                        auto [less, number] = pair;
+                        APFloat one(number.getSemantics(), 1);
+                        return less == number - one;
+                      });
+}
+
+/// Whether `v` = 1 - x.
+bool isOneMinus(Value v, Value x) {
+  if (auto sub = v.getDefiningOp<nn::SubOp>())
+    return isSplat(sub.getLhs(), 1.0) && sub.getRhs() == x;
+  auto sum = matchWithSplat<nn::AddOp>(v);
+  auto minus = sum ? sum->first.getDefiningOp<nn::NegOp>() : nn::NegOp();
+  return minus && sum->second == 1.0 && minus.getInput() == x;
+}
+
+/// (y - 1) * max(log(1 - x), -100) - y * max(log(x), -100), as PyTorch's
+/// exporter writes binary_cross_entropy.
+LogicalResult raiseBinaryCrossEntropy(nn::SubOp sub,
+                                      PatternRewriter &rewriter) {
+  auto clamped = [](Value v) { return bool(matchClampedLog(v)); };
+  auto no = matchEither<nn::MulOp>(sub.getLhs(), clamped),
+       yes = matchEither<nn::MulOp>(sub.getRhs(), clamped);
+  if (!no || !yes || !isOneLess(no->second, yes->second))
+    return failure();
+  Value x = matchClampedLog(yes->first);
+  if (!isOneMinus(matchClampedLog(no->first), x))
+    return failure();
+  rewriter.replaceOpWithNewOp<nn::BinaryCrossEntropyOp>(sub, x, yes->second);
   return success();
 }
 
@@ -188,6 +255,8 @@ struct RaiseElementwisePass
     patterns.add(biasIntoLinear)
         .add(linearOfReshape)
         .add(raiseSilu)
+        .add(raiseLogSigmoid)
+        .add(raiseBinaryCrossEntropy)
         .add(raiseGelu);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();

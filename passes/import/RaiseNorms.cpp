@@ -7,6 +7,8 @@
 #include "passes/import/Match.h"
 #include "passes/import/Passes.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::import;
@@ -176,6 +178,88 @@ LogicalResult affineIntoGroupNorm(Op op, PatternRewriter &rewriter) {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Roots of sums that are norms
+//===----------------------------------------------------------------------===//
+
+/// f(v) where v is not 0, and 0 where it is, without the infinite slope that f
+/// has there.
+Value guarded(PatternRewriter &rewriter, Value v,
+              function_ref<Value(Value)> f) {
+  Location loc = v.getLoc();
+  Type element = getElementTypeOrSelf(v);
+  auto number = [&](double x) -> Value {
+    auto value = DenseElementsAttr::get(RankedTensorType::get({}, element),
+                                        rewriter.getFloatAttr(element, x));
+    return nn::ConstantOp::create(rewriter, loc, value.getType(), value);
+  };
+  Value zero = number(0);
+  Value none =
+      nn::CmpOp::create(rewriter, loc, nn::Compare::eq, v, zero).getResult();
+  Value some = nn::WhereOp::create(rewriter, loc, none, number(1), v);
+  return nn::WhereOp::create(rewriter, loc, none, zero, f(some));
+}
+
+/// What `v` is a mean or sum of.
+Value matchSum(Value v, ArrayRef<nn::ReduceKind> kinds) {
+  auto reduce = v.getDefiningOp<nn::ReduceOp>();
+  return reduce && llvm::is_contained(kinds, reduce.getKind())
+             ? Value(reduce.getInput())
+             : Value();
+}
+
+/// Whether `v` is a mean of (x - mean(x))^2, times a number.
+bool isVariance(Value v) {
+  using K = nn::ReduceKind;
+  for (auto scaled = matchWithSplat<nn::MulOp>(v); scaled;
+       scaled = matchWithSplat<nn::MulOp>(v))
+    v = scaled->first;
+  if (auto scaled = matchWithSplat<nn::DivOp>(v))
+    v = scaled->first;
+  Value squares = matchSum(v, {K::mean, K::sum});
+  Value centred = squares ? matchSquare(squares) : Value();
+  auto sub = centred ? centred.getDefiningOp<nn::SubOp>() : nn::SubOp();
+  return sub && matchSum(sub.getRhs(), {K::mean}) == sub.getLhs();
+}
+
+/// sqrt(variance): PyTorch's std of equal elements has no gradient.
+LogicalResult guardDeviation(nn::SqrtOp root, PatternRewriter &rewriter) {
+  if (!isVariance(root.getInput()))
+    return failure();
+  Value y = guarded(rewriter, root.getInput(), [&](Value v) -> Value {
+    return nn::SqrtOp::create(rewriter, root.getLoc(), v);
+  });
+  rewriter.replaceOp(root, y);
+  return success();
+}
+
+/// (sum |x|^p)^(1/p): PyTorch's norm of zeros has no gradient, nor has a zero
+/// among others, whatever p is.
+LogicalResult guardNorm(nn::PowOp root, PatternRewriter &rewriter) {
+  Value sum = root.getLhs();
+  Value powers = matchSum(sum, {nn::ReduceKind::sum});
+  auto power = powers ? powers.getDefiningOp<nn::PowOp>() : nn::PowOp();
+  if (!power || !power.getLhs().getDefiningOp<nn::AbsOp>())
+    return failure();
+  std::optional<double> p = getSplat(power.getRhs()),
+                        q = getSplat(root.getRhs());
+  if (!p || !q || *p <= 0 || std::abs(*p * *q - 1) > 1e-6)
+    return failure();
+  auto to = [&](Value exponent) {
+    return [&rewriter, exponent](Value v) -> Value {
+      return nn::PowOp::create(rewriter, v.getLoc(), v, exponent);
+    };
+  };
+  if (*p < 1) {
+    auto reduce = sum.getDefiningOp<nn::ReduceOp>();
+    Value inner = guarded(rewriter, power.getLhs(), to(power.getRhs()));
+    sum = nn::ReduceOp::create(rewriter, sum.getLoc(), nn::ReduceKind::sum,
+                               inner, reduce.getAxes(), reduce.getKeepdims());
+  }
+  rewriter.replaceOp(root, guarded(rewriter, sum, to(root.getRhs())));
+  return success();
+}
+
 struct RaiseNormsPass : import::impl::RaiseNormsBase<RaiseNormsPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
@@ -186,7 +270,9 @@ struct RaiseNormsPass : import::impl::RaiseNormsBase<RaiseNormsPass> {
         .add(biasIntoLayerNorm)
         .add(groupNormOfReshape)
         .add(affineIntoGroupNorm<nn::MulOp>)
-        .add(affineIntoGroupNorm<nn::AddOp>);
+        .add(affineIntoGroupNorm<nn::AddOp>)
+        .add(guardDeviation)
+        .add(guardNorm);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

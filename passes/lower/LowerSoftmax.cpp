@@ -78,10 +78,11 @@ LogicalResult lowerSoftmax(OpTy op, FunctionLowering &f) {
       k.store(e, y, at(i));
     return e;
   });
-  Value last = isLog ? k.add(m, k.log(sum)) : k.div(k.number(type, 1), sum);
+  Value last = isLog ? k.log(sum) : k.div(k.number(type, 1), sum);
   k.forEach(Shape{axis.n}, [&](ValueRange i) {
+    // Beside a large maximum the logarithm would be rounded away.
     Value v =
-        isLog ? k.sub(k.load(x, at(i[0])), last)
+        isLog ? k.sub(k.sub(k.load(x, at(i[0])), m), last)
               : k.mul(keeps ? k.load(y, at(i[0])) : exponential(i[0]), last);
     k.store(v, y, at(i[0]));
   });
@@ -163,6 +164,9 @@ LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
   return success();
 }
 
+/// Above, the rounding of a loss would show in shares computed from it.
+constexpr double kPreciseLoss = 1e3;
+
 LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
                                     FunctionLowering &f) {
   Rows r(op.getLogits());
@@ -218,10 +222,15 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
     });
   };
   Value counts = isValid(k, label, r.classes, op.getIgnoreIndex());
-  if (losses)
-    k.when(counts, fromLoss, zeros);
-  else
-    k.when(counts, softmax, zeros);
+  auto exact = [&] { k.when(counts, softmax, zeros); };
+  if (!losses) {
+    exact();
+    return success();
+  }
+  Value fits =
+      k.make<arith::CmpFOp>(arith::CmpFPredicate::OLE, k.load(losses, row),
+                            k.number(type, kPreciseLoss));
+  k.when(k.both(counts, fits), fromLoss, exact);
   return success();
 }
 

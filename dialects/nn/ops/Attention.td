@@ -9,7 +9,7 @@
 
 include "dialects/nn/NNBase.td"
 
-def NN_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>, I32EnumAttrCase<"nan", 2>]> {
+def NN_EmptyRow : I32EnumAttr<"EmptyRow", "what a query without a visible key gives", [I32EnumAttrCase<"mean", 0>, I32EnumAttrCase<"zero", 1>, I32EnumAttrCase<"nan", 2>, I32EnumAttrCase<"filled", 3>]> {
   let cppNamespace = "::dt::nn";
 }
 def NN_AttentionOp : NN_SmoothOp<"attention"> {
@@ -18,8 +18,8 @@ def NN_AttentionOp : NN_SmoothOp<"attention"> {
     query [b, t, h, d], key [b, s, k, d], value [b, s, k, e] with h a multiple of k (grouped queries: head i uses KV head i / (h/k)); heads stand where the projections write them, so no transpose
     surrounds it. `mask` broadcasts to [b, h, t, s]: bool (true = visible) or float (added to the scores). `causal`: key j is visible to query i when j <= i + s - t. Results: output [b, t, h, e] and the
     log-sum-exp of the scores [b, h, t], which the gradient uses instead of the probabilities. `empty_row`: what a query gets whose scores are all hidden (a bool mask, `causal`, or
-    additive values of -inf). `mean` of all values is what one mask of the lowest finite number gives in softmax, `nan` what -inf gives, `zero` what -inf gives behind an IsNaN guard. A float mask is added as it is:
-    finite values never hide a key.
+    additive values of -inf). `mean` of all values is what the lowest finite number gives in softmax where it is added to scores, and `filled` where it is put in their place: then query and key have no gradient.
+    `nan` is what -inf gives, `zero` what it gives behind an IsNaN guard, and in PyTorch's scaled_dot_product_attention. A float mask is added as it is: finite values never hide a key.
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row);

@@ -123,9 +123,23 @@ def NN_AddOp : NN_Binary<"add", "x + y", [Commutative, NN_LinearJointly, NN_Keep
 def NN_SubOp : NN_Binary<"sub", "x - y", [NN_LinearJointly, NN_KeepsCount, NN_Smooth]> { let hasFolder = 1; }
 def NN_MulOp : NN_Binary<"mul", "x * y", [Commutative, NN_LinearEach, NN_KeepsCount, NN_Smooth]> { let hasFolder = 1; }
 def NN_DivOp : NN_Binary<"div", "x / y; integers truncate as ONNX says", [NN_LinearFirst, NN_Smooth]> { let hasFolder = 1; }
-def NN_PowOp : NN_Binary<"pow", "x to the power of y; y not differentiated unless x > 0">;
-def NN_MaxOp : NN_Binary<"max", "larger of both; ties share the gradient as PyTorch does", [Commutative, NN_KeepsCount, NN_Smooth]>;
-def NN_MinOp : NN_Binary<"min", "smaller of both", [Commutative, NN_KeepsCount, NN_Smooth]>;
+def NN_PowOp : NN_Binary<"pow", "x to the power of y; y's gradient is 0 where x is 0 and y is not negative">;
+class NN_Extremum<string mnemonic, string what> : NN_Binary<mnemonic, what, [Commutative, NN_KeepsCount, NN_Smooth]> {
+  let description = [{
+    Operands have one element type and broadcast. Where they are equal they share the gradient, as in PyTorch's `maximum` and `minimum`; with `bound` the right one is what the left is clamped to, and
+    the left has no gradient there, as in PyTorch's `clamp` to numbers.
+  }];
+  let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$bound);
+}
+def NN_MaxOp : NN_Extremum<"max", "larger of both">;
+def NN_MinOp : NN_Extremum<"min", "smaller of both">;
+def NN_BinaryCrossEntropyOp : NN_Elementwise<"binary_cross_entropy", [NN_Smooth], NN_BroadcastOfBoth> {
+  let summary = "-y log(x) - (1 - y) log(1 - x), logarithms of at least -100; x's gradient is (x - y) / max(x (1 - x), 1e-12)";
+  let description = [{ PyTorch's `binary_cross_entropy` of probabilities x (`input`) and `target` y: its gradient is finite where a logarithm is not. }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$target);
+  let results = (outs NN_FloatTensor:$result);
+  let assemblyFormat = "$input `,` $target attr-dict `:` type($input) `,` type($target)";
+}
 def NN_ModOp : NN_Binary<"mod", "remainder; sign of the divisor, with `fmod` that of the dividend"> {
   let arguments = (ins NN_Tensor:$lhs, NN_Tensor:$rhs, UnitAttr:$fmod);
 }

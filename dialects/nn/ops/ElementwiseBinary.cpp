@@ -219,10 +219,12 @@ LogicalResult PowOp::buildVjp(OpBuilder &builder, ValueRange grads,
     if (Value dx = powBase(g, *this, grads[0]))
       result[0] = g.sumTo(dx, getLhs().getType());
   if (wanted[1]) {
-    // log(x) exists for x > 0 only.
+    // Where x is 0, 0 * log(0) is no number, but the power does not move.
     Value dy = g.mul(g.mul(grads[0], getResult()), g.make<LogOp>(getLhs()));
-    Value exists = g.compare(Compare::gt, getLhs(), 0);
-    result[1] = g.sumTo(g.keepWhere(exists, dy), getRhs().getType());
+    Value still = g.make<AndOp>(g.compare(Compare::eq, getLhs(), 0),
+                                g.compare(Compare::ge, getRhs(), 0));
+    dy = g.select(still, g.number(dy, 0), dy);
+    result[1] = g.sumTo(dy, getRhs().getType());
   }
   return success();
 }
@@ -270,19 +272,20 @@ static Value extremum(OpBuilder &b, Operation *op, ValueRange e) {
   return signedInteger<IntOp>(s, op->getOperand(0), e[0], e[1]);
 }
 
-/// Equal operands share the gradient as torch.maximum's do; beside
-/// a constant (a clamp) the other operand takes all of it, as torch.clamp's.
-static void extremumVjp(Operation *op, Compare better, Compare betterOrEqual,
-                        OpBuilder &builder, Value dy, Wanted wanted,
-                        Gradients &result) {
+/// Equal operands share the gradient as torch.maximum's do; one that is clamped
+/// to a bound has none there, as torch.clamp's.
+static void extremumVjp(Operation *op, bool bound, Compare better,
+                        Compare betterOrEqual, OpBuilder &builder, Value dy,
+                        Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, op);
   for (unsigned i : {0, 1}) {
     if (!wanted[i])
       continue;
     Value mine = op->getOperand(i), other = op->getOperand(1 - i);
     Value grad;
-    if (splatNumber(other)) {
-      grad = g.keepWhere(g.compare(betterOrEqual, mine, other), dy);
+    if (bound) {
+      Compare mineWins = i == 0 ? better : betterOrEqual;
+      grad = g.keepWhere(g.compare(mineWins, mine, other), dy);
     } else {
       Value tie = g.compare(Compare::eq, mine, other);
       Value rest = g.keepWhere(g.compare(better, mine, other), dy);
@@ -298,8 +301,8 @@ Value MaxOp::buildScalar(OpBuilder &b, ValueRange e) {
 
 LogicalResult MaxOp::buildVjp(OpBuilder &builder, ValueRange grads,
                               Wanted wanted, Gradients &result) {
-  extremumVjp(*this, Compare::gt, Compare::ge, builder, grads[0], wanted,
-              result);
+  extremumVjp(*this, getBound(), Compare::gt, Compare::ge, builder, grads[0],
+              wanted, result);
   return success();
 }
 
@@ -309,8 +312,41 @@ Value MinOp::buildScalar(OpBuilder &b, ValueRange e) {
 
 LogicalResult MinOp::buildVjp(OpBuilder &builder, ValueRange grads,
                               Wanted wanted, Gradients &result) {
-  extremumVjp(*this, Compare::lt, Compare::le, builder, grads[0], wanted,
-              result);
+  extremumVjp(*this, getBound(), Compare::lt, Compare::le, builder, grads[0],
+              wanted, result);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// binary_cross_entropy
+//===----------------------------------------------------------------------===//
+
+/// Logarithms are at least this, and x (1 - x) below its gradient.
+static constexpr double kLeastLog = -100, kLeastSlope = 1e-12;
+
+/// (y - 1) log(1 - x) - y log(x)
+Value BinaryCrossEntropyOp::buildScalar(OpBuilder &b, ValueRange e) {
+  Scalars s(b, *this);
+  Value x = e[0], y = e[1], least = s.number(x.getType(), kLeastLog);
+  Value yes = s.make<arith::MaximumFOp>(s.make<math::LogOp>(x), least);
+  Value no = s.make<arith::MaximumFOp>(s.make<math::Log1pOp>(s.neg(x)), least);
+  return s.sub(s.mul(s.add(y, -1.0), no), s.mul(y, yes));
+}
+
+LogicalResult BinaryCrossEntropyOp::buildVjp(OpBuilder &builder,
+                                             ValueRange grads, Wanted wanted,
+                                             Gradients &result) {
+  GradientBuilder g(builder, *this);
+  Value x = getInput(), y = getTarget(), dy = grads[0];
+  if (wanted[0]) {
+    Value slope = g.mul(x, g.sub(1, x));
+    slope = g.make<MaxOp>(slope, g.number(x, kLeastSlope));
+    result[0] = g.sumTo(g.div(g.mul(dy, g.sub(x, y)), slope), x.getType());
+  }
+  if (wanted[1]) {
+    Value odds = g.sub(g.make<LogOp>(g.sub(1, x)), g.make<LogOp>(x));
+    result[1] = g.sumTo(g.mul(dy, odds), y.getType());
+  }
   return success();
 }
 

@@ -98,6 +98,35 @@ static Value productGrad(GradientBuilder &g, ReduceOp op, const Reduced &r,
   return g.mul(dy, g.select(isZero, alone, without));
 }
 
+/// Largest or smallest: the first of equal elements has the gradient
+/// (torch.max over a dim, adaptive pooling).
+static Value firstExtremumGrad(GradientBuilder &g, ReduceOp op,
+                               const Reduced &r, Value dy) {
+  // Reduced axes as one, the last.
+  int64_t rank = r.input.size(), last = rank - op.getAxes().size();
+  SmallVector<int64_t> order, back(rank);
+  for (bool reduced : {false, true})
+    for (int64_t i = 0; i < rank; ++i)
+      if (reduced == (llvm::is_contained(op.getAxes(), i) ||
+                      llvm::is_contained(op.getAxes(), i - rank)))
+        order.push_back(i);
+  Shape moved, flat;
+  for (auto [to, from] : llvm::enumerate(order)) {
+    moved.push_back(r.input[from]);
+    back[from] = to;
+  }
+  flat.assign(moved.begin(), moved.begin() + last);
+  flat.push_back(r.count);
+  Value x = g.reshape(g.transpose(op.getInput(), order), flat);
+  Value place = g.make<ArgMaxOp>(x, last, /*keepdims=*/true,
+                                 op.getKind() == ReduceKind::min,
+                                 /*last=*/false);
+  flat.back() = DimExpr(1);
+  Value dx = g.make<GatherElementsGradOp>(x.getType(), g.reshape(dy, flat),
+                                          place, last);
+  return g.transpose(g.reshape(dx, moved), back);
+}
+
 /// Largest or smallest: equal elements share the gradient (torch.amax).
 static Value extremumGrad(GradientBuilder &g, ReduceOp op, const Reduced &r,
                           Value dy) {
@@ -130,7 +159,8 @@ LogicalResult ReduceOp::buildVjp(OpBuilder &builder, ValueRange grads,
     break;
   case ReduceKind::max:
   case ReduceKind::min:
-    result[0] = extremumGrad(g, *this, r, dy);
+    result[0] = getFirst() ? firstExtremumGrad(g, *this, r, dy)
+                           : extremumGrad(g, *this, r, dy);
     break;
   case ReduceKind::prod:
     result[0] = productGrad(g, *this, r, dy);

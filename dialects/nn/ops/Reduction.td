@@ -15,8 +15,11 @@ def NN_ReduceKind : I32EnumAttr<"ReduceKind", "how elements are combined", [
 }
 def NN_ReduceOp : NN_SmoothOp<"reduce"> {
   let summary = "combines elements along `axes`, which stay as 1 with `keepdims`";
-  let description = [{ Floats and integers; on bool max is any, min is all. No axes: the value itself. A sum over no element is 0. }];
-  let arguments = (ins NN_ReduceKind:$kind, NN_Tensor:$input, DenseI64ArrayAttr:$axes, UnitAttr:$keepdims);
+  let description = [{
+    Floats and integers; on bool max is any, min is all. No axes: the value itself. A sum over no element is 0. Equal elements share the gradient of a max or min, as in PyTorch's `amax`; with `first`
+    the first of them in the order of memory has it, as in `max(dim)`.
+  }];
+  let arguments = (ins NN_ReduceKind:$kind, NN_Tensor:$input, DenseI64ArrayAttr:$axes, UnitAttr:$keepdims, UnitAttr:$first);
   let results = (outs NN_Tensor:$result);
   let hasFolder = 1;
   let assemblyFormat = "$kind $input attr-dict `:` type($input)";

@@ -399,12 +399,14 @@ Value NodeImporter::sliceAxis(Value v, int64_t axis, int64_t start,
 }
 
 Value NodeImporter::reduce(nn::ReduceKind kind, Value v, ArrayRef<int64_t> axes,
-                           bool keepdims) {
+                           bool keepdims, bool first) {
   SmallVector<NamedAttribute> attributes{
       named("kind", nn::ReduceKindAttr::get(b.getContext(), kind)),
       array("axes", axes)};
   if (keepdims)
     attributes.push_back(unit("keepdims"));
+  if (first)
+    attributes.push_back(unit("first"));
   return make<nn::ReduceOp>(v, attributes);
 }
 

@@ -196,8 +196,10 @@ public:
   Value unsqueeze(Value v, int64_t axis);
   /// Elements start, start + 1, ... of one axis.
   Value sliceAxis(Value v, int64_t axis, int64_t start, const DimExpr &size);
+  /// `first`: of a maximum's or minimum's equal elements, the first has the
+  /// gradient.
   Value reduce(nn::ReduceKind kind, Value v, llvm::ArrayRef<int64_t> axes,
-               bool keepdims);
+               bool keepdims, bool first = false);
   Value compare(nn::Compare predicate, Value l, Value r);
   /// A rank-0 constant of `like`'s element type.
   Value number(double v, mlir::Type element);

@@ -99,7 +99,7 @@ LogicalResult swish(NodeImporter &n) {
 
 LogicalResult prelu(NodeImporter &n) {
   Value x = n.value(0), slope = n.value(1);
-  Value positive = n.compare(nn::Compare::ge, x, n.number(0, n.element(0)));
+  Value positive = n.compare(nn::Compare::gt, x, n.number(0, n.element(0)));
   return n.set(
       0, n.make<nn::WhereOp>({positive, x, n.make<nn::MulOp>({x, slope})}));
 }

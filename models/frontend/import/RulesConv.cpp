@@ -267,7 +267,9 @@ template <nn::ReduceKind kind> LogicalResult globalPool(NodeImporter &n) {
   SmallVector<int64_t> axes;
   for (int64_t i = 2; i < n.rank(0); ++i)
     axes.push_back(i);
-  return n.set(0, n.reduce(kind, n.value(0), axes, /*keepdims=*/true));
+  // Adaptive pooling has the first of equal elements, as pooling.
+  bool first = kind == nn::ReduceKind::max && n.node.ties != "share";
+  return n.set(0, n.reduce(kind, n.value(0), axes, /*keepdims=*/true, first));
 }
 } // namespace
 

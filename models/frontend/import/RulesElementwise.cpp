@@ -237,6 +237,32 @@ LogicalResult variadic(NodeImporter &n) {
   return n.set(0, v);
 }
 
+/// Whether an operand is one number that the graph knows. Exporters write a
+/// clamp to numbers so, which has no gradient at them; to tensors it has a
+/// share.
+bool isNumber(NodeImporter &n, size_t i) {
+  const SymbolicTensor *t = n.symbolic(i);
+  return t && symbolic::asFloat(t->value) &&
+         llvm::all_of(t->shape, [](const DimExpr &d) { return d == 1; });
+}
+
+/// op(v, operand i), a clamp where that is a number and the node has no mark.
+template <typename OpT> Value extremum(NodeImporter &n, Value v, size_t i) {
+  if (n.node.ties == "share" || !n.isFloat(i) || !isNumber(n, i))
+    return n.make<OpT>({v, n.value(i)});
+  return n.make<OpT>({v, n.value(i)}, n.unit("bound"));
+}
+
+template <typename OpT, symbolic::Binary kind>
+LogicalResult extremumOf(NodeImporter &n) {
+  if (n.numInputs() != 2 || isNumber(n, 0) == isNumber(n, 1))
+    return variadic<OpT, kind>(n);
+  size_t bound = isNumber(n, 0) ? 0 : 1;
+  if (n.symbolic(1 - bound))
+    return variadic<OpT, kind>(n);
+  return n.set(0, extremum<OpT>(n, n.value(1 - bound), bound));
+}
+
 LogicalResult mean(NodeImporter &n) {
   if (n.numInputs() == 0)
     return n.fail("has no input");
@@ -274,9 +300,9 @@ LogicalResult clip(NodeImporter &n) {
     return n.set(0, *folded);
   Value v = n.value(0);
   if (n.has(1))
-    v = n.make<nn::MaxOp>({v, n.value(1)});
+    v = extremum<nn::MaxOp>(n, v, 1);
   if (n.has(2))
-    v = n.make<nn::MinOp>({v, n.value(2)});
+    v = extremum<nn::MinOp>(n, v, 2);
   return n.set(0, v);
 }
 
@@ -373,8 +399,8 @@ void models::addElementwiseRules(RuleTable &rules) {
   rules["Xor"] = binary<nn::XorOp, B::Xor>;
   rules["Mod"] = modulo;
   rules["Pow"] = power;
-  rules["Max"] = variadic<nn::MaxOp, B::Max>;
-  rules["Min"] = variadic<nn::MinOp, B::Min>;
+  rules["Max"] = extremumOf<nn::MaxOp, B::Max>;
+  rules["Min"] = extremumOf<nn::MinOp, B::Min>;
   rules["Sum"] = variadic<nn::AddOp, B::Add>;
   rules["Mean"] = mean;
   rules["Equal"] = comparison<C::eq, B::Equal, false>;

@@ -16,7 +16,7 @@ using namespace dt::models;
 namespace {
 struct ReduceAxes {
   SmallVector<int64_t> axes;
-  bool keepdims = true;
+  bool keepdims = true, named = true; ///< named: the node says which axes
 };
 
 /// Axes to reduce; all where none are named, unless that means "nothing".
@@ -29,6 +29,7 @@ FailureOr<ReduceAxes> reduceAxes(NodeImporter &n) {
     return failure();
   if (*given)
     r.axes = **given;
+  r.named = !r.axes.empty();
   bool noop = n.intAttr("noop_with_empty_axes", 0);
   if (r.axes.empty() && !noop)
     for (int64_t i = 0; i < rank; ++i)
@@ -66,6 +67,16 @@ Value asFloats(NodeImporter &n, Value v) {
   return n.isFloat(0) ? v : n.castTo(v, n.b.getF64Type());
 }
 
+/// Whether the first of a maximum's equal elements has the gradient. Without a
+/// mark: along one axis, where it is PyTorch's max(dim) rather than amax.
+bool takesFirst(NodeImporter &n, const ReduceAxes &r, nn::ReduceKind kind) {
+  if ((kind != nn::ReduceKind::max && kind != nn::ReduceKind::min) ||
+      !n.isFloat(0))
+    return false;
+  return n.node.ties.empty() ? r.named && r.axes.size() == 1
+                             : n.node.ties == "first";
+}
+
 /// after(reduce(before(x)))
 template <nn::ReduceKind kind, Before before = same, Before after = same>
 LogicalResult reduce(NodeImporter &n) {
@@ -76,7 +87,7 @@ LogicalResult reduce(NodeImporter &n) {
   if (after != same)
     v = asFloats(n, v);
   if (!r->axes.empty())
-    v = n.reduce(kind, v, r->axes, r->keepdims);
+    v = n.reduce(kind, v, r->axes, r->keepdims, takesFirst(n, *r, kind));
   return n.set(0, n.castTo(after(n, v), n.element(0)));
 }
 

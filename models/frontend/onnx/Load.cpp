@@ -176,6 +176,13 @@ private:
     n.stopsGradient = llvm::any_of(p.metadata_props(), [](const auto &entry) {
       return entry.key() == "distrain.stop_gradient";
     });
+    for (const auto &entry : p.metadata_props())
+      if (entry.key() == "distrain.ties")
+        n.ties = entry.value();
+    if (n.ties != "" && n.ties != "share" && n.ties != "first")
+      return createStringError("node '" + n.name + "' (" + n.op +
+                               "): distrain.ties is '" + n.ties +
+                               "', expected share or first");
     n.opset = model.opset;
     for (::onnx::AttributeProto &a : *p.mutable_attribute()) {
       Expected<Attribute> converted = convert(a, outer);

@@ -107,6 +107,10 @@ struct Node {
   std::string scope;
   /// models/export marks an Identity so where PyTorch's autograd stops.
   bool stopsGradient = false;
+  /// It marks a maximum or minimum with what PyTorch's operator does where
+  /// several are equal: they "share" the gradient, or the "first" has it; empty
+  /// if unknown.
+  std::string ties;
   /// Version of the operator set that gives `op` its meaning.
   int64_t opset = 0;
 };

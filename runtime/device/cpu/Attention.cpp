@@ -82,6 +82,11 @@ struct Tile {
   }
 };
 
+/// Whether a row in which all keys are hidden takes the mean of their values.
+bool takesMean(const AttentionShape &s) {
+  return s.emptyRow == EmptyRow::Mean || s.emptyRow == EmptyRow::Filled;
+}
+
 /// What a row in which all keys are hidden has for probabilities, before those
 /// of a mean are added.
 float hiddenShare(const AttentionShape &s) {
@@ -176,7 +181,7 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
       continue;
     }
     std::fill_n(row, s.dv, hiddenShare(s));
-    if (s.emptyRow == EmptyRow::Mean)
+    if (takesMean(s))
       for (int64_t j = 0; j < s.s; ++j)
         axpy(1.f / float(s.s), head.v + j * s.vs, row, s.dv);
   }
@@ -190,17 +195,20 @@ struct Gradients {
 };
 
 /// A query that sees no key and takes the mean: p = 1 / s for all keys, visible
-/// or not.
+/// or not. Scores that a number was put for have no gradient.
 void backwardEmptyRow(const AttentionShape &s, const Head &head,
                       const Gradients &g, int64_t i, float *p) {
   const float *doi = g.doutput + i * s.ot, *qi = head.q + i * s.qt;
   float delta = dot(doi, g.o + i * s.ot, s.dv), share = 1.f / float(s.s);
   for (int64_t j = 0; j < s.s; ++j)
+    axpy(share, doi, g.dv + j * s.vs, s.dv);
+  if (s.emptyRow == EmptyRow::Filled)
+    return;
+  for (int64_t j = 0; j < s.s; ++j)
     p[j] = (dot(doi, head.v + j * s.vs, s.dv) - delta) * share * s.scale;
   for (int64_t j = 0; j < s.s; ++j) {
     axpy(p[j], head.k + j * s.ks, g.dq + i * s.qt, s.d);
     axpy(p[j], qi, g.dk + j * s.ks, s.d);
-    axpy(share, doi, g.dv + j * s.vs, s.dv);
   }
 }
 
@@ -256,7 +264,7 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
     for (int64_t i = 0; i < n; ++i)
       std::fill_n(dq + i * s.qt, s.d, hiddenShare(s));
   }
-  if (s.emptyRow != EmptyRow::Mean)
+  if (!takesMean(s))
     return;
   for (int64_t i = tile.first; i < tile.first + n; ++i)
     if (g.lse[i] == kMinusInf)

@@ -200,7 +200,8 @@ __device__ float emptyValue(const Rows<T> &v, int column, EmptyRow kind) {
   if (kind == EmptyRow::NaN && v.count > 0)
     return NAN;
   float sum = 0;
-  for (int j = 0; j < v.count && kind == EmptyRow::Mean; ++j)
+  bool mean = kind == EmptyRow::Mean || kind == EmptyRow::Filled;
+  for (int j = 0; j < v.count && mean; ++j)
     sum += v.at(j, column) / float(v.count);
   return sum;
 }
@@ -285,11 +286,14 @@ struct RowFacts {
 };
 
 /// Probability of a key for query i of the tile; an empty row gives the same to
-/// all.
+/// all. `ofValues`: for the gradient of values, which alone has any where a
+/// number was put for scores.
 __device__ float probability(float score, const Shared &shared, int i,
-                             const AttentionShape &s) {
+                             bool ofValues, const AttentionShape &s) {
   if (shared.lse[i] == -INFINITY)
-    return s.emptyRow == EmptyRow::Mean  ? 1.f / float(s.s)
+    return s.emptyRow == EmptyRow::Mean ||
+                   (s.emptyRow == EmptyRow::Filled && ofValues)
+               ? 1.f / float(s.s)
            : s.emptyRow == EmptyRow::NaN ? NAN
                                          : 0.f;
   return expf(score - shared.lse[i]) / shared.total[i];
@@ -404,7 +408,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         int i = ofQueries ? a : b, j = j0 + (ofQueries ? b : a);
         x = i0 + i < s.t && j < s.s
                 ? probability(scoreOf(x, mask, s, p.b, h, i0 + i, j), *shared,
-                              i, s)
+                              i, ofValues, s)
                 : 0.f;
       });
       if (!ofValues)

@@ -355,10 +355,12 @@ dist.module @m {
 // CHECK-NEXT: %[[V11:.*]] = nn.mul %[[DY]], %[[V10]]
 // CHECK-NEXT: %[[V12:.*]] = nn.log %[[X]]
 // CHECK-NEXT: %[[V13:.*]] = nn.mul %[[V11]], %[[V12]]
-// CHECK-NEXT: %[[V14:.*]] = nn.cmp gt %[[X]], %[[V5]]
-// CHECK-NEXT: %[[V15:.*]] = nn.where %[[V14]], %[[V13]], %[[V5]]
-// CHECK-NEXT: %[[V16:.*]] = nn.reduce sum %[[V15]] {axes = array<i64: 0>}
-// CHECK-NEXT: return %[[V9]], %[[V16]]
+// CHECK-NEXT: %[[V14:.*]] = nn.cmp eq %[[X]], %[[V5]]
+// CHECK-NEXT: %[[V15:.*]] = nn.cmp ge %[[X2]], %[[V5]]
+// CHECK-NEXT: %[[V16:.*]] = nn.and %[[V14]], %[[V15]]
+// CHECK-NEXT: %[[V17:.*]] = nn.where %[[V16]], %[[V5]], %[[V13]]
+// CHECK-NEXT: %[[V18:.*]] = nn.reduce sum %[[V17]] {axes = array<i64: 0>}
+// CHECK-NEXT: return %[[V9]], %[[V18]]
   func.func @pow(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.pow"}]}) {
     %0 = nn.pow %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
@@ -475,17 +477,17 @@ dist.module @m {
     return %0 : tensor<4xf32>
   }
 
-// Beside a constant the bound itself passes its gradient on.
+// What is clamped has no gradient at its bound.
 // CHECK-LABEL: func.func @clamp.bwd(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.constant dense<6.000000e+00> : tensor<f32>
-// CHECK-NEXT: %[[V1:.*]] = nn.cmp le %[[X]], %[[V0]]
+// CHECK-NEXT: %[[V1:.*]] = nn.cmp lt %[[X]], %[[V0]]
 // CHECK-NEXT: %[[V2:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-NEXT: %[[V3:.*]] = nn.where %[[V1]], %[[DY]], %[[V2]]
 // CHECK-NEXT: return %[[V3]]
   func.func @clamp(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.clamp"}]}) {
     %c = nn.constant dense<6.0> : tensor<f32>
-    %0 = nn.min %x, %c : tensor<4xf32>, tensor<f32>
+    %0 = nn.min %x, %c {bound} : tensor<4xf32>, tensor<f32>
     return %0 : tensor<4xf32>
   }
 

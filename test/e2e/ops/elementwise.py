@@ -106,6 +106,10 @@ def binary(case):
         x, sign = b.away("x", 3, 4) if exponent in (2, 3, -1) else (b.param("x", 3, 4, rule=POSITIVE), 1)
         y = b.op("pow", [x, b.constant(np.array(exponent, np.float32))], (3, 4))
         b.result(y, lambda t, s=sign, e=exponent: (t["x"] * s) ** float(e))
+    for kind, left, right, out in BROADCASTS:
+        b = case(f"binary_cross_entropy_{kind}")
+        x, y = b.param("x", *left, rule="uniform(0.2,0.8)"), b.param("y", *right, rule="uniform(0,1)")
+        b.result(b.op("binary_cross_entropy", [x, y], out), lambda t: -t["y"] * np.log(t["x"]) - (1 - t["y"]) * np.log(1 - t["x"]))
     for name, f in [("max", np.maximum), ("min", np.minimum)]:
         for kind, left, right, out in BROADCASTS:
             b = case(f"{name}_{kind}")

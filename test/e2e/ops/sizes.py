@@ -134,6 +134,10 @@ TERNARY = {",ab,b->ab": "", "b,,ab->ab": "", "ab,b,->ab": "", "1b,ab,a1->ab": "a
 REMAINDER = ("uniform(1.2,1.4)", "uniform(0.9,1)")
 
 
+def cross_entropy_of_two(x, y):
+    return -y * np.log(x) - (1 - y) * np.log(1 - x)
+
+
 def joined(dims):
     return dims.split("->")[0].replace(",", "_") or "scalar"
 
@@ -141,6 +145,7 @@ def joined(dims):
 def broadcast_forms():
     for name, f, rules in [
         ("add", np.add, ()), ("sub", np.subtract, ()), ("mul", np.multiply, ()), ("div", np.divide, (POSITIVE,) * 2), ("pow", np.power, (POSITIVE,) * 2),
+        ("binary_cross_entropy", cross_entropy_of_two, ("uniform(0.2,0.4)", "uniform(0.6,0.8)")),
         ("max", np.maximum, ("uniform(0.5,1)", "uniform(0.1,0.4)")), ("min", np.minimum, ("uniform(0.5,1)", "uniform(0.1,0.4)")), ("mod", np.mod, REMAINDER), ("mod fmod", np.fmod, REMAINDER),
     ]:
         op, _, attribute = name.partition(" ")

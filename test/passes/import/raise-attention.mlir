@@ -4,7 +4,7 @@
 // that is a function of its indices, the IsNaN guard, KV heads repeated.
 // CHECK-LABEL: @llama
 // CHECK-SAME: %[[Q:.*]]: tensor<2x5x4x16xf32>, %[[K:.*]]: tensor<2x5x2x16xf32>, %[[V:.*]]: tensor<2x5x2x16xf32>
-// CHECK: %[[R:.*]], %{{.*}} = nn.attention %[[Q]], %[[K]], %[[V]] {causal, scale = 2.500000e-01 : f64}
+// CHECK: %[[R:.*]], %{{.*}} = nn.attention %[[Q]], %[[K]], %[[V]] {causal, empty_row = 1 : i32, scale = 2.500000e-01 : f64}
 // CHECK: return %[[R]]
 func.func @llama(%q: tensor<2x5x4x16xf32>, %k: tensor<2x5x2x16xf32>, %v: tensor<2x5x2x16xf32>) -> tensor<2x5x4x16xf32> {
   %half = nn.constant dense<0.5> : tensor<f32>
@@ -195,7 +195,7 @@ func.func @uneven_table(%xt: tensor<2x4x2x4xf32>) -> tensor<2x4x2x4xf32> {
 // A query whose keys are all hidden by -1e4 sees them as if none was: the number is added, and is no condition.
 // CHECK-LABEL: @finite_number
 // CHECK: %[[M:.*]] = nn.where
-// CHECK: nn.attention {{.*}} mask %[[M]] {empty_row = 2 : i32, scale = {{.*}}}
+// CHECK: nn.attention {{.*}} mask %[[M]] {empty_row = 1 : i32, scale = {{.*}}}
 // CHECK-SAME: tensor<2x1x1x5xf32>
 func.func @finite_number(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
   %zero = nn.constant dense<0.0> : tensor<f32>
@@ -265,7 +265,7 @@ func.func @two_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: te
 // Put for scores one after the other, the lowest number is the same everywhere: one condition.
 // CHECK-LABEL: @two_in_place
 // CHECK: %[[M:.*]] = nn.and
-// CHECK: nn.attention {{.*}} mask %[[M]] {scale = {{.*}}}
+// CHECK: nn.attention {{.*}} mask %[[M]] {empty_row = 3 : i32, scale = {{.*}}}
 func.func @two_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
   %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
@@ -293,6 +293,43 @@ func.func @guarded(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tenso
   %w = nn.where %nan, %z, %p : tensor<2x4x5x5xi1>, tensor<f32>, tensor<2x4x5x5xf32>
   %o = nn.matmul %w, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// PyTorch's exporter writes a mask of bools as the lowest number, behind a guard: it was scaled_dot_product_attention, which gives 0.
+// CHECK-LABEL: @guarded_lowest
+// CHECK: nn.attention {{.*}} mask %arg3 {empty_row = 1 : i32, scale = {{.*}}}
+func.func @guarded_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %nan = nn.is_nan %p : tensor<2x4x5x5xf32>
+  %w = nn.where %nan, %zero, %p : tensor<2x4x5x5xi1>, tensor<f32>, tensor<2x4x5x5xf32>
+  %o = nn.matmul %w, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// A guarded softmax that is no attention: a row of -inf does not go through it.
+// CHECK-LABEL: @guarded_softmax
+// CHECK: %[[TOP:.*]] = nn.reduce max %arg0 {axes = array<i64: 1>, keepdims}
+// CHECK: %[[EMPTY:.*]] = nn.cmp eq %[[TOP]]
+// CHECK: %[[SOME:.*]] = nn.where %[[EMPTY]], %{{.*}}, %arg0
+// CHECK: %[[P:.*]] = nn.softmax %[[SOME]]
+// CHECK: %[[NAN:.*]] = nn.is_nan %[[P]]
+// CHECK: %[[NONE:.*]] = nn.or %[[EMPTY]], %[[NAN]]
+// CHECK: nn.where %[[NONE]], %{{.*}}, %[[P]]
+func.func @guarded_softmax(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %zero = nn.constant dense<0.0> : tensor<f32>
+  %p = nn.softmax %x {axis = 1} : tensor<3x4xf32>
+  %nan = nn.is_nan %p : tensor<3x4xf32>
+  %w = nn.where %nan, %zero, %p : tensor<3x4xi1>, tensor<f32>, tensor<3x4xf32>
+  return %w : tensor<3x4xf32>
 }
 
 // -----
@@ -395,7 +432,7 @@ func.func @unsigned(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tens
 
 // In a file of 16 bits the lowest float16 hides, and 1 / sqrt(8) is rounded.
 // CHECK-LABEL: @narrow
-// CHECK: nn.attention {{.*}} mask %arg3 {scale = 0.35355339059327373 : f64}
+// CHECK: nn.attention {{.*}} mask %arg3 {empty_row = 3 : i32, scale = 0.35355339059327373 : f64}
 func.func @narrow(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
   %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
   %root = nn.constant dense<0.59375> : tensor<f32>
@@ -412,7 +449,7 @@ func.func @narrow(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2
 
 // 0.6 * 0.6 is no rounding of it.
 // CHECK-LABEL: @narrow_scale
-// CHECK: nn.attention {{.*}} {scale = 0.36
+// CHECK: nn.attention {{.*}} {empty_row = 3 : i32, scale = 0.36
 func.func @narrow_scale(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
   %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
   %root = nn.constant dense<0.6> : tensor<f32>
