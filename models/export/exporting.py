@@ -33,6 +33,7 @@ from onnxscript.rewriter import pattern
 
 from .adapting import traceable
 from .gradients import ExportError, mark_stops, refuse_hooks, settle_stops, warn_of_state, watched
+from .kinks import guard_attention, mark_ties, settle_ties
 from .widening import narrow_kinds
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
@@ -79,6 +80,8 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     for name, tensor in (buffers or {}).items():
         model.graph.initializers[name].const_value = ir.tensor(tensor, name=name)
     mark_stops(model, program.exported_program, module)
+    guard_attention(model, program.exported_program)
+    mark_ties(model, program.exported_program)
     warn_of_state(program.exported_program)
     _merge_tied(model.graph, module)
     _refuse_names_of_weights(model.graph, module, output_names or ())
@@ -88,6 +91,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     with _opaque(model.graph, module), _named(model, output_names or ()):
         _optimize(model, module)
     common_passes.TopologicalSortPass()(model)
+    settle_ties(model)
     unreached = settle_stops(model)
     _check(model.graph, module, unreached)
     _mark_shared(model.graph)

@@ -30,8 +30,10 @@ from torch.fx.traceback import annotate, preserve_node_meta
 from torch.overrides import TorchFunctionMode
 
 from .adapting import _set
+from .finite import FINITE
 
 MARK = "distrain.stop_gradient"
+TIES = "distrain.ties"
 IN_PLACE = "distrain.in_place"
 SCOPES = "pkg.torch.onnx.name_scopes"
 # What stands for a marked Identity while passes run that remove an Identity.
@@ -44,6 +46,8 @@ SAME_GRADIENT = {("transformers.models.bloom.modeling_bloom", "GeLUFunction")}
 SAME_GRADIENT |= {("timm.layers.activations_me", f"{name}AutoFn") for name in ("Swish", "Mish", "HardSigmoid", "HardSwish", "HardMish")}
 DETACH, DETACH_IN_PLACE = (torch.Tensor.detach, torch.detach), (torch.Tensor.detach_, torch.detach_)
 EMBEDDINGS = (F.embedding, F.embedding_bag)
+# Of several equal elements the first has the gradient; traced they are a maximum whose elements would share it.
+FIRST_OF_EQUALS = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)
 HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
 
 
@@ -168,12 +172,16 @@ class _Watch(TorchFunctionMode):
             self._refuse_embedding(func, *args, **kwargs)
         if _writes(func) and id(args[0]) in self.data:
             raise ExportError(f"forward changes '.data' of a tensor{_place()}: gradients then are not those of the values, which has no ONNX form")
+        func = FINITE.get(func, func)
         self.listening = False
         try:
             if func == DATA:
                 return self._data(args[0])
             if func in DETACH_IN_PLACE:
                 return _detach_in_place(*args)
+            if func in FIRST_OF_EQUALS:
+                with annotate({TIES: "first", MARK: not self.enabled}):
+                    return func(*args, **kwargs)
             if func not in DETACH and self.enabled:
                 return func(*args, **kwargs)
             with annotate({MARK: True, IN_PLACE: not self.enabled and _writes(func)}):
@@ -243,16 +251,16 @@ def warn_of_state(program):
 def mark_stops(model, program, module):
     """Puts marks into the ONNX graph where the exported program's gradient stops."""
     nodes = list(program.graph.nodes)
-    stopped = {n for n in nodes if _annotated(n, MARK)}
+    stopped = {n for n in nodes if annotated(n, MARK)}
     wanted = _wanted(nodes, program)
     live = _trained(nodes, program, module)
     values = _Values(model.graph, program)
     for node in nodes:
-        if node not in live and _is_float(node) and any(n in live for n in node.all_input_nodes):
+        if node not in live and is_float(node) and any(n in live for n in node.all_input_nodes):
             live.add(node)
         if node not in live:
             continue
-        if _annotated(node, IN_PLACE) and node.args and node.args[0] in live and node.args[0] not in stopped:
+        if annotated(node, IN_PLACE) and node.args and node.args[0] in live and node.args[0] not in stopped:
             raise ExportError(f"forward changes a value in place without gradients{_module_of(node)}, and the value has one: it has no ONNX form")
         if node in stopped:
             users = [u for u in node.users if u not in stopped and (u in wanted or u.op == "output")]
@@ -284,13 +292,13 @@ def _unreached(graph):
     return {name for name, value in graph.initializers.items() if value not in reached}
 
 
-def _annotated(node, key):
+def annotated(node, key):
     if node.target is operator.getitem:
         node = node.args[0]
     return bool(node.meta.get("custom", {}).get(key))
 
 
-def _is_float(node):
+def is_float(node):
     value = node.meta.get("val")
     return any(isinstance(v, torch.Tensor) and v.is_floating_point() for v in (value if isinstance(value, (tuple, list)) else (value,)))
 
@@ -301,7 +309,7 @@ def _trained(nodes, program, module):
     fixed = {name for name, p in module.named_parameters(remove_duplicate=False) if not p.requires_grad}
     parameters = {name for name, target in signature.inputs_to_parameters.items() if target not in fixed}
     known = parameters | set(signature.user_inputs)
-    return {n for n in nodes if n.op == "placeholder" and n.name in known and _is_float(n)}
+    return {n for n in nodes if n.op == "placeholder" and n.name in known and is_float(n)}
 
 
 def _wanted(nodes, program):
@@ -309,7 +317,7 @@ def _wanted(nodes, program):
     outputs = set(program.graph_signature.user_outputs)
     wanted = set()
     for node in reversed(nodes):
-        if _is_float(node) and (node.name in outputs or any(u in wanted for u in node.users)):
+        if is_float(node) and (node.name in outputs or any(u in wanted for u in node.users)):
             wanted.add(node)
     return wanted
 
@@ -345,7 +353,7 @@ class _Values:
         names = {u.name for u in users}
         mark = self._mark(value)
         for user, place in list(value.uses()):
-            if user is not mark.producer() and _origin(user) in names:
+            if user is not mark.producer() and origin(user) in names:
                 user.replace_input_with(place, mark)
         if any(u.op == "output" for u in users):
             self._replace_outputs(node, value, mark)
@@ -389,7 +397,7 @@ class _Values:
                 value.name, mark.name = f"{value.name}.live", value.name
 
 
-def _origin(node):
+def origin(node):
     """Name of the exported program's node that an ONNX node comes from."""
     scopes = node.metadata_props.get(SCOPES)
     return ast.literal_eval(scopes)[-1] if scopes else ""
