@@ -226,7 +226,7 @@ def try_case(runner, case, compile_only):
         gradients, losses = runner.train(case, folder, case["plan"]["ranks"])
         reference = runner.reference(case)
         if reference:
-            verdict = compare(gradients, losses, *reference)
+            verdict = compare(gradients, losses, reference)
         elif not np.all(np.isfinite(losses)):
             raise Failure(f"losses {losses}")
         else:

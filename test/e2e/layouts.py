@@ -155,8 +155,8 @@ class Runner:
         else:
             self.build(folder)
 
-    def train(self, case, folder, ranks, flags=()):
-        save_file(batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
+    def train(self, case, folder, ranks, flags=(), batch=None):
+        save_file(batch or batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
         command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", str(STEPS), "--threads", "1", "--save-gradients", "gradients.safetensors"]
         command += ["--metrics", "metrics.jsonl", "--report", "report.json", *flags]
         if ranks > 1:
@@ -187,7 +187,8 @@ class Runner:
         self.build(folder)
         gradients, losses = self.train(case, folder, 1, ("--save-outputs", "outputs.safetensors"))
         recipe = json.loads((folder / "recipe.json").read_text())
-        return gradients, losses, tolerance.terms_of_losses(recipe, golden.load_outputs(folder / "outputs.safetensors"))
+        terms = tolerance.terms_of_losses(recipe, golden.load_outputs(folder / "outputs.safetensors"))
+        return Reference(self, case, folder, gradients, losses, terms)
 
     def run(self, case):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
@@ -204,7 +205,7 @@ class Runner:
             self.check_said(case, plan, folder)
         self.build_planned(folder)
         gradients, losses = self.train(case, folder, plan["ranks"], ("--trace", "trace.json") if case.get("overlap") else ())
-        verdict = compare(gradients, losses, *self.reference(case), "bf16" in (self.precision, plan.get("gradient_sums")))
+        verdict = compare(gradients, losses, self.reference(case), "bf16" if "bf16" in (self.precision, plan.get("gradient_sums")) else "f32")
         if plan["ranks"] > 1:
             check_traffic(json.loads((folder / "traffic.json").read_text()))
             if case.get("overlap"):
@@ -214,22 +215,43 @@ class Runner:
         return verdict
 
 
-def compare(gradients, losses, want_gradients, want_losses, terms, narrow=False):
-    """Against the reference's; `terms`: how large its logits are."""
+class Reference:
+    """One process: its gradients, its losses, how large its logits are, and what roundings do to it."""
+
+    def __init__(self, runner, case, folder, gradients, losses, terms):
+        self.runner, self.case, self.folder, self.gradients, self.losses, self.terms = runner, case, folder, gradients, losses, terms
+        self.drawn, self.lock = {}, threading.Lock()
+
+    def draws(self, precision):
+        with self.lock:
+            if precision not in self.drawn:
+                self.drawn[precision] = tolerance.Draws(self.gradients, self.losses, [self.draw(precision, seed) for seed in range(tolerance.DRAWS)])
+            return self.drawn[precision]
+
+    def draw(self, precision, seed):
+        weights = load_file(self.folder / "program/weights.safetensors")
+        save_file(tolerance.perturbed(weights, precision, seed), self.folder / "drawn.safetensors")
+        batch = batches.make(self.runner.models / self.case["model"], self.case["samples"])
+        return self.runner.train(self.case, self.folder, 1, ("--init-from", "drawn.safetensors"), tolerance.perturbed(batch, precision, seed + tolerance.DRAWS))
+
+
+def compare(gradients, losses, reference, precision="f32"):
+    """Against the reference's."""
+    want_gradients, want_losses = reference.gradients, reference.losses
     if set(gradients) != set(want_gradients):
         raise Failure(f"gradients of other parameters: {sorted(set(gradients) ^ set(want_gradients))[:4]}")
     for name, want in want_gradients.items():
         if gradients[name].shape != want.shape:
             raise Failure(f"gradient of {name} has shape {gradients[name].shape}, expected {want.shape}")
-    gradient, where = (tolerance.compare_narrow_gradients if narrow else tolerance.compare_gradients)(gradients, want_gradients)
-    if not gradient <= 1:
-        raise Failure(f"gradient of {where} differs by {gradient:.1f} limits")
     if len(losses) != len(want_losses):
         raise Failure(f"{len(losses)} steps instead of {len(want_losses)}")
-    curve, step = tolerance.compare_narrow_curves(losses, want_losses) if narrow else tolerance.compare_curves(losses, want_losses, terms)
+    draws = reference.draws(precision)
+    gradient, where, curve, step = tolerance.compare_drawn(gradients, losses, want_gradients, want_losses, reference.terms, draws)
+    if not gradient <= 1:
+        raise Failure(f"gradient of {where} differs by {gradient:.1f} limits")
     if not curve <= 1:
-        raise Failure(f"loss of step {step} differs by {curve:.1f} limits (terms up to {terms:.3g}): {losses} against {want_losses}")
-    return f"of the limits: gradients {gradient:.2f} curve {curve:.2f}"
+        raise Failure(f"loss of step {step} differs by {curve:.1f} limits (terms up to {reference.terms:.3g}): {losses} against {want_losses}")
+    return f"of the limits: gradients {gradient:.2f} curve {curve:.2f}, of {draws.steps} steps"
 
 
 def check_traffic(traffic):

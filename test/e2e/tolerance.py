@@ -2,7 +2,8 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# Limits follow from the type, not from what one machine gave. A float32 operation
+# Limits follow from the type, and from what roundings do to the model on the machine that runs the test,
+# not from what another machine gave. A float32 operation
 # is off by up to EPS / 2 of its result. Two programs that compute one formula in
 # another order (ranks, microbatches, threads, width of vectors) differ by a
 # multiple of EPS *at the size of what they add*, which may be far above the sum:
@@ -15,7 +16,7 @@
 # - each step adds such an error to the parameters, so that after k steps losses
 #   are k + 1 times as far apart as at the first.
 # ===-----------------------------------------------------------------------===
-"""loss_limit, gradient_limit, output_limit, compare_curves: shared by all tests that compare programs."""
+"""loss_limit, gradient_limit, output_limit, compare_curves, Draws: shared by all tests that compare programs."""
 
 import numpy as np
 
@@ -71,22 +72,52 @@ def compare_gradients(have, want, roundings=ORDER):
     return worst, where
 
 
-# Programs that multiply in bf16 round a row's numbers alike whatever part it is in; sums inside a tensor-parallel group and messages round once more.
-NARROW = 2.0**-8
-NARROW_GRADIENT = 16  # of its norm; cancelled ones: a quarter of NARROW of the largest
-NARROW_LOSS = 1 / 2  # a mean over rows, whose errors are independent
+# ===-----------------------------------------------------------------------===
+# How far apart two programs may be that differ by roundings is a property of the model, of the point that it is at, and in bf16 of the processor (AMX rounds otherwise than
+# AVX512-BF16). So it is measured where the test runs: a program is run again from weights and inputs that are off by one rounding each, several times.
+# ===-----------------------------------------------------------------------===
+
+HALF = {"f32": 2.0**-24, "bf16": 2.0**-9}  # of an element's last place
+DRAWS = 4
+FACTOR = 4  # of the largest draw: the other program's roundings are a draw of their own, and those of a group's sums and of messages come on top
+TOGETHER = 0.05  # of a loss: where draws are further apart, a curve says nothing any more
 
 
-def compare_narrow_gradients(have, want):
-    """As compare_gradients, of two programs in bf16."""
-    terms = max(norm(g) for g in want.values())
-    units = {name: norm(have[name].astype(np.float64) - value) / (NARROW * (NARROW_GRADIENT * norm(value) + terms / 4)) for name, value in want.items()}
-    where = max(units, key=lambda name: np.inf if np.isnan(units[name]) else units[name])
-    return units[where], where
+def perturbed(tensors, precision, seed):
+    """Float tensors whose elements are off by up to half a last place, which float32 itself rounds to one or to none."""
+    random = np.random.default_rng(seed)
+    change = lambda v: np.asarray(v.astype(np.float64) * (1 + HALF[precision] * random.uniform(-1, 1, v.shape)), v.dtype) if v.dtype.kind == "f" else v
+    return {name: change(value) for name, value in sorted(tensors.items())}
 
 
-def compare_narrow_curves(have, want):
-    """As compare_curves, of two programs in bf16."""
-    units = [abs(a - b) / ((step + 1) * NARROW * NARROW_LOSS * abs(b)) for step, (a, b) in enumerate(zip(have, want))]
-    worst = max(range(len(units)), key=lambda i: np.inf if np.isnan(units[i]) else units[i])
-    return units[worst], worst
+class Draws:
+    """What roundings do to a program: its gradients and losses, and those of draws, [(gradients, losses)]."""
+
+    def __init__(self, gradients, losses, draws):
+        self.off = {name: max(norm(g[name].astype(np.float64) - value) for g, _ in draws) for name, value in gradients.items()}
+        relative = [norm(g[name].astype(np.float64) - value) / norm(value) for name, value in gradients.items() if np.any(value) for g, _ in draws]
+        # A tensor of one element may be hit by luck; all tensors together are not.
+        self.typical = float(np.sqrt(np.mean(np.square(relative)))) if relative else 0.0
+        apart = np.max([np.abs(np.array(l) - losses) for _, l in draws], axis=0)
+        self.apart = np.maximum.accumulate(apart)  # curves cross
+        together = self.apart <= TOGETHER * np.abs(losses)
+        self.steps = len(losses) if together.all() else int(np.argmin(together))
+
+    def gradient_limit(self, name, value):
+        return FACTOR * max(self.off[name], self.typical * norm(value))
+
+    def loss_limit(self, step):
+        return FACTOR * self.apart[step] if step < self.steps else np.inf
+
+
+def compare_drawn(gradients, losses, want_gradients, want_losses, terms, draws):
+    """(worst gradient in units of its limit, its name, worst loss in units of its limit, its step) of two programs; what float32 rounds is allowed in any case."""
+    largest = max(norm(g) for g in want_gradients.values())
+    units = {}
+    for name, want in want_gradients.items():
+        limit = max(gradient_limit(norm(want), largest), draws.gradient_limit(name, want))
+        units[name] = norm(gradients[name].astype(np.float64) - want) / limit
+    steps = [abs(a - b) / max(loss_limit(b, terms, step), draws.loss_limit(step)) for step, (a, b) in enumerate(zip(losses, want_losses))]
+    worst = lambda values: max(values, key=lambda k: np.inf if np.isnan(values[k]) else values[k])
+    name, step = worst(units), worst(dict(enumerate(steps)))
+    return units[name], name, steps[step], step
