@@ -6,6 +6,7 @@
 
 #include "runtime/base/Stop.h"
 #include "runtime/base/Log.h"
+#include "runtime/base/Thread.h"
 
 #include <atomic>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <mutex>
 #include <thread>
@@ -116,11 +118,9 @@ void append(char *line, size_t size, const char *text) {
   std::strncat(line, text, size - std::strlen(line) - 1);
 }
 
-void onBusError(int, siginfo_t *info, void *) {
-  static char path[4096], line[4400];
-  findMapping(reinterpret_cast<uintptr_t>(info->si_addr), path, sizeof path);
-  line[0] = 0;
-  append(line, sizeof line, "error: ");
+/// "error: rank 3: WHAT: WHY" and the end, with no memory but the stack's.
+[[noreturn]] void endWith(const char *what, const char *why) {
+  char line[4400] = "error: ";
   if (ownRank >= 0) {
     char digits[16];
     int at = sizeof digits - 1, value = ownRank;
@@ -132,13 +132,35 @@ void onBusError(int, siginfo_t *info, void *) {
     append(line, sizeof line, digits + at);
     append(line, sizeof line, ": ");
   }
-  append(line, sizeof line, path[0] ? path : "a mapped file");
-  append(line, sizeof line,
-         ": its bytes are not there: the file became shorter while it was in "
-         "use, or its disk is full or fails\n");
+  append(line, sizeof line, what);
+  append(line, sizeof line, ": ");
+  append(line, sizeof line, why);
+  append(line, sizeof line, "\n");
   if (!claimWord || claimWord())
     (void)!::write(STDERR_FILENO, line, std::strlen(line));
   ::_exit(1);
+}
+
+void onBusError(int, siginfo_t *info, void *) {
+  static char path[4096];
+  findMapping(reinterpret_cast<uintptr_t>(info->si_addr), path, sizeof path);
+  endWith(path[0] ? path : "a mapped file",
+          "its bytes are not there: the file became shorter while it was in "
+          "use, or its disk is full or fails");
+}
+
+void onTermination() {
+  constexpr const char *unexpected = "an error that nobody expected";
+  try {
+    if (std::exception_ptr current = std::current_exception())
+      std::rethrow_exception(current);
+  } catch (const std::bad_alloc &) {
+    endWith("memory", "there is no more");
+  } catch (const std::exception &e) {
+    endWith(unexpected, e.what());
+  } catch (...) {
+  }
+  endWith(unexpected, "it has no text");
 }
 
 } // namespace
@@ -167,7 +189,7 @@ void holdStopSignals(bool hasLauncher) {
 void installStopSignals() {
   holdStopSignals();
   static std::once_flag once;
-  std::call_once(once, [] { std::thread(listen).detach(); });
+  std::call_once(once, [] { startThread("signals", listen).detach(); });
 }
 
 bool isStopRequested() { return requested; }
@@ -181,6 +203,10 @@ void endAtOnce(const std::string &what) {
     printLast("error: " + rank + what);
   std::_Exit(1);
 }
+
+void endWithoutMemory(const char *what) { endWith(what, "out of memory"); }
+
+void explainTerminations() { std::set_terminate(onTermination); }
 
 void explainBusErrors(int rank, bool (*claim)()) {
   ownRank = rank;

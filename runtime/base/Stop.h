@@ -64,6 +64,11 @@ void explainBusErrors(int rank, bool (*claim)() = nullptr);
 /// Ends the process at once, with code 1 and such a line: where nothing can be
 /// undone, and what others have registered must not run.
 [[noreturn]] void endAtOnce(const std::string &what);
+/// The same without taking memory: "error: reading samples: out of memory".
+[[noreturn]] void endWithoutMemory(const char *what);
+/// From now on an exception that nobody catches (in a thread of a library, in
+/// what may not throw) ends the process with such a line in place of a signal.
+void explainTerminations();
 
 } // namespace dt::rt
 

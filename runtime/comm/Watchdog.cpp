@@ -8,6 +8,7 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Stop.h"
+#include "runtime/base/Thread.h"
 #include "runtime/comm/Launch.h"
 
 #include <algorithm>
@@ -64,7 +65,7 @@ Watchdog::Watchdog(StatusBoard &board, Describe describe, double stall)
   std::vector<int> all(size_t(board.ranks()));
   std::iota(all.begin(), all.end(), 0);
   groups[kStartGroup] = groups[kEndGroup] = groups[kFirstGroup] = all;
-  thread = std::thread([this] { watch(); });
+  thread = startThread("the watchdog", [this] { watch(); });
 }
 
 void guardLoneRank(StatusBoard &board, const Watchdog::Describe &describe) {

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/data/Index.h"
+#include "runtime/base/Thread.h"
 
 #include "runtime/base/Cores.h"
 #include "runtime/base/FileActivity.h"
@@ -151,8 +152,11 @@ ShardIndex data::buildIndex(const Config &config, const std::string &path,
       }
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < workers && size_t(i) < index.samples.size(); ++i)
-    threads.emplace_back(work);
+  try {
+    for (int i = 1; i < workers && size_t(i) < index.samples.size(); ++i)
+      threads.push_back(startThread("indexing samples", work));
+  } catch (const SystemError &) { // fewer do it, too
+  }
   work();
   for (std::thread &thread : threads)
     thread.join();

@@ -12,6 +12,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/base/FileActivity.h"
+#include "runtime/base/Thread.h"
 #include "runtime/data/Assemble.h"
 #include "runtime/data/BatchSource.h"
 #include "runtime/data/Binding.h"
@@ -150,8 +151,13 @@ ShardBatch::ShardBatch(const ProgramInfo &program,
     table.items.insert(table.items.end(), sample.items.begin(),
                        sample.items.end());
   }
-  for (int i = 0; i < std::max(options.workers, 1); ++i)
-    threads.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < std::max(options.workers, 1); ++i)
+      threads.push_back(startThread("reading samples", [this] { work(); }));
+  } catch (const SystemError &) {
+    if (threads.empty()) // fewer do it, too
+      throw;
+  }
 }
 
 ShardBatch::~ShardBatch() {

@@ -8,6 +8,7 @@
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Files.h"
 #include "runtime/base/Log.h"
+#include "runtime/base/Thread.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/device/Device.h"
 #include "runtime/save/CheckpointFolder.h"
@@ -144,7 +145,8 @@ std::string CheckpointWriter::settle() {
   Comm &comm = trainer.comm();
   std::string what = firstOf(comm, mine);
   giveUp = !what.empty();
-  thread.join();
+  if (thread.joinable())
+    thread.join();
   std::string whole = firstOf(comm, failure);
   if (what.empty())
     what = whole;
@@ -192,7 +194,11 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
     saidThatItWaits = true;
     writePart(*job);
   }
-  thread = std::thread([this, next] { run(*next); });
+  try {
+    thread = startThread("writing checkpoints", [this, next] { run(*next); });
+  } catch (const SystemError &) { // training waits
+    run(*next);
+  }
 }
 
 void CheckpointWriter::note(const std::string &what) {

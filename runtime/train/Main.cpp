@@ -89,8 +89,20 @@ struct Watch {
 int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks,
              const std::string &wrong) {
-  Watch watch(program, options.stall);
-  installStopSignals();
+  std::unique_ptr<Watch> made;
+  try {
+    made = std::make_unique<Watch>(program, options.stall);
+    installStopSignals();
+  } catch (const std::exception &e) {
+    // The others see that this rank is gone, and nobody else knows why.
+    printLast("error: " +
+              (launchedRank() < 0 || program.ranks.size == 1
+                   ? ""
+                   : "rank " + std::to_string(launchedRank()) + ": ") +
+              e.what());
+    return 1;
+  }
+  Watch &watch = *made;
   std::unique_ptr<Comm> comm;
   int code = 0;
   try {
@@ -107,10 +119,11 @@ int runRanks(const ProgramInfo &program, const char *directory,
       watch.say(e.what());
     code = 1;
   } catch (const std::exception &e) { // also bad_alloc, filesystem
+    bool memory = dynamic_cast<const std::bad_alloc *>(&e);
     watch.say((onSeveralMachines() ? "rank " + std::to_string(launchedRank()) +
                                          " on " + hostName() + ": "
                                    : "") +
-              e.what());
+              (memory ? "out of memory" : e.what()));
     if (comm && comm->size() > 1)
       comm->abort(1);
     return 1;
@@ -142,6 +155,7 @@ void expectPossible(const ProgramInfo &program, const Options &options) {
 int trainMain(const ProgramInfo &program, const char *directory, int argc,
               char **argv, const TrainHooks &hooks) {
   beginProcess();
+  explainTerminations();
   try {
     if (argc == 1) {
       if (launchedRank() == 0)

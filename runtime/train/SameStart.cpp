@@ -6,6 +6,7 @@
 
 #include "runtime/train/SameStart.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/ReadJson.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Agreement.h"
 
@@ -107,10 +108,11 @@ void expectSameStart(Comm &comm, const Options &options) {
   std::vector<std::string> all = comm.allGatherText(
       nlohmann::json(ownFacts(options))
           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  Facts first = nlohmann::json::parse(all[0]).get<Facts>();
+  Facts first = readJson(all[0], "rank 0's flags").get<Facts>();
   for (int rank = 1; rank < comm.size(); ++rank) {
     std::string wrong = difference(
-        first, nlohmann::json::parse(all[size_t(rank)]).get<Facts>(), rank);
+        first, readJson(all[size_t(rank)], "a rank's flags").get<Facts>(),
+        rank);
     if (!wrong.empty())
       throw CommonError(wrong);
   }

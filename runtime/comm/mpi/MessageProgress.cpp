@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/mpi/MessageProgress.h"
+#include "runtime/base/Thread.h"
 
 #include <algorithm>
 #include <chrono>
@@ -101,7 +102,7 @@ void MessageProgress::start(MPI_Comm on, bool threads) {
     wanted = !alone;
   }
   if (wanted && threads && size > 1)
-    thread = std::thread([this] { run(); });
+    thread = startThread("messages", [this] { run(); });
 }
 
 void MessageProgress::stop() {

@@ -8,6 +8,7 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Log.h"
+#include "runtime/base/Thread.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -48,7 +49,7 @@ Messages::Messages(int rank, std::vector<Peer> peers, StatusBoard *board)
     links.emplace_back(std::move(peer));
   if (board)
     board->onFault([this] { warn(); });
-  thread = std::thread([this] { run(); });
+  thread = startThread("messages", [this] { run(); });
 }
 
 Messages::~Messages() {

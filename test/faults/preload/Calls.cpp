@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <new>
+#include <pthread.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -214,6 +215,13 @@ ON_PATH(statvfs, "statfs", (const char *path, struct statvfs *out) noexcept,
         (path, out))
 ON_PATH(statvfs64, "statfs", (const char *path, struct statvfs64 *out) noexcept,
         (path, out))
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                   void *(*body)(void *), void *argument) noexcept {
+  NEXT(pthread_create);
+  return fails("thread", "", -1) ? errno
+                                 : real(thread, attributes, body, argument);
+}
 
 ssize_t getrandom(void *data, size_t bytes, unsigned flags) {
   static auto real = reinterpret_cast<ssize_t (*)(void *, size_t, unsigned)>(
