@@ -22,6 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .lowering import Lowered, weighted_l1_loss
+
 ATTENTION = ("sdpa", "eager")  # transformers' implementations that ONNX has a form for
 
 
@@ -50,9 +52,10 @@ def _drops(module):
 @contextlib.contextmanager
 def traceable(module):
     """The module is as its graph is written, without gradients (attention then has the strides that its decomposition has)."""
-    with without_dropout(module, tell=True), torch.no_grad(), _Complex(), contextlib.ExitStack() as stack:
+    with without_dropout(module, tell=True), torch.no_grad(), Lowered(module), _Complex(), contextlib.ExitStack() as stack:
         _set(stack, torch.Tensor, "masked_scatter", _masked_scatter)
         _set(stack, torch, "isin", _is_in)
+        _set(stack, F, "l1_loss", weighted_l1_loss)
         for code in {inspect.getmodule(type(m)) for m in module.modules()} - {None}:
             if not code.__name__.startswith("torch.") and not hasattr(code, "len"):
                 code.len = _length

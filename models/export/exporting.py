@@ -34,7 +34,9 @@ from onnxscript.rewriter import pattern
 from .adapting import traceable
 from .gradients import ExportError, mark_stops, refuse_hooks, settle_stops, warn_of_state, watched
 from .kinks import guard_attention, mark_ties, settle_ties
-from .widening import narrow_kinds
+from .lowering import TRANSLATIONS
+from .verifying import refuse_invalid, verify
+from .widening import narrow_kinds, widened
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 # Ours, beside it: "False" at a parameter that the module itself keeps fixed.
@@ -55,7 +57,7 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
-def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=None, output_names=None, weights=True, buffers=None, opset=20):
+def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=None, output_names=None, weights=True, buffers=None, opset=20, check=True):
     """Writes `module` as an ONNX graph that keeps every parameter trainable.
 
     module          torch.nn.Module. In eval mode BatchNorm uses its fixed statistics; in train mode it is written
@@ -69,8 +71,10 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
                     is said to lie in a file that does not exist (`weights.bin`). Such a module may
                     live on the meta device.
     buffers         {name: tensor}: values of buffers of a module on the meta device, where they matter.
-    Returns the onnx.ModelProto written. Raises ExportError, of one line, if the module cannot be exported or a
-    weight has lost its name or form.
+    check           Whether ONNX Runtime's outputs of the graph are compared with the module's, on the example and on
+                    draws with hard values. A module on the meta device has none.
+    Returns the onnx.ModelProto written. Raises ExportError, of one line, if the module cannot be exported, a
+    weight has lost its name or form, or an output differs.
     """
     _check_request(module, example_inputs, dynamic_shapes, input_names, output_names)
     program = _trace(module, example_inputs, dynamic_shapes, input_names, opset)
@@ -96,10 +100,14 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     _check(model.graph, module, unreached)
     _mark_shared(model.graph)
     _strip_traces(model.graph)
+    model.producer_name = "pytorch"
+    if check and not any(t.is_meta for t in (*module.parameters(), *module.buffers(), *example_inputs) if t is not None):
+        verify(module, ir.serde.serialize_model(model), program.exported_program, tuple(x for x in example_inputs if x is not None))
     if not weights:
         _strip_weights(model.graph)
-    model.producer_name = "pytorch"
     proto = ir.serde.serialize_model(model)
+    # Some operators have no form of their own in 16 bits; the compiler imports these files as float32.
+    refuse_invalid(widened(proto) if narrow_kinds(module) else proto)
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(path).write_bytes(proto.SerializeToString(deterministic=True))
     return proto
@@ -215,6 +223,7 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, opset):
                 dynamic_shapes=dynamic_shapes,
                 input_names=input_names,
                 external_data=False,
+                custom_translation_table=TRANSLATIONS,
                 verbose=False,
             )
     except Exception as e:  # PyTorch's exporter raises many kinds, each with its own advice on many lines
@@ -428,11 +437,11 @@ def _drops(dropout):
 
 def _training_batch_norm(graph, module):
     """Gives BatchNorm of modules in train mode its training form back, which the exporter drops."""
-    training = {n for n, m in module.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.training}
+    training = {n for n, m in module.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.training and m.running_mean is not None}
     for node in graph:
         if node.op_type != "BatchNormalization":
             continue
-        name = (node.inputs[3].name or "").removesuffix(".running_mean")
+        name = (node.inputs[3].name or "").removesuffix("running_mean").removesuffix(".")
         if name not in training:
             continue
         training.discard(name)

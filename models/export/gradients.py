@@ -17,9 +17,7 @@ import ast
 import contextlib
 import inspect
 import operator
-import pathlib
 import re
-import traceback
 import warnings
 
 import onnx_ir as ir
@@ -30,6 +28,7 @@ from torch.fx.traceback import annotate, preserve_node_meta
 from torch.overrides import TorchFunctionMode
 
 from .adapting import _set
+from .errors import ExportError, place_of_code
 from .finite import FINITE
 
 MARK = "distrain.stop_gradient"
@@ -51,10 +50,6 @@ FIRST_OF_EQUALS = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_
 HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
 
 
-class ExportError(RuntimeError):
-    """The graph that came out would not train as the module does."""
-
-
 # --- while a module is traced ---------------------------------------------------
 
 
@@ -68,6 +63,8 @@ def watched(module):
     with contextlib.ExitStack() as stack:
         stack.callback(module.register_forward_pre_hook(watch.begin, prepend=True).remove)
         stack.callback(module.register_forward_hook(watch.end, always_call=True).remove)
+        # Of a hook that raises before forward() PyTorch tells nobody.
+        stack.callback(watch.end, module, (), None)
         stack.enter_context(preserve_node_meta())
         # PyTorch's own annotations name the function that made a node, and two of its passes do not agree on it.
         _set(stack, torch.fx.traceback, "annotate", _not_annotated)
@@ -116,7 +113,7 @@ def _functions(stack, watch):
     def refused(kind, *args, **kwargs):
         if not watch.listening or (kind.__module__, kind.__name__) in SAME_GRADIENT:
             return (own.__get__(None, kind) if own else super(base, kind).apply)(*args, **kwargs)
-        raise ExportError(f"forward calls the autograd function '{kind.__name__}'{_place()}: the gradient that it defines has no ONNX form")
+        raise ExportError(f"forward calls the autograd function '{kind.__name__}'{place_of_code()}: the gradient that it defines has no ONNX form")
 
     _set_method(stack, base, "apply", classmethod(refused))
     _set_method(stack, torch.utils.checkpoint.CheckpointFunction, "apply", staticmethod(_run))
@@ -167,11 +164,11 @@ class _Watch(TorchFunctionMode):
             (self.enabled,) = args
             return None
         if func in HOOKS:
-            raise ExportError(f"forward registers a backward hook{_place()}: the gradient that it defines has no ONNX form")
+            raise ExportError(f"forward registers a backward hook{place_of_code()}: the gradient that it defines has no ONNX form")
         if func in EMBEDDINGS:
             self._refuse_embedding(func, *args, **kwargs)
         if _writes(func) and id(args[0]) in self.data:
-            raise ExportError(f"forward changes '.data' of a tensor{_place()}: gradients then are not those of the values, which has no ONNX form")
+            raise ExportError(f"forward changes '.data' of a tensor{place_of_code()}: gradients then are not those of the values, which has no ONNX form")
         func = FINITE.get(func, func)
         self.listening = False
         try:
@@ -203,7 +200,7 @@ class _Watch(TorchFunctionMode):
         wrong = next((key for key in ("max_norm", "scale_grad_by_freq", "sparse") if call.get(key)), None)
         if wrong:
             name = next((n for n, p in self.module.named_parameters() if p is call["weight"]), "")
-            raise ExportError(f"the embedding '{name}' has {wrong}{_place()}: the gradient that it defines has no ONNX form")
+            raise ExportError(f"the embedding '{name}' has {wrong}{place_of_code()}: the gradient that it defines has no ONNX form")
 
 
 def _detach_in_place(x):
@@ -215,16 +212,6 @@ def _writes(func):
     """Whether a call changes its first argument."""
     name = getattr(func, "__name__", "")
     return name in WRITES or (name.endswith("_") and not name.endswith("__"))
-
-
-def _place():
-    """The line of the module's code that runs, for a message."""
-    torch_code, here = pathlib.Path(torch.__file__).parent, pathlib.Path(__file__)
-    for frame in reversed(traceback.extract_stack()):
-        path = pathlib.Path(frame.filename)
-        if path != here and torch_code not in path.parents and "contextlib" not in path.name:
-            return f" ({path.name}:{frame.lineno})"
-    return ""
 
 
 def refuse_hooks(module):
