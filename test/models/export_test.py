@@ -12,6 +12,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 
 try:
@@ -29,7 +30,7 @@ from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
 from export import CheckError, ExportError, FixedGrid, FixedShapes, check, export  # noqa: E402
-from export import adapting, architectures, golden, training  # noqa: E402
+from export import adapting, architectures, exporting, golden, training  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 
@@ -336,6 +337,43 @@ class Exporting(unittest.TestCase):
                 return torch.linalg.eigvals(super().forward(x)[:, :, None] * torch.ones(3)).real
 
         self.refused(Complex().eval(), (torch.randn(3, 4),), "Complex cannot be exported")
+
+    def test_another_result_than_the_modules_is_refused(self):
+        class Traced(Small):
+            def forward(self, x):
+                return super().forward(x) * (2 if torch.compiler.is_exporting() else 1)
+
+        class Hidden(Small):
+            def forward(self, x):
+                y = super().forward(x)
+                return torch.where((x == 0).all(-1, keepdim=True) & (not torch.compiler.is_exporting()), 7.0, y)
+
+        end = r".*the code takes another way when it is traced.*\(check=False writes it nevertheless\)$"
+        for kind, where in ((Traced, "on the example"), (Hidden, "on a draw with whole rows masked, 0 or at a bound")):
+            module, inputs = kind().eval(), (torch.randn(4, 4),)
+            self.refused(module, inputs, f"^output 'y' of the graph differs from the module's {where}: at .*, in PyTorch .* elements differ{end}")
+            exported(module, inputs, check=False)
+
+    def test_the_operator_that_differs_is_named(self):
+        def wrong(x):
+            from onnxscript import opset18
+
+            return opset18.Mul(opset18.Tanh(x), opset18.Tanh(x))
+
+        class Bent(Small):
+            def forward(self, x):
+                return torch.tanh(super().forward(x)) + 1
+
+        with unittest.mock.patch.dict(exporting.TRANSLATIONS, {torch.ops.aten.tanh.default: wrong}):
+            self.refused(Bent().eval(), (torch.randn(3, 4),), r"The first operator whose result differs is aten.tanh \(export_test.py:\d+\)")
+
+    def test_two_clamps_of_one_tensor(self):
+        class Clamps(Small):
+            def forward(self, x):
+                y = super().forward(x)
+                return y.clamp(min=-0.5) * y.clamp(min=-0.2, max=0.3) + y.clamp(max=0.1) - y.clamp(min=torch.tensor(0.1))
+
+        onnx.checker.check_model(exported(Clamps().eval(), (torch.randn(3, 4),)), full_check=True)
 
     def test_a_loop_over_a_dim_is_refused_in_one_line(self):
         class Loop(Small):
