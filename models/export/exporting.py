@@ -294,6 +294,17 @@ def _optimize(model, module):
     finally:
         for kind in kinds:
             delattr(pattern.Constant, kind)
+    _register_bounds(model.graph)
+
+
+def _register_bounds(graph):
+    """Its rules name a clamp's bounds after the clamped value: of two clamps the second's take the first's place among the initializers."""
+    for node in graph:
+        for value in node.inputs:
+            if value is None or value.producer() is not None or value.const_value is None or graph.initializers.get(value.name) is value:
+                continue
+            value.name = f"{node.name}.{value.name}"
+            graph.register_initializer(value)
 
 
 def _merge_tied(graph, module):

@@ -373,7 +373,13 @@ class Exporting(unittest.TestCase):
                 y = super().forward(x)
                 return y.clamp(min=-0.5) * y.clamp(min=-0.2, max=0.3) + y.clamp(max=0.1) - y.clamp(min=torch.tensor(0.1))
 
-        onnx.checker.check_model(exported(Clamps().eval(), (torch.randn(3, 4),)), full_check=True)
+        class Chains(Small):
+            def forward(self, x):
+                y = super().forward(x)
+                return y.clamp(min=-1).clamp(max=1) * y.clamp(max=0.5).clamp(min=-0.5) + y.clamp(max=0.3).clamp(min=-0.2)
+
+        for module in (Clamps(), Chains()):
+            onnx.checker.check_model(exported(module.eval(), (torch.randn(3, 4),)), full_check=True)
 
     def test_a_loop_over_a_dim_is_refused_in_one_line(self):
         class Loop(Small):
