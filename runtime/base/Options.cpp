@@ -138,6 +138,10 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--profile", text(o.profile)},
       {"--rows", [&](auto &v) { o.rows = ascending("--rows", v); }},
       {"--on-nan", [&](auto &v) { o.onNaN = onNaN(v); }},
+      {"--check-replicas",
+       [&](auto &v) {
+         o.checkReplicas = integer("--check-replicas", v, 0, INT64_MAX / 2);
+       }},
       {"--stall", [&](auto &v) { o.stall = real("--stall", v, false); }},
   };
 }
@@ -317,6 +321,10 @@ const char *optionsHelp() {
          "  --trace F.json          times of all tasks, for ui.perfetto.dev\n"
          "  --stall SECONDS         end all ranks when one stands still for so "
          "long (120)\n"
+         "  --check-replicas N      compare the parameters of replicas every N "
+         "steps (100; 0: never),\n"
+         "                          at the start, at the end and before they "
+         "are saved\n"
          "  --report F.json         measured step beside what its tasks' times "
          "give\n"
          "  --profile F.json        measure tasks on made-up parts instead of "

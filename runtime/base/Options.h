@@ -57,8 +57,10 @@ struct Options {
                         ///< is not a terminal
   int ranks = 0;        ///< --ranks N: starts N ranks under mpirun
   OnNaN onNaN = OnNaN::Stop; ///< --on-nan stop|skip|back
-  double stall = 120;        ///< --stall SECONDS without progress of any rank
-  std::string report;        ///< --report F.json: predicted and measured step
+  /// --check-replicas N: compare replicas every N steps (0: never)
+  int64_t checkReplicas = 100;
+  double stall = 120;  ///< --stall SECONDS without progress of any rank
+  std::string report;  ///< --report F.json: predicted and measured step
   std::string profile; ///< --profile F.json: times of tasks instead of training
   /// --rows 1,2,4: samples of the parts that --profile measures, ascending
   std::vector<int64_t> rows;

@@ -16,6 +16,7 @@
 #include "runtime/save/Checkpoint.h"
 #include "runtime/save/CheckpointFolder.h"
 #include "runtime/step/Validation.h"
+#include "runtime/train/Replicas.h"
 
 #include <cmath>
 #include <limits>
@@ -99,6 +100,7 @@ public:
   /// then is complete.
   int64_t run() {
     try {
+      checkReplicas();
       if (step == total)
         validate();
       while (step < total && !stop)
@@ -142,6 +144,9 @@ private:
       failNotFinite("");
     if (!result.finite() && options.onNaN == OnNaN::Back)
       return goBack();
+    if (result.stop || step == total ||
+        (options.checkReplicas && step % options.checkReplicas == 0))
+      checkReplicas();
     if (hooks.afterStep) {
       Waits waits(board, {Awaited::Hook});
       hooks.afterStep(trainer, report);
@@ -153,6 +158,14 @@ private:
       validate();
     if (facts.best || (options.saveEvery && step % options.saveEvery == 0))
       save();
+  }
+
+  /// Once a step at most.
+  void checkReplicas() {
+    if (alone || !options.checkReplicas || checked == step)
+      return;
+    expectEqualReplicas(trainer, step);
+    checked = step;
   }
 
   /// Once a loss: a batch may have nothing of one, all batches should not.
@@ -240,6 +253,7 @@ private:
     warn(notFinite(trainer.program(), result, step) + "; going back to " +
          checkpointPath(options.checkpoint, loaded.step));
     step = saved = loaded.step;
+    checked = -1;
     facts = {};
     progress.goBack(step);
     trainer.comm().agree(failureOf([&] { metrics.goBack(step); }));
@@ -250,6 +264,7 @@ private:
   void save() {
     if (options.checkpoint.empty() || saved == step)
       return;
+    checkReplicas();
     failure = checkpoints.settle();
     if (failure.empty()) {
       checkpoints.save(step, factsOfStep());
@@ -267,6 +282,7 @@ private:
       failure = firstOf(trainer.comm(), metrics.failure());
     if (!options.checkpoint.empty() && saved != step &&
         (step > first || first == 0)) {
+      checkReplicas();
       std::string wrong = failureOf([&] {
         checkpoints.save(step, factsOfStep());
         checkpoints.finish();
@@ -305,7 +321,7 @@ private:
   Metrics metrics;
   Progress progress;
   CheckpointWriter checkpoints;
-  int64_t first, total, step, saved = -1, skipped = 0;
+  int64_t first, total, step, saved = -1, checked = -1, skipped = 0;
   std::set<int64_t> failed; ///< steps that the run has gone back because of
   CheckpointFacts facts;    ///< of this step
   double best = std::numeric_limits<double>::infinity(); ///< validation loss

@@ -1,0 +1,162 @@
+//===- Replicas.cpp - replicas that hold the same parameters --------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/train/Replicas.h"
+#include "runtime/base/Safetensors.h"
+#include "runtime/comm/Agreement.h"
+#include "runtime/device/Device.h"
+
+#include <algorithm>
+#include <map>
+
+namespace dt::rt {
+
+namespace {
+
+using Hashes = std::vector<uint64_t>;
+
+constexpr uint64_t kNothing = 0; ///< of what a rank does not hold
+
+/// Of device memory, some at a time in `piece`.
+uint64_t hashOf(const void *memory, size_t bytes, uint64_t hash,
+                std::vector<std::byte> &piece) {
+  if (device::isHost())
+    return hashBytes(memory, bytes, hash);
+  piece.resize(size_t(8) << 20);
+  for (size_t at = 0; at < bytes; at += piece.size()) {
+    size_t n = std::min(piece.size(), bytes - at);
+    device::copyToHost(piece.data(),
+                       static_cast<const std::byte *>(memory) + at, n);
+    hash = hashBytes(piece.data(), n, hash);
+  }
+  return hash;
+}
+
+/// By row of the parameter table.
+Hashes ownHashes(const Trainer &trainer) {
+  const ProgramInfo &program = trainer.program();
+  Hashes hashes(program.parameters.size, kNothing);
+  std::vector<std::byte> piece;
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const ParameterInfo &p = program.parameters[i];
+    size_t module = size_t(p.module);
+    if (!trainer.placement().at(module).runs())
+      continue;
+    uint64_t hash = hashOf(trainer.regions().parameter(p),
+                           partElements(p) * sizeOf(p.tensor.type),
+                           hashBytes(nullptr, 0), piece);
+    // Else replicas have a share of them each.
+    if (trainer.ownership().hasMaster(i) && !program.modules[module].zero)
+      trainer.values().forUpdates(
+          i, [&](int64_t begin, int64_t end, size_t moment) {
+            hash = hashOf(trainer.regions().at(module).masters + moment,
+                          size_t(end - begin) * sizeof(float), hash, piece);
+          });
+    hashes[i] = hash;
+  }
+  return hashes;
+}
+
+/// Every rank's, in rank order.
+std::vector<Hashes> gather(Comm &comm, const Hashes &mine) {
+  size_t n = mine.size();
+  Hashes all(n * size_t(comm.size()));
+  comm.world().allGather(mine.data(), n * sizeof(uint64_t), all.data(),
+                         "setup");
+  std::vector<Hashes> out;
+  for (size_t rank = 0; rank < size_t(comm.size()); ++rank)
+    out.emplace_back(all.begin() + ptrdiff_t(rank * n),
+                     all.begin() + ptrdiff_t((rank + 1) * n));
+  return out;
+}
+
+std::string listOf(const std::vector<int> &ranks) {
+  std::string text = ranks.size() > 1 ? "ranks " : "rank ";
+  for (size_t i = 0; i < ranks.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return text;
+}
+
+/// "rank 1 has other values than ranks 0, 2", by entry `at`; empty: peers have
+/// the same. Those that most ranks have are taken for the right ones.
+std::string difference(const std::vector<Hashes> &all, size_t at,
+                       const std::vector<int> &peers) {
+  std::map<uint64_t, std::vector<int>> holders;
+  for (int rank : peers)
+    holders[all[size_t(rank)][at]].push_back(rank);
+  if (holders.size() == 1)
+    return "";
+  auto best = std::max_element(
+      holders.begin(), holders.end(), [](const auto &a, const auto &b) {
+        // Of equally many, those of the lowest rank.
+        return std::make_pair(a.second.size(), -a.second[0]) <
+               std::make_pair(b.second.size(), -b.second[0]);
+      });
+  std::vector<int> others;
+  for (int rank : peers)
+    if (all[size_t(rank)][at] != best->first)
+      others.push_back(rank);
+  std::sort(others.begin(), others.end());
+  std::sort(best->second.begin(), best->second.end());
+  return listOf(others) + (others.size() > 1 ? " have" : " has") +
+         " other values than " + listOf(best->second);
+}
+
+/// Calls f(module, peers) for the replicas of each place.
+template <typename F> void forPeers(const Trainer &trainer, F f) {
+  const Placement &placement = trainer.placement();
+  for (size_t m = 0; m < trainer.program().modules.size; ++m)
+    for (int32_t t = 0; t < placement.tp(m); ++t)
+      f(m, placement.peers(m, t));
+}
+
+[[noreturn]] void fail(const Trainer &trainer, int64_t step,
+                       const std::vector<Hashes> &all) {
+  const ProgramInfo &program = trainer.program();
+  std::string first;
+  size_t more = 0;
+  for (size_t i = 0; i < program.parameters.size; ++i) {
+    std::string wrong;
+    forPeers(trainer, [&](size_t module, const std::vector<int> &peers) {
+      if (wrong.empty() && module == size_t(program.parameters[i].module))
+        wrong = difference(all, i, peers);
+    });
+    if (wrong.empty())
+      continue;
+    if (!first.empty())
+      ++more;
+    else
+      first = "after step " + std::to_string(step) + " replicas of module '" +
+              program.modules[program.parameters[i].module].name +
+              "' differ: of '" + program.parameters[i].tensor.name + "' " +
+              wrong;
+  }
+  if (more)
+    first += ", and so of " + std::to_string(more) + " more";
+  throw CommonError(first);
+}
+
+} // namespace
+
+void expectEqualReplicas(const Trainer &trainer, int64_t step) {
+  const ProgramInfo &program = trainer.program();
+  Hashes own = ownHashes(trainer);
+  // A number a module; all of them only where these differ.
+  Hashes modules(program.modules.size, kNothing);
+  for (size_t i = 0; i < own.size(); ++i) {
+    uint64_t &hash = modules[size_t(program.parameters[i].module)];
+    hash = hashBytes(&own[i], sizeof own[i], hash);
+  }
+  std::vector<Hashes> all = gather(trainer.comm(), modules);
+  bool same = true;
+  forPeers(trainer, [&](size_t module, const std::vector<int> &peers) {
+    same = same && difference(all, module, peers).empty();
+  });
+  if (!same)
+    fail(trainer, step, gather(trainer.comm(), own));
+}
+
+} // namespace dt::rt
