@@ -322,7 +322,7 @@ const char *optionsHelp() {
          "  --stall SECONDS         end all ranks when one stands still for so "
          "long (120)\n"
          "  --check-replicas N      compare the parameters of replicas every N "
-         "steps (100; 0: never),\n"
+         "steps (1000; 0: never),\n"
          "                          at the start, at the end and before they "
          "are saved\n"
          "  --report F.json         measured step beside what its tasks' times "

@@ -58,7 +58,7 @@ struct Options {
   int ranks = 0;        ///< --ranks N: starts N ranks under mpirun
   OnNaN onNaN = OnNaN::Stop; ///< --on-nan stop|skip|back
   /// --check-replicas N: compare replicas every N steps (0: never)
-  int64_t checkReplicas = 100;
+  int64_t checkReplicas = 1000;
   double stall = 120;  ///< --stall SECONDS without progress of any rank
   std::string report;  ///< --report F.json: predicted and measured step
   std::string profile; ///< --profile F.json: times of tasks instead of training

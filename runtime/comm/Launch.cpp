@@ -93,7 +93,9 @@ void onSignal(int signal) {
 class Handlers {
 public:
   Handlers() {
-    stops = interrupts = quits = suspends = 0;
+    for (volatile std::sig_atomic_t *count :
+         {&stops, &interrupts, &quits, &suspends})
+      *count = 0;
     signals = stopSignals();
     signals.insert(signals.end(), {SIGQUIT, SIGTSTP});
     before.resize(signals.size());
