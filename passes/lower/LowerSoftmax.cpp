@@ -164,9 +164,6 @@ LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
   return success();
 }
 
-/// Above, the rounding of a loss would show in shares computed from it.
-constexpr double kPreciseLoss = 1e3;
-
 LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
                                     FunctionLowering &f) {
   Rows r(op.getLogits());
@@ -222,15 +219,10 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
     });
   };
   Value counts = isValid(k, label, r.classes, op.getIgnoreIndex());
-  auto exact = [&] { k.when(counts, softmax, zeros); };
-  if (!losses) {
-    exact();
-    return success();
-  }
-  Value fits =
-      k.make<arith::CmpFOp>(arith::CmpFPredicate::OLE, k.load(losses, row),
-                            k.number(type, kPreciseLoss));
-  k.when(k.both(counts, fits), fromLoss, exact);
+  if (losses)
+    k.when(counts, fromLoss, zeros);
+  else
+    k.when(counts, softmax, zeros);
   return success();
 }
 

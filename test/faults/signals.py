@@ -166,7 +166,8 @@ CASES = [
     # What does not ask.
     Case("nohup", SLOW_STEPS, shell="trap '' HUP; exec \"$@\"", during=after_steps(launcher, signal.SIGHUP), code=0, after=not_stopped, resumes=12),
     *(Case(f"{what.name}-ignored", SLOW_STEPS, during=after_steps(who, what), code=0, after=not_stopped, resumes=12) for what in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGWINCH, signal.SIGURG, signal.SIGCONT) for who in (one_rank,)),
-    Case("Ctrl-Z", SLOW_STEPS, during=suspended, code=0, after=not_stopped, resumes=12),
+    # A lone rank is the system's: it stops where a shell waits for it, and not in a group that nobody watches, as a test's.
+    Case("Ctrl-Z", SLOW_STEPS, ranks=(3,), during=suspended, code=0, after=not_stopped, resumes=12),
     Case("Ctrl-backslash", SLOW_STEPS, ranks=(3,), during=after_steps(launcher, signal.SIGQUIT), code=131),
     Case("Ctrl-backslash-alone", SLOW_STEPS, ranks=(1,), during=after_steps(launcher, signal.SIGQUIT), code=(-3, 131)),
     *(at_startup(wait, who, signal.SIGTERM) for who in (everyone, launcher) for wait in (0, 20, 60, 150, 300, 600)),

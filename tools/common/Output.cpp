@@ -80,7 +80,7 @@ Error dt::writeOutput(StringRef file,
     if (!os)
       return os.takeError();
     Error failure = write(**os);
-    Error unwritten = finishOutput(**os, path);
+    Error unwritten = finishOutput(**os, file);
     if (!failure)
       return unwritten;
     consumeError(std::move(unwritten));
