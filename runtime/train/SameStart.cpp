@@ -25,9 +25,6 @@ namespace {
 /// By name, as text.
 using Facts = std::map<std::string, std::string>;
 
-/// Variables that change what ranks send to each other.
-constexpr const char *kVariables[] = {"DT_WAIT", "DT_PROGRESS"};
-
 constexpr const char *kProgram = "the program";
 constexpr const char *kMachine = "machine"; ///< is not compared
 
@@ -56,9 +53,6 @@ Facts ownFacts(const Options &options) {
     case Sameness::Free:
       break;
     }
-  for (const char *name : kVariables)
-    if (const char *value = std::getenv(name))
-      facts[name] = value;
   facts[kProgram] = ownFingerprint();
   facts[kMachine] = hostName();
   return facts;

@@ -39,7 +39,6 @@ CASES = [
     *flag("validate", "--validate 'shards/*.tar'", "--validate: given"),
     *flag("reorder", "--reorder inter", "--reorder: inter"),
     *differs("threads", '"$@" --workers 2', "", code=0, resumes=STEPS),
-    *differs("variable", 'env DT_WAIT=poll "$@"', "DT_WAIT: poll on rank 1, not given on rank 0; all ranks need the same"),
     *differs("unknown", '"$@" --stps 3', "unknown flag '--stps' .*"),
     *differs("program", 'cp "$1" other; printf x >>other; shift; ./other "$@"', "rank 1 runs another program than rank 0, .* and .*: all ranks need copies of one file"),
 ]
