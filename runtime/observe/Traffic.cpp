@@ -21,10 +21,10 @@ namespace dt::rt {
 
 namespace {
 
-class Expectation {
+class EdgeExpectation {
 public:
-  Expectation(const ProgramInfo &program, const Placement &placement,
-              const Batch &batch, const EdgeInfo &edge)
+  EdgeExpectation(const ProgramInfo &program, const Placement &placement,
+                  const Batch &batch, const EdgeInfo &edge)
       : program(program), placement(placement), batch(batch), edge(edge),
         shape(edgeShape(program, edge)), from(size_t(edge.from)),
         to(size_t(edge.to)) {}
@@ -121,7 +121,7 @@ std::vector<uint64_t> expectedMessages(const ProgramInfo &program,
                                        const Batch &batch) {
   std::vector<uint64_t> out;
   for (const EdgeInfo &edge : program.edges) {
-    Expectation expectation(program, placement, batch, edge);
+    EdgeExpectation expectation(program, placement, batch, edge);
     out.push_back(expectation.bytes(false));
     out.push_back(edge.gradient ? expectation.bytes(true) : 0);
   }

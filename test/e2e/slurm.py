@@ -27,6 +27,7 @@ from machines import Machines, isolate  # noqa: E402
 
 PACKAGES = ["slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge"]
 STEPS = 8
+SECRET = "a secret of test/e2e/slurm.py"  # srun hands it to all tasks
 CONFIGURATION = """ClusterName=test
 SlurmctldHost=left
 SlurmUser=root
@@ -122,7 +123,7 @@ def dies_alone(slurm, over, train, flags, folder):
     (folder / "metrics.jsonl").unlink()
     srun, *how = SRUN[over]
     command = [*slurm.machines.enter("left"), slurm.root / "usr/bin" / srun, *how, "--kill-on-bad-exit=1", "-N", 2, "-n", 3, *flags, "--steps", 100000]
-    run = subprocess.Popen([str(c) for c in command], cwd=folder, env={**slurm.environment, "DT_COMM": over}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen([str(c) for c in command], cwd=folder, env={**slurm.environment, "DT_COMM": over, "DT_SECRET": SECRET}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while run.poll() is None and not (folder / "metrics.jsonl").exists():
         time.sleep(0.05)
     last = [int(e) for e in os.listdir("/proc") if e.isdigit() and b"\0SLURM_PROCID=2\0" in environment_of(e) and driver.is_program(pathlib.Path("/proc") / e, train)]
@@ -147,7 +148,7 @@ def trains(slurm, over, train, folder):
     want, failed = losses(folder), 0
     for name, places in (("one node", ["-N", 1, "-n", 3, "-w", "left"]), ("two nodes", ["-N", 2, "-n", 3])):
         (folder / "metrics.jsonl").unlink()
-        out = slurm.on("left", *SRUN[over], *places, *flags, "--steps", STEPS, cwd=folder, environment={"DT_COMM": over})
+        out = slurm.on("left", *SRUN[over], *places, *flags, "--steps", STEPS, cwd=folder, environment={"DT_COMM": over, "DT_SECRET": SECRET})
         same = slurm.code == 0 and losses(folder) == want
         failed += not same
         print(f"{over}, {name}: {'the losses of --ranks' if same else f'FAILED, code {slurm.code}'}\n{out if same else out + slurm.errors}", flush=True)

@@ -11,11 +11,8 @@
 
 namespace dt::rt::tcp {
 
-/// Changes with everything that ranks say to each other.
-constexpr uint32_t kProtocol = 2;
-
-/// In the byte order of the machine: ranks of another order are refused when
-/// they announce themselves.
+/// In the byte order of the machine (Introduction.h). Who changes it changes
+/// kProtocol, too.
 struct Frame {
   enum Kind : uint32_t {
     Whole, ///< a message's `bytes` follow

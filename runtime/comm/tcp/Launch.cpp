@@ -2,8 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// With the environment that torchrun would give them, on this machine. Rank 0
-// is given a socket that listens already, so that the port is nobody else's.
+// With the environment that torchrun would give them, on this machine, and a
+// secret of their own. Rank 0 is given a socket that listens already, so that
+// the port is nobody else's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +13,7 @@
 #include "runtime/comm/RankProcesses.h"
 #include "runtime/comm/Status.h"
 #include "runtime/comm/tcp/Meeting.h"
+#include "runtime/comm/tcp/Secret.h"
 #include "runtime/comm/tcp/Socket.h"
 
 #include <cerrno>
@@ -34,16 +36,18 @@ class Family final : public RankProcesses {
 public:
   Family(std::vector<std::string> command, int ranks)
       : command(std::move(command)), children(size_t(ranks)),
-        listener(tcp::listenOn(0)) {
+        listener(tcp::listenOn(0, tcp::kLoopback)) {
     set("WORLD_SIZE", ranks);
     set("LOCAL_WORLD_SIZE", ranks);
     set("MASTER_PORT", listener.ownPort());
-    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_ADDR", tcp::kLoopback, 1);
     ::setenv("DT_COMM", "tcp", 1);
     std::random_device random;
     set("DT_RUN_ID", (uint64_t(random()) << 32 | random()) >> 1);
+    ::setenv("DT_SECRET", tcp::makeSecret().c_str(), 1);
     // Of a run around this one.
-    for (const char *name : {"DT_PORT", "TORCHELASTIC_USE_AGENT_STORE"})
+    for (const char *name :
+         {"DT_PORT", "DT_SECRET_FILE", "TORCHELASTIC_USE_AGENT_STORE"})
       ::unsetenv(name);
   }
   ~Family() override {

@@ -6,6 +6,9 @@
 
 #include "runtime/comm/tcp/Meeting.h"
 #include "runtime/base/Error.h"
+#include "runtime/comm/Launch.h"
+#include "runtime/comm/tcp/Secret.h"
+#include "runtime/comm/tcp/Socket.h"
 
 #include <cstdlib>
 #include <initializer_list>
@@ -57,7 +60,27 @@ std::string runName() {
   return "";
 }
 
+/// Whether DT_TRUST_NETWORK says so. Throws Error if it is neither 0 nor 1.
+bool trustsNetwork() { return numberIn("DT_TRUST_NETWORK", 0, 1) == 1; }
+
+/// Without a secret, ranks meet where only this machine's processes come to.
+/// Throws Error if they are on several machines.
+void stayHere(Meeting &meeting) {
+  if (launchedHere() == launchedRanks() && isThisMachine(meeting.host))
+    meeting.host = kLoopback;
+  else
+    throw Error(
+        "ranks of several machines need a secret to meet over TCP: set "
+        "DT_SECRET to the same text of 16 characters or more for all of them "
+        "(openssl rand -hex 32), DT_SECRET_FILE to a file of mode 600 with it, "
+        "or DT_TRUST_NETWORK=1 where nobody else reaches these machines");
+}
+
 } // namespace
+
+std::string Meeting::interface() const {
+  return isLoopback(host) ? host : std::string();
+}
 
 std::string firstNode(const std::string &list) {
   size_t end = list.find_first_of(",[");
@@ -96,6 +119,9 @@ Meeting meetingPlace() {
   meeting.listener = int(numberIn(kListener, 0, 1 << 20).value_or(-1));
   meeting.timeout =
       double(numberIn("DT_START_TIMEOUT", 1, 1000000).value_or(300));
+  meeting.secret = readSecret();
+  if (meeting.secret.empty() && !trustsNetwork())
+    stayHere(meeting);
   return meeting;
 }
 

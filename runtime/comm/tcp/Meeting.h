@@ -24,9 +24,16 @@ struct Meeting {
   int listener = -1;
   /// Seconds in which all ranks must have come (DT_START_TIMEOUT, 300).
   double timeout = 300;
+  /// What only ranks of the run know (readSecret()); may be empty: then `host`
+  /// is loopback's, unless DT_TRUST_NETWORK=1.
+  std::string secret;
+
+  /// The address that ranks listen on; empty: all of the machine's.
+  std::string interface() const;
 };
 
-/// Throws Error if host or port is not said, or is not a number.
+/// Throws Error if host or port is not said, or is not a number; if ranks of
+/// several machines have no secret; and what readSecret() throws.
 Meeting meetingPlace();
 
 /// Names the descriptor to rank 0.

@@ -7,20 +7,17 @@
 #include "runtime/comm/tcp/Rendezvous.h"
 #include "runtime/base/Clock.h"
 #include "runtime/base/Files.h"
-#include "runtime/base/Log.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/comm/tcp/Checksum.h"
 #include "runtime/comm/tcp/Frame.h"
+#include "runtime/comm/tcp/Reception.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
-#include <list>
 #include <poll.h>
-#include <random>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -29,49 +26,10 @@ namespace dt::rt::tcp {
 
 namespace {
 
-constexpr char kMagic[8] = {'D', 'T', 'r', 'a', 'n', 'k', 's', '\n'};
-constexpr uint32_t kOrder = 0x01020304;
-/// Seconds that a connection has for its announcement, and for one answer.
-constexpr double kAnnounces = 10, kAnswers = 30;
-/// Connections that have said nothing yet, beyond one for each rank.
-constexpr size_t kStrangers = 64;
-/// Lines about what was dropped.
-constexpr int kLines = 10;
+/// Seconds that ranks have for one answer, and a rank that is dropped to come
+/// again.
+constexpr double kAnswers = 30;
 constexpr double kAgain = 0.1;
-
-template <size_t N> void put(char (&to)[N], const std::string &text) {
-  std::memcpy(to, text.data(), std::min(text.size(), N - 1));
-}
-template <size_t N> std::string textIn(const char (&from)[N]) {
-  return {from, ::strnlen(from, N)};
-}
-
-/// What a rank says first, to rank 0 (`secret` is 0 then) and to others.
-struct Announcement {
-  char magic[8];
-  uint32_t order = kOrder, protocol = kProtocol;
-  int32_t rank = 0, ranks = 0;
-  uint32_t port = 0, checksums = usesChecksums();
-  uint64_t secret = 0;
-  char run[128] = {};
-  char host[64] = {};
-};
-
-/// The answer; of rank 0 the table follows, unless it refuses.
-struct Answer {
-  char magic[8];
-  uint32_t refuses = 0;
-  uint32_t common = 0; ///< everybody is refused
-  uint64_t secret = 0; ///< what only ranks of this run know
-  char text[360] = {}; ///< why
-};
-
-/// Where to find a rank. Without an address: where rank 0 is.
-struct Entry {
-  char address[64] = {};
-  char host[64] = {};
-  uint32_t port = 0;
-};
 
 std::string endpoint(const std::string &host, int port) {
   return host.find(':') == std::string::npos
@@ -84,15 +42,6 @@ std::string nameOf(int rank, const std::string &host,
                    const std::string &address) {
   return "rank " + std::to_string(rank) + " on " + host +
          (address.empty() ? "" : " (" + address + ")");
-}
-
-Answer refusal(const std::string &why, bool common = false) {
-  Answer answer;
-  std::memcpy(answer.magic, kMagic, sizeof kMagic);
-  answer.refuses = 1;
-  answer.common = common;
-  put(answer.text, why);
-  return answer;
 }
 
 /// "2, 5-7 of 8 ranks".
@@ -128,42 +77,12 @@ public:
   }
 
 private:
-  /// A connection that has not announced itself.
-  struct Guest {
-    Socket socket;
-    std::string from;
-    double until;
-    Announcement said;
-    size_t have = 0;
-  };
-
-  Announcement announcement(int port) const {
-    Announcement own;
-    std::memcpy(own.magic, kMagic, sizeof kMagic);
-    own.rank = rank;
-    own.ranks = ranks;
-    own.port = uint32_t(port);
-    own.secret = secret;
-    put(own.run, meeting.run);
-    put(own.host, hostName());
-    return own;
-  }
-
   //===--- listening ----------------------------------------------------===//
 
-  void drop(const Guest &guest, const std::string &why) {
-    if (lines++ < kLines)
-      printError("warning: dropped a connection from %s: %s\n",
-                 guest.from.c_str(), why.c_str());
-  }
-
-  /// Why an announcement is no rank's of this run; empty: it is.
+  /// Why a rank that knows the secret is none of those that are to come from
+  /// `first` on; empty: it is.
   std::string faultOf(const Announcement &said, int first) const {
-    if (said.order != kOrder || said.protocol != kProtocol)
-      return "it is another version of this program (" +
-             std::to_string(said.protocol) + ", not " +
-             std::to_string(kProtocol) + ")";
-    if (textIn(said.run) != textIn(announcement(0).run))
+    if (textIn(said.run) != textIn(announcement(0, 0).run))
       return "it belongs to another run";
     if (said.ranks != ranks)
       return "it is one of " + std::to_string(said.ranks) + " ranks, not of " +
@@ -171,8 +90,6 @@ private:
     if (said.checksums != uint32_t(usesChecksums()))
       return std::string("DT_CHECKSUM is off ") +
              (said.checksums ? "here, and not there" : "there, and not here");
-    if (rank > 0 && said.secret != secret)
-      return "it does not belong to this run";
     if (said.rank < first || said.rank >= ranks || said.rank == rank)
       return "there is no rank " + std::to_string(said.rank) + " to come";
     if (peers[size_t(said.rank)].socket)
@@ -180,63 +97,28 @@ private:
     return "";
   }
 
-  /// False: the guest has to go.
-  bool hear(Guest &guest, int first) {
-    char *into = reinterpret_cast<char *>(&guest.said);
-    ssize_t n = ::recv(guest.socket.get(), into + guest.have,
-                       sizeof guest.said - guest.have, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-      return true;
-    size_t had = guest.have;
-    guest.have += n > 0 ? size_t(n) : 0;
-    bool ours = !std::memcmp(guest.said.magic, kMagic,
-                             std::min(guest.have, sizeof kMagic));
-    if (n <= 0 || !ours) {
-      if (guest.have || n < 0) // else somebody has only looked
-        drop(guest, "it does not announce a rank");
-      return false;
-    }
-    if (had + size_t(n) < sizeof guest.said)
-      return true;
-    const Announcement &said = guest.said;
-    std::string fault = faultOf(said, first);
-    if (!fault.empty()) {
-      drop(guest, fault);
-      Answer answer = refusal(fault);
-      std::string why;
-      sendAll(guest.socket, &answer, sizeof answer, now(), why);
-      return false;
-    }
-    Peer &peer = peers[size_t(said.rank)];
-    peer = {std::move(guest.socket), textIn(said.host), guest.from};
-    peer.socket.prepare();
-    ports[size_t(said.rank)] = said.port;
-    return false;
+  void welcome(Comer comer) {
+    size_t r = size_t(comer.said.rank);
+    peers[r] = {std::move(comer.socket), textIn(comer.said.machine),
+                comer.address};
+    ports[r] = comer.said.port;
+    introductions[r] = comer.introduction;
   }
 
-  void welcome(const Socket &listener, std::list<Guest> &guests) {
-    int fd;
-    while ((fd = ::accept(listener.get(), nullptr, nullptr)) >= 0) {
-      Guest guest{Socket(fd), "", now() + kAnnounces, {}, 0};
-      guest.from = guest.socket.peerAddress();
-      guests.push_back(std::move(guest));
-      if (guests.size() > size_t(ranks) + kStrangers) {
-        drop(guests.front(), "too many have said nothing");
-        guests.pop_front();
-      }
-    }
+  bool haveAllCome(int first) const {
+    for (int r = first; r < ranks; ++r)
+      if (r != rank && !peers[size_t(r)].socket)
+        return false;
+    return true;
   }
 
   /// Until all ranks from `first` on have come. Throws Error at the deadline.
   void gather(const Socket &listener, int first) {
-    std::list<Guest> guests;
-    auto all = [&] {
-      for (int r = first; r < ranks; ++r)
-        if (r != rank && !peers[size_t(r)].socket)
-          return false;
-      return true;
-    };
-    while (!all()) {
+    Reception reception(
+        listener, meeting.secret, rank, ranks - first,
+        [&](const Announcement &said) { return faultOf(said, first); },
+        [&](Comer comer) { welcome(std::move(comer)); });
+    while (!haveAllCome(first)) {
       if (now() > deadline)
         throw Error("ranks that have not come to " +
                     (rank ? nameOf(rank, hostName(), "")
@@ -245,21 +127,7 @@ private:
                     " s: " + listMissing(peers, first));
       waits();
       expectLeader();
-      std::vector<pollfd> entries = {{listener.get(), POLLIN, 0}};
-      for (Guest &guest : guests)
-        entries.push_back({guest.socket.get(), POLLIN, 0});
-      ::poll(entries.data(), entries.size(), 100);
-      size_t at = 1;
-      for (auto guest = guests.begin(); guest != guests.end(); ++at) {
-        bool stays = !entries[at].revents || hear(*guest, first);
-        if (stays && now() > guest->until) {
-          drop(*guest, "it says nothing");
-          stays = false;
-        }
-        guest = stays ? std::next(guest) : guests.erase(guest);
-      }
-      if (entries[0].revents)
-        welcome(listener, guests);
+      reception.wait();
     }
   }
 
@@ -271,18 +139,19 @@ private:
     Entry entry;
     std::string from = peer.address;
     if (r > 0 && !isLoopback(from) && from != peer.socket.ownAddress())
-      put(entry.address, from);
-    put(entry.host, peer.host);
+      putText(entry.address, from);
+    putText(entry.machine, peer.host);
     entry.port = ports[size_t(r)];
     return entry;
   }
 
   void answerAll(Answer answer, const std::vector<Entry> &table) {
-    std::memcpy(answer.magic, kMagic, sizeof kMagic);
     for (int r = 1; r < ranks; ++r) {
       std::string why;
       const Peer &peer = peers[size_t(r)];
       double until = now() + kAnswers;
+      answer.proof = introductions[size_t(r)].ofAnswer(
+          meeting.secret, /*turn=*/1, answer, table);
       if (peer.socket &&
           (!sendAll(peer.socket, &answer, sizeof answer, until, why) ||
            !sendAll(peer.socket, table.data(), table.size() * sizeof(Entry),
@@ -302,18 +171,15 @@ private:
       answerAll(refusal(e.what(), true), {});
       throw CommonError(e.what());
     }
-    Answer answer;
-    std::random_device random;
-    answer.secret = uint64_t(random()) << 32 | random();
     std::vector<Entry> table;
     for (int r = 0; r < ranks; ++r)
       table.push_back(entryOf(r));
-    answerAll(answer, table);
+    answerAll({}, table);
   }
 
   Socket listen() const {
     try {
-      return listenOn(meeting.port);
+      return listenOn(meeting.port, meeting.interface());
     } catch (const Error &e) {
       throw Error("rank 0 on " + hostName() + " " + e.what() +
                   " (DT_PORT names another one)");
@@ -348,30 +214,104 @@ private:
       if (now() > until)
         throw Error(nameOf(rank, hostName(), "") + " does not reach rank " +
                     std::to_string(other) + " at " + endpoint(host, port) +
-                    " for " + std::to_string(int(seconds)) + " s: " + why);
+                    " for " + std::to_string(int(now() - deadline + seconds)) +
+                    " s: " + why);
       std::this_thread::sleep_for(std::chrono::duration<double>(kAgain));
     }
   }
 
-  void say(int other, int port) {
-    std::string why;
-    Announcement own = announcement(port);
-    if (!sendAll(peers[size_t(other)].socket, &own, sizeof own,
-                 now() + kAnswers, why))
-      failAt(other, why);
+  Announcement announcement(int other, int port) const {
+    Announcement own;
+    own.rank = rank;
+    own.ranks = ranks;
+    own.to = other;
+    own.port = uint32_t(port);
+    own.checksums = usesChecksums();
+    putText(own.run, meeting.run);
+    putText(own.machine, hostName());
+    return own;
   }
 
-  /// In small waits, as rank 0 answers when the last rank has come.
-  void hear(int other, void *data, size_t bytes) {
-    const Socket &socket = peers[size_t(other)].socket;
+  /// Comes to a rank that listens, until that welcomes this one. What listens
+  /// may have to drop connections before it knows whose they are: then this
+  /// rank comes again. Throws Error.
+  void introduce(int other, const std::string &host, int port, int ownPort) {
+    Peer &peer = peers[size_t(other)];
+    double until = deadline;
     std::string why;
+    while (true) {
+      peer.socket = comeTo(other, host, port, until);
+      peer.address = peer.socket.peerAddress();
+      if (isWelcomed(other, ownPort, why))
+        return;
+      if (now() > until)
+        failAt(other, why);
+      until = std::min(until, now() + kAnswers);
+      std::this_thread::sleep_for(std::chrono::duration<double>(kAgain));
+    }
+  }
+
+  /// False, and why: the connection was closed. Throws Error.
+  bool isWelcomed(int other, int ownPort, std::string &why) {
+    Introduction &introduction = introductions[size_t(other)];
+    introduction.guest = makeGreeting();
+    Answer answer;
+    if (!say(other, &introduction.guest, sizeof introduction.guest, why) ||
+        !hear(other, &introduction.host, sizeof introduction.host, why))
+      return false;
+    expectProof(other);
+    Announcement own = announcement(other, ownPort);
+    own.proof = introduction.ofGuest(meeting.secret, own);
+    if (!say(other, &own, sizeof own, why) ||
+        !hear(other, &answer, sizeof answer, why))
+      return false;
+    expectWelcome(other, /*turn=*/0, answer, {});
+    return true;
+  }
+
+  /// Throws Error unless what listens has proved to be the rank.
+  void expectProof(int other) const {
+    const Introduction &introduction = introductions[size_t(other)];
+    const Greeting &said = introduction.host;
+    if (std::memcmp(said.magic, kMagic, sizeof kMagic))
+      failAt(other, "what listens there is no rank of this program");
+    if (said.order != kOrder || said.protocol != kProtocol)
+      failAt(other, "it is another version of this program (" +
+                        std::to_string(said.protocol) + ", not " +
+                        std::to_string(kProtocol) + ")");
+    if (!areEqual(said.proof, introduction.ofHost(meeting.secret, other)))
+      failAt(other, "what listens there does not know this run's secret "
+                    "(DT_SECRET is another one there, or it is no rank of "
+                    "this run)");
+  }
+
+  /// Throws Error; CommonError if everybody is refused.
+  void expectWelcome(int other, int turn, const Answer &answer,
+                     const std::vector<Entry> &table) const {
+    const Introduction &introduction = introductions[size_t(other)];
+    if (!areEqual(answer.proof,
+                  introduction.ofAnswer(meeting.secret, turn, answer, table)))
+      failAt(other, "its answer was changed on the way");
+    if (answer.refuses && answer.common)
+      throw CommonError(textIn(answer.text));
+    if (answer.refuses)
+      failAt(other, "it refuses this rank: " + textIn(answer.text));
+  }
+
+  bool say(int other, const void *data, size_t bytes, std::string &why) const {
+    return sendAll(peers[size_t(other)].socket, data, bytes, now() + kAnswers,
+                   why);
+  }
+
+  /// In small waits, as others may be busy until the last rank has come.
+  bool hear(int other, void *data, size_t bytes, std::string &why) const {
+    const Socket &socket = peers[size_t(other)].socket;
     // Rank 0 ends at its own deadline and says so.
     double until = deadline + kAnswers;
     pollfd entry{socket.get(), POLLIN, 0};
     while (::poll(&entry, 1, 100) <= 0 && now() < until)
       waits();
-    if (!receiveAll(socket, data, bytes, until, why))
-      failAt(other, why);
+    return receiveAll(socket, data, bytes, until, why);
   }
 
   [[noreturn]] void failAt(int other, const std::string &why) const {
@@ -380,27 +320,11 @@ private:
                 nameOf(other, peer.host, peer.address) + ": " + why);
   }
 
-  Answer hearAnswer(int other) {
-    Answer answer;
-    hear(other, &answer, sizeof answer);
-    if (std::memcmp(answer.magic, kMagic, sizeof kMagic))
-      failAt(other, "what listens there is no rank of this program");
-    if (answer.refuses && answer.common)
-      throw CommonError(textIn(answer.text));
-    if (answer.refuses)
-      failAt(other, "it refuses this rank: " + textIn(answer.text));
-    return answer;
-  }
-
   void follow() {
-    Socket listener = listenOn(0);
+    Socket listener = listenOn(0, meeting.interface());
     peers[0].host = meeting.host;
-    peers[0].socket = comeTo(0, meeting.host, meeting.port, deadline);
-    peers[0].address = peers[0].socket.peerAddress();
-    say(0, listener.ownPort());
-    secret = hearAnswer(0).secret;
-    std::vector<Entry> table{size_t(ranks), Entry()};
-    hear(0, table.data(), table.size() * sizeof(Entry));
+    introduce(0, meeting.host, meeting.port, listener.ownPort());
+    std::vector<Entry> table = hearTable();
     try {
       join(listener, table);
     } catch (const Error &) {
@@ -414,32 +338,36 @@ private:
     }
   }
 
-  /// All connect before they wait for an answer, so no circle of waits arises.
+  /// Rank 0's second answer. A refusal comes without a table.
+  std::vector<Entry> hearTable() {
+    Answer answer;
+    std::vector<Entry> table;
+    std::string why;
+    if (!hear(0, &answer, sizeof answer, why))
+      failAt(0, why);
+    if (!answer.refuses) {
+      table.resize(size_t(ranks));
+      if (!hear(0, table.data(), table.size() * sizeof(Entry), why))
+        failAt(0, why);
+    }
+    expectWelcome(0, /*turn=*/1, answer, table);
+    return table;
+  }
+
+  /// A rank comes to all lower ones before it listens: rank 1 listens at once,
+  /// so no circle of waits arises.
   void join(const Socket &listener, const std::vector<Entry> &table) {
     deadline = now() + (seconds = kAnswers);
     for (int r = 0; r < ranks; ++r)
       if (r != rank)
-        peers[size_t(r)].host = textIn(table[size_t(r)].host);
+        peers[size_t(r)].host = textIn(table[size_t(r)].machine);
     for (int r = 1; r < rank; ++r) {
       std::string address = textIn(table[size_t(r)].address);
       if (address.empty())
         address = peers[0].address;
-      Peer &peer = peers[size_t(r)];
-      peer.address = address;
-      peer.socket = comeTo(r, address, int(table[size_t(r)].port), deadline);
-      say(r, 0);
+      introduce(r, address, int(table[size_t(r)].port), 0);
     }
     gather(listener, rank + 1);
-    Answer welcome;
-    std::memcpy(welcome.magic, kMagic, sizeof kMagic);
-    for (int r = rank + 1; r < ranks; ++r) {
-      std::string why;
-      if (!sendAll(peers[size_t(r)].socket, &welcome, sizeof welcome,
-                   now() + kAnswers, why))
-        failAt(r, why);
-    }
-    for (int r = 1; r < rank; ++r)
-      hearAnswer(r);
   }
 
   const Meeting &meeting;
@@ -449,8 +377,8 @@ private:
   double deadline = now() + seconds;
   std::vector<Peer> peers;
   std::vector<uint32_t> ports = std::vector<uint32_t>(size_t(ranks), 0u);
-  uint64_t secret = 0;
-  int lines = 0;
+  std::vector<Introduction> introductions =
+      std::vector<Introduction>(size_t(ranks));
 };
 
 } // namespace

@@ -3,17 +3,17 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Rank 0 listens where the environment says. The others come with their number
-// and the port at which they listen on all interfaces, and get the table of
-// all. A rank is reached by the address that rank 0 saw it come from, those of
-// rank 0's machine by the one that rank 0 is reached by.
+// and the port at which they listen themselves, and get the table of all. A
+// rank is reached by the address that rank 0 saw it come from, those of rank
+// 0's machine by the one that rank 0 is reached by.
 //
 // Then every pair has one connection; the higher rank connects. All of them are
 // made at start, though not all pairs have messages: what a firewall forbids is
 // known before the first step, and every rank sees at once when another is
 // gone.
 //
-// Anybody may connect: what is no announcement of this run is dropped with a
-// line, and keeps nobody waiting.
+// Both ends of a connection prove that they know the run's secret before they
+// say anything of the run (Introduction.h, Reception.h).
 //
 //===----------------------------------------------------------------------===//
 

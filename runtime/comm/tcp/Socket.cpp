@@ -20,6 +20,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <vector>
 
 #ifdef __linux__
 #include <linux/sockios.h>
@@ -182,25 +183,23 @@ int Socket::unsentBytes() const {
   return 0;
 }
 
-Socket listenOn(int port) {
+Socket listenOn(int port, const std::string &address) {
   std::string why;
-  for (int family : {AF_INET6, AF_INET}) {
-    Socket socket(::socket(family, SOCK_STREAM, 0));
-    sockaddr_in6 six{};
-    sockaddr_in four{};
-    six.sin6_family = AF_INET6;
-    six.sin6_port = htons(uint16_t(port));
-    four.sin_family = AF_INET;
-    four.sin_port = htons(uint16_t(port));
-    auto *address = family == AF_INET6 ? reinterpret_cast<sockaddr *>(&six)
-                                       : reinterpret_cast<sockaddr *>(&four);
-    socklen_t size = family == AF_INET6 ? sizeof six : sizeof four;
+  // One socket for all addresses of both families where the system has both.
+  std::vector<std::string> ends = {address};
+  if (address.empty())
+    ends = {"::", "0.0.0.0"};
+  for (const std::string &end : ends) {
+    Addresses at = resolve(end, port, why);
+    if (!at)
+      continue;
+    Socket socket(::socket(at->ai_family, at->ai_socktype, at->ai_protocol));
     if (socket) {
       set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-      if (family == AF_INET6)
-        set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+      if (at->ai_family == AF_INET6)
+        set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, !address.empty());
     }
-    if (socket && !::bind(socket.get(), address, size) &&
+    if (socket && !::bind(socket.get(), at->ai_addr, at->ai_addrlen) &&
         !::listen(socket.get(), SOMAXCONN))
       return socket;
     why = std::strerror(errno);
@@ -253,6 +252,18 @@ bool receiveAll(const Socket &socket, void *data, size_t bytes, double deadline,
     }
   }
   return true;
+}
+
+bool isThisMachine(const std::string &host) {
+  std::string why;
+  Addresses all = resolve(host, 0, why);
+  for (addrinfo *at = all.get(); at; at = at->ai_next) {
+    // Only what is this machine's can be one's own end.
+    Socket socket(::socket(at->ai_family, SOCK_STREAM, 0));
+    if (!socket || ::bind(socket.get(), at->ai_addr, at->ai_addrlen))
+      return false;
+  }
+  return bool(all);
 }
 
 bool isLoopback(const std::string &address) {

@@ -53,8 +53,11 @@ private:
   int fd = -1;
 };
 
-/// All interfaces; port 0: any free one. Throws Error.
-Socket listenOn(int port);
+constexpr const char *kLoopback = "127.0.0.1";
+
+/// On this numeric address, or all that the machine has; port 0: any free one.
+/// Throws Error.
+Socket listenOn(int port, const std::string &address = "");
 
 /// Once. Without a connection at `deadline` (of now()), or if it is refused:
 /// nothing, and `why` says the reason.
@@ -69,6 +72,8 @@ bool receiveAll(const Socket &socket, void *data, size_t bytes, double deadline,
 
 /// Whether this address can only mean the machine itself.
 bool isLoopback(const std::string &address);
+/// Whether a name has addresses, all of them this machine's.
+bool isThisMachine(const std::string &host);
 
 } // namespace dt::rt::tcp
 

@@ -38,6 +38,9 @@ TEST(Options, BothSpellings) {
   o = parse({"--checkpoint=c", "--resume=best", "--new-data", "--keep", "5"});
   EXPECT_TRUE(o.resume && o.best && o.newData);
   EXPECT_EQ(o.keep, 5);
+  EXPECT_EQ(o.checkReplicas, 1000);
+  EXPECT_EQ(parse({"--check-replicas=0"}).checkReplicas, 0);
+  EXPECT_EQ(parse({"--check-replicas", "7"}).checkReplicas, 7);
   EXPECT_EQ(o.onNaN, OnNaN::Stop);
   EXPECT_EQ(parse({"--on-nan", "skip"}).onNaN, OnNaN::Skip);
   EXPECT_EQ(parse({"--on-nan=back", "--checkpoint=c"}).onNaN, OnNaN::Back);
@@ -55,6 +58,7 @@ TEST(Options, Errors) {
   EXPECT_ERROR(parse({"--profile=p.json", "--rows=1,,2"}), "--rows: ''");
   EXPECT_ERROR(parse({"--rows=1"}), "--rows goes with --profile");
   EXPECT_ERROR(parse({"--steps", "3x"}), "--steps: '3x' is not");
+  EXPECT_ERROR(parse({"--check-replicas=-1"}), "--check-replicas: '-1' is not");
   EXPECT_ERROR(parse({"--threads", "0"}),
                "--threads: '0' is not a positive number");
   EXPECT_ERROR(parse({"--lr", "nan"}), "--lr");

@@ -3,7 +3,7 @@
 set -u
 program=$1
 export DT_COMM=$2
-unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT DT_RUN_ID
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT DT_RUN_ID DT_SECRET DT_SECRET_FILE DT_TRUST_NETWORK
 fail() { echo "FAILED: $*" >&2; exit 1; }
 # Ranks that still run (a zombie does not).
 alive() { ps -eo stat=,args= | grep -v '^Z' | grep -F -- "$program" | grep -F -- "$1" | grep -v grep; }
@@ -60,7 +60,7 @@ by_tcp() {
   for rank in 0 2; do env $torch RANK=$rank DT_START_TIMEOUT=1 "$program" --plan 3 2>>"$log.missing" & done; wait
   grep -Eqx "error: ranks that have not come to .*:$port after 1 s: 1 of 3 ranks" "$log.missing" && [ "$(wc -l <"$log.missing")" = 1 ] || fail "a missing rank: $(cat "$log.missing")"
   env $torch RANK=1 DT_START_TIMEOUT=1 "$program" --plan 3 2>"$log.err"
-  grep -Eqx "error: rank 1 on .* does not reach rank 0 at localhost:$port for 1 s: Connection refused" "$log.err" || fail "no rank 0: $(cat "$log.err")"
+  grep -Eqx "error: rank 1 on .* does not reach rank 0 at 127.0.0.1:$port for 1 s: Connection refused" "$log.err" || fail "no rank 0: $(cat "$log.err")"
 
   # Strangers are dropped with a line each, whatever they say or do not say, and a rank of another run is told so.
   for rank in 0 1; do env $torch RANK=$rank "$program" --gtest_filter=Comm.AllGather >/dev/null 2>>"$log.strange" & done
@@ -69,12 +69,23 @@ by_tcp() {
   printf 'GET / HTTP/1.1\r\n\r\n' >&4
   head -c 4096 /dev/urandom >"/dev/tcp/127.0.0.1/$port" 2>/dev/null
   env $torch RANK=2 DT_RUN_ID=other "$program" --plan 3 2>"$log.err"
-  grep -Eqx "error: rank 2 on .* gets no answer of rank 0 on localhost .*: it refuses this rank: it belongs to another run" "$log.err" || fail "another run: $(cat "$log.err")"
+  grep -Eqx "error: rank 2 on .* gets no answer of rank 0 on 127.0.0.1 .*: it refuses this rank: it belongs to another run" "$log.err" || fail "another run: $(cat "$log.err")"
   env $torch RANK=2 "$program" --gtest_filter=Comm.AllGather >/dev/null 2>"$log.err" || fail "the run among strangers: $(cat "$log.err" "$log.strange")"
   wait
   exec 3>&- 4>&-
   [ "$(grep -c "^warning: dropped a connection from .*: it does not announce a rank$" "$log.strange")" = 2 ] &&
     [ "$(grep -c "^warning: dropped a connection from .*: it belongs to another run$" "$log.strange")" = 1 ] || fail "strangers: $(cat "$log.strange")"
+
+  # Who knows another secret, or none, is no rank of the run; who has the right one is, wherever it stands.
+  printf 'a secret of launch.sh\n' >"$log.secret"
+  chmod 600 "$log.secret"
+  for rank in 0 1; do env $torch RANK=$rank DT_SECRET_FILE="$log.secret" "$program" --gtest_filter=Comm.AllGather >/dev/null 2>>"$log.secrets" & done
+  for secret in "" "another secret of launch.sh"; do
+    env $torch RANK=2 DT_SECRET="$secret" "$program" --plan 3 2>"$log.err"
+    grep -Eqx "error: rank 2 on .* gets no answer of rank 0 on .*: what listens there does not know this run's secret \(DT_SECRET .*\)" "$log.err" || fail "another secret: $(cat "$log.err")"
+  done
+  env $torch RANK=2 DT_SECRET="a secret of launch.sh" "$program" --gtest_filter=Comm.AllGather >/dev/null 2>"$log.err" || fail "the run with a secret: $(cat "$log.err" "$log.secrets")"
+  wait
 
   # Without a watchdog: the first rank that is left says which one is gone.
   mark="--mark $$-c"

@@ -15,18 +15,36 @@ using namespace dt::rt::tcp;
 
 namespace {
 
+constexpr const char *kSecret = "a secret of many characters";
+
 /// The variables of launchers, as these say and no others.
 class Environment {
 public:
   explicit Environment(
       std::initializer_list<std::pair<const char *, const char *>> set) {
-    for (const char *name :
-         {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "DT_PORT",
-          "DT_COMM", "DT_RUN_ID", "DT_START_TIMEOUT", "SLURM_JOB_ID",
-          "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS",
-          "SLURM_STEP_NUM_TASKS", "SLURM_JOB_NODELIST",
-          "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RUN_ID",
-          "TORCHELASTIC_RESTART_COUNT"})
+    for (const char *name : {"RANK",
+                             "WORLD_SIZE",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "DT_PORT",
+                             "DT_COMM",
+                             "DT_RUN_ID",
+                             "DT_START_TIMEOUT",
+                             "SLURM_JOB_ID",
+                             "SLURM_STEP_ID",
+                             "SLURM_PROCID",
+                             "SLURM_NTASKS",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_JOB_NODELIST",
+                             "TORCHELASTIC_USE_AGENT_STORE",
+                             "TORCHELASTIC_RUN_ID",
+                             "TORCHELASTIC_RESTART_COUNT",
+                             "LOCAL_WORLD_SIZE",
+                             "DT_SECRET",
+                             "DT_SECRET_FILE",
+                             "DT_TRUST_NETWORK",
+                             "SLURM_STEP_TASKS_PER_NODE",
+                             "SLURM_NODEID"})
       names.push_back(name);
     clear();
     for (auto &[name, value] : set)
@@ -57,7 +75,8 @@ TEST(Meeting, UnderTorchrun) {
                  {"MASTER_ADDR", "node1"},
                  {"MASTER_PORT", "29500"},
                  {"TORCHELASTIC_RUN_ID", "x"},
-                 {"TORCHELASTIC_RESTART_COUNT", "3"}});
+                 {"TORCHELASTIC_RESTART_COUNT", "3"},
+                 {"DT_SECRET", kSecret}});
   EXPECT_TRUE(isLaunched());
   EXPECT_EQ(launchedRank(), 2);
   EXPECT_EQ(launchedRanks(), 4);
@@ -82,7 +101,8 @@ TEST(Meeting, UnderSlurm) {
   Environment e({{"SLURM_PROCID", "1"},
                  {"SLURM_NTASKS", "8"},
                  {"SLURM_JOB_ID", "1234"},
-                 {"SLURM_JOB_NODELIST", "gpu[07-09]"}});
+                 {"SLURM_JOB_NODELIST", "gpu[07-09]"},
+                 {"DT_SECRET", kSecret}});
   EXPECT_FALSE(isLaunched()); // a batch job's shell
   ::setenv("SLURM_STEP_ID", "0", 1);
   EXPECT_EQ(launchedRanks(), 8);
@@ -99,6 +119,36 @@ TEST(Meeting, UnderSlurm) {
   ::setenv("MASTER_PORT", "29500", 1);
   EXPECT_EQ(meetingPlace().host, "other");
   EXPECT_EQ(meetingPlace().port, 29500);
+}
+
+TEST(Meeting, OnSeveralMachinesTakesASecret) {
+  Environment e({{"RANK", "2"},
+                 {"WORLD_SIZE", "4"},
+                 {"LOCAL_WORLD_SIZE", "2"},
+                 {"MASTER_ADDR", "10.77.0.1"},
+                 {"MASTER_PORT", "29500"}});
+  const char *line = "ranks of several machines need a secret to meet over "
+                     "TCP: set DT_SECRET to the same text of 16 characters";
+  EXPECT_ERROR(meetingPlace(), line);
+  ::setenv("DT_SECRET", kSecret, 1);
+  EXPECT_EQ(meetingPlace().secret, kSecret);
+  EXPECT_EQ(meetingPlace().interface(), "");
+  ::unsetenv("DT_SECRET");
+  ::setenv("DT_TRUST_NETWORK", "1", 1);
+  EXPECT_EQ(meetingPlace().host, "10.77.0.1");
+  EXPECT_EQ(meetingPlace().interface(), "");
+  ::setenv("DT_TRUST_NETWORK", "yes", 1);
+  EXPECT_ERROR(meetingPlace(), "DT_TRUST_NETWORK=yes: expected a number");
+  ::unsetenv("DT_TRUST_NETWORK");
+  // Nobody says how many are here, but this address is not.
+  ::unsetenv("LOCAL_WORLD_SIZE");
+  EXPECT_ERROR(meetingPlace(), line);
+  // Here: nobody else is listened to, whatever the machine is called.
+  for (const char *name : {"localhost", "127.0.1.1", "0.0.0.0"}) {
+    ::setenv("MASTER_ADDR", name, 1);
+    EXPECT_EQ(meetingPlace().host, "127.0.0.1");
+    EXPECT_EQ(meetingPlace().interface(), "127.0.0.1");
+  }
 }
 
 TEST(Meeting, NowhereIsAnError) {
