@@ -7,6 +7,8 @@
 # same batch for as many steps and compares three things: the outputs at the
 # initial weights, every gradient of the first step, and the loss before each
 # step. A table says what was compared; the exit code is the verdict.
+# What is beyond float32's limits is compared once more, with what roundings do to
+# this model on this machine (tolerance.py: Draws).
 # ===-----------------------------------------------------------------------===
 """golden.py MODEL_FOLDER --program EMITTED_FOLDER: compares outputs, gradients and loss curve with PyTorch's."""
 
@@ -71,11 +73,17 @@ class Golden:
         return f"model.{name}" if self.single else name
 
 
-def run(program, golden, threads, folder):
-    """Trains on the golden batch; returns saved outputs, gradients and losses."""
-    save_file({k: np.ascontiguousarray(v) for k, v in golden.inputs.items()}, folder / "batch.safetensors")
+def run(program, golden, threads, folder, draw=None):
+    """Trains on the golden batch; returns saved outputs, gradients and losses. `draw`: (precision, seed) of roundings of inputs and weights."""
+    inputs, flags = golden.inputs, []
+    if draw:
+        precision, seed = draw
+        inputs, flags = tolerance.perturbed(inputs, precision, seed), ["--init-from", "drawn.safetensors"]
+        save_file(tolerance.perturbed(load_file(program / "weights.safetensors"), precision, seed + tolerance.DRAWS), folder / "drawn.safetensors")
+    save_file({k: np.ascontiguousarray(v) for k, v in inputs.items()}, folder / "batch.safetensors")
     command = [str(program / "build" / "train"), "--batch", "batch.safetensors", "--steps", str(len(golden.curve))]
     command += ["--save-outputs", "outputs.safetensors", "--save-gradients", "gradients.safetensors", "--metrics", "metrics.jsonl"]
+    command += flags
     if threads:
         command += ["--threads", str(threads)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANGS)
@@ -103,27 +111,67 @@ def largest(tensor):
     return float(np.max(np.abs(tensor), initial=0))
 
 
-def compare_all(golden, outputs, gradients, losses):
-    rows = {"outputs": [], "gradients": [], "curve": []}
-    for name, want in sorted(golden.outputs.items()):
-        # A graph's own loss may have been split into terms: then only the whole is there, under its plain name.
-        have = outputs.get(name, outputs.get(name.split(".", 1)[1]))
-        rows["outputs"].append(compare(name, have, want, largest, tolerance.output_limit(largest(want))))
+def exact_limits(golden):
+    """{kind: {name: limit}} of float32 programs with other formulas."""
     # PyTorch's figures say which gradients are zero in exact arithmetic: only those are what is left of larger terms.
     terms = max((tolerance.norm(g) for g in golden.gradients.values()), default=0.0)
-    for name, want in sorted(golden.gradients.items()):
-        limit = tolerance.gradient_limit(tolerance.norm(want), terms if name in golden.vanishing else 0, OTHER)
-        limit = max(limit, tolerance.BOTH_OFF * golden.inexact.get(name, 0))
-        rows["gradients"].append(compare(name, gradients.get(name), want, tolerance.norm, limit))
+    gradients = {n: tolerance.gradient_limit(tolerance.norm(g), terms if n in golden.vanishing else 0, OTHER) for n, g in golden.gradients.items()}
+    gradients = {n: max(limit, tolerance.BOTH_OFF * golden.inexact.get(n, 0)) for n, limit in gradients.items()}
+    terms = max(map(largest, golden.outputs.values()), default=0.0)
+    return {
+        "outputs": {n: tolerance.output_limit(largest(want)) for n, want in golden.outputs.items()},
+        "gradients": gradients,
+        "curve": {f"step {i}": tolerance.loss_limit(float(want), terms, i, OTHER) for i, want in enumerate(golden.curve)},
+    }
+
+
+def drawn_limits(golden, plain, draws):
+    """The same, of what roundings do to a program: `plain` and `draws` are what run() gives."""
+    measured = tolerance.Draws(plain[1], plain[2], [d[1:] for d in draws])
+    outputs = {n: max(largest(own_output(d[0], n).astype(np.float64) - own_output(plain[0], n)) for d in draws) for n in golden.outputs if own_output(plain[0], n) is not None}
+    return {
+        "outputs": {n: tolerance.FACTOR * apart for n, apart in outputs.items()},
+        "gradients": {n: measured.gradient_limit(n, want) for n, want in golden.gradients.items() if n in plain[1]},
+        "curve": {f"step {i}": measured.loss_limit(i) for i in range(len(plain[2]))},
+    }
+
+
+def own_output(outputs, name):
+    """A graph's own loss may have been split into terms: then only the whole is there, under its plain name."""
+    return outputs.get(name, outputs.get(name.split(".", 1)[1]))
+
+
+def compare_all(golden, outputs, gradients, losses, drawn=None):
+    """Rows of the table by kind. `drawn`: limits that count where they are wider than float32's."""
+    limits = exact_limits(golden)
+    for kind, wider in (drawn or {}).items():
+        limits[kind] = {n: max(limit, wider.get(n, 0)) for n, limit in limits[kind].items()}
+    curve = {f"step {i}": want.reshape(1) for i, want in enumerate(golden.curve)}
+    have = {
+        "outputs": {n: own_output(outputs, n) for n in golden.outputs},
+        "gradients": gradients,
+        "curve": {f"step {i}": losses[i : i + 1] for i in range(len(losses))},
+    }
+    want = {"outputs": (golden.outputs, largest), "gradients": (golden.gradients, tolerance.norm), "curve": (curve, largest)}
+    rows = {kind: [compare(n, have[kind].get(n), value, measure, limits[kind][n]) for n, value in sorted(values.items())] for kind, (values, measure) in want.items()}
     for name in sorted(set(gradients) - set(golden.gradients)):
         if np.any(gradients[name]):
             rows["gradients"].append((name, float("inf"), "PyTorch has no gradient here"))
-    terms = max(map(largest, golden.outputs.values()), default=0.0)
-    for step, want in enumerate(golden.curve):
-        have = losses[step : step + 1] if step < len(losses) else None
-        limit = tolerance.loss_limit(float(want), terms, step, OTHER)
-        rows["curve"].append(compare(f"step {step}", have, want.reshape(1), largest, limit))
     return rows
+
+
+def fails(rows):
+    return any(not r[1] <= 1 for entries in rows.values() for r in entries)
+
+
+def compare_program(program, golden, threads, folder):
+    """Rows; draws are run only where float32's limits are passed."""
+    plain = run(program, golden, threads, folder)
+    rows = compare_all(golden, *plain)
+    if not fails(rows) or not all(np.isfinite(plain[2])):
+        return rows
+    draws = [run(program, golden, threads, folder, ("f32", seed)) for seed in range(tolerance.DRAWS)]
+    return compare_all(golden, *plain, drawn_limits(golden, plain, draws))
 
 
 def report(title, rows, show):
@@ -153,9 +201,9 @@ def main():
     arguments = parser.parse_args()
     golden = Golden(arguments.model, arguments.frozen)
     with tempfile.TemporaryDirectory() as folder:
-        got = run(arguments.program.resolve(), golden, arguments.threads, pathlib.Path(folder))
+        rows = compare_program(arguments.program.resolve(), golden, arguments.threads, pathlib.Path(folder))
     title = arguments.model.name + (" (frozen)" if arguments.frozen else "")
-    sys.exit(1 if report(title, compare_all(golden, *got), arguments.show) else 0)
+    sys.exit(1 if report(title, rows, arguments.show) else 0)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from safetensors.numpy import save_file
 
 import golden
 import precision
-import tolerance
 import train_model
 
 MOST = 64 << 20  # bytes: what can be carried
@@ -29,13 +28,10 @@ MOST = 64 << 20  # bytes: what can be carried
 
 def exact_limits(figures):
     """Of a program in float32: (outputs, gradients, curve)."""
-    outputs = {name: {"largest": max(tolerance.output_limit(golden.largest(want)), 1e-38)} for name, want in figures.outputs.items()}
-    terms = max((tolerance.norm(g) for g in figures.gradients.values()), default=0.0)
-    size = lambda name, want: tolerance.gradient_limit(tolerance.norm(want), terms if name in figures.vanishing else 0, tolerance.OTHER)
-    gradients = {name: {"norm": max(size(name, want), 1e-38)} for name, want in figures.gradients.items()}
-    largest = max(map(golden.largest, figures.outputs.values()), default=0.0)
-    limits = [tolerance.loss_limit(float(want), largest, step, tolerance.OTHER) for step, want in enumerate(figures.curve)]
-    return outputs, gradients, {"want": [float(x) for x in figures.curve], "limits": limits}
+    limits = golden.exact_limits(figures)
+    outputs = {name: {"largest": max(limit, 1e-38)} for name, limit in limits["outputs"].items()}
+    gradients = {name: {"norm": max(limit, 1e-38)} for name, limit in limits["gradients"].items()}
+    return outputs, gradients, {"want": [float(x) for x in figures.curve], "limits": list(limits["curve"].values())}
 
 
 def narrow_limits(figures, facts):

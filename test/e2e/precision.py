@@ -16,6 +16,10 @@
 #   where they do not, the cosine is no further from 1 than FACTOR times theirs;
 # - the curve is not float32's: something was rounded.
 #
+# Processors round bf16 products in their own ways (AMX, AVX512-BF16, AVX2). So what
+# fails is tried again from weights and inputs that are off by one rounding each: a
+# fault is what most of these runs show, too.
+#
 # --precision f32 asks for float32's curve and gradients instead.
 # ===-----------------------------------------------------------------------===
 """precision.py MODEL_FOLDER... --dt-opt PATH [--precision bf16|f32]: compares training in bf16 with PyTorch's autocast. --all: every folder with a precision.json."""
@@ -29,6 +33,7 @@ import tempfile
 import numpy as np
 
 import golden
+import tolerance
 import train_model
 
 MODELS = pathlib.Path(__file__).resolve().parents[1] / "models"
@@ -58,11 +63,10 @@ def write_recipe(model, precision, folder):
     return path
 
 
-def trained(model, precision, dt_opt, double, figures, work, threads):
-    """(gradients of the first step, losses) of the compiled model; `double`: for CUDA, on a double of it."""
+def make(model, precision, dt_opt, double, work):
+    """The compiled model; `double`: for CUDA, on a double of it."""
     train_model.make(dt_opt, write_recipe(model, precision, work), work / "program", "cuda" if double else "cpu", double)
-    _, gradients, losses = golden.run(work / "program", figures, threads, work)
-    return gradients, losses
+    return work / "program"
 
 
 def deviation(have, want):
@@ -70,27 +74,27 @@ def deviation(have, want):
 
 
 def check_curve(losses, facts, narrow):
-    """(line, faults)"""
+    """(line, faults by what they are of)"""
     if len(losses) != len(facts.float32) or not np.isfinite(losses).all():
-        return "", [f"{len(losses)} losses, expected {len(facts.float32)} finite ones: {losses}"]
+        return "", {"losses": f"{len(losses)} losses, expected {len(facts.float32)} finite ones: {losses}"}
     off = deviation(losses, facts.float32)
     limit = max(FACTOR * max(facts.deviations), FLOOR) if narrow else SAME
     line = f"curve off by {off:.2e} (limit {limit:.2e}; autocast {min(facts.deviations):.2e} to {max(facts.deviations):.2e})"
     if not off <= limit:
         steps = ", ".join(f"{have:.5g} for {want:.5g}" for have, want in zip(losses, facts.float32))
-        return line, [f"the curve is off by {off:.2e}, above {limit:.2e}: {steps}"]
-    return line, ["the curve is float32's: nothing was rounded"] if narrow and off < SAME / 10 else []
+        return line, {"curve": f"the curve is off by {off:.2e}, above {limit:.2e}: {steps}"}
+    return line, {"curve": "the curve is float32's: nothing was rounded"} if narrow and off < SAME / 10 else {}
 
 
 def check_gradients(gradients, figures, facts, narrow):
-    """(line, faults); gradients that are zero in exact arithmetic have no direction."""
-    worst, off, faults = (1.0, ""), (0.0, ""), []
+    """(line, faults by names of parameters); gradients that are zero in exact arithmetic have no direction."""
+    worst, off, faults = (1.0, ""), (0.0, ""), {}
     length = max(FACTOR * facts.length, SHORTEST) if narrow else SAME
     for name, want in sorted(figures.gradients.items()):
         if name in figures.vanishing or not np.any(want):
             continue
         if name not in gradients or gradients[name].shape != want.shape:
-            faults.append(f"gradient of {name}: missing, or of another shape")
+            faults[name] = f"gradient of {name}: missing, or of another shape"
             continue
         have, want = gradients[name].astype(np.float64).ravel(), want.astype(np.float64).ravel()
         sizes = np.linalg.norm(have), np.linalg.norm(want)
@@ -100,23 +104,32 @@ def check_gradients(gradients, figures, facts, narrow):
         worst = min(worst, (cosine, name))
         off = max(off, (difference, name)) if least >= ALIKE else off
         if not cosine > least:
-            faults.append(f"gradient of {name}: cosine {cosine:.6f}, above {least:.6f} expected")
+            faults[name] = f"gradient of {name}: cosine {cosine:.6f}, above {least:.6f} expected"
         elif least >= ALIKE and not difference < max(length, turn if narrow else 0):
-            faults.append(f"gradient of {name}: {sizes[0] / sizes[1]:.5f} times as long, expected 1 within {length:.1e} or its turn by {turn:.1e}")
+            faults[name] = f"gradient of {name}: {sizes[0] / sizes[1]:.5f} times as long, expected 1 within {length:.1e} or its turn by {turn:.1e}"
     return f"{len(figures.gradients)} gradients, least cosine {worst[0]:.6f} ({worst[1]}), length off by {off[0]:.1e} ({off[1]}; limit {length:.1e})", faults
 
 
 def check(model, arguments):
     facts, figures, narrow = Facts(model), golden.Golden(model, False), arguments.precision != "f32"
     figures.curve = facts.float32  # as many steps
-    with tempfile.TemporaryDirectory() as work:
-        gradients, losses = trained(model, arguments.precision, arguments.dt_opt.resolve(), arguments.double, figures, pathlib.Path(work), arguments.threads)
-    curve, wrong = check_curve(losses, facts, narrow)
-    direction, turned = check_gradients(gradients, figures, facts, narrow)
-    print(f"{model.name}: {curve}\n  {direction}", flush=True)
-    for fault in wrong + turned:
-        print(f"  {fault}", flush=True)
-    return not wrong + turned
+
+    def judge(draw=None):
+        """(lines, faults) of a run."""
+        _, gradients, losses = golden.run(program, figures, arguments.threads, work, draw)
+        (curve, wrong), (direction, turned) = check_curve(losses, facts, narrow), check_gradients(gradients, figures, facts, narrow)
+        return f"{curve}\n  {direction}", {**wrong, **turned}
+
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        program = make(model, arguments.precision, arguments.dt_opt.resolve(), arguments.double, work)
+        lines, faults = judge()
+        again = [judge((arguments.precision, seed))[1] for seed in range(tolerance.DRAWS)] if faults else []
+    print(f"{model.name}: {lines}", flush=True)
+    stays = {name: 2 * sum(name in drawn for drawn in again) >= len(again) for name in faults}
+    for name, fault in faults.items():
+        print(f"  {fault}{'' if stays[name] else ' (most draws of one rounding have not: no fault)'}", flush=True)
+    return not any(stays.values())
 
 
 def main():

@@ -16,7 +16,7 @@
 # - each step adds such an error to the parameters, so that after k steps losses
 #   are k + 1 times as far apart as at the first.
 # ===-----------------------------------------------------------------------===
-"""loss_limit, gradient_limit, output_limit, compare_curves, Draws: shared by all tests that compare programs."""
+"""loss_limit, gradient_limit, output_limit, compare_curves, CurveDraws, Draws: shared by all tests that compare programs."""
 
 import numpy as np
 
@@ -54,9 +54,10 @@ def terms_of_losses(recipe, outputs):
     return max((float(np.abs(v).max(initial=0)) for v in read), default=0.0)
 
 
-def compare_curves(have, want, terms, roundings=ORDER):
-    """(worst difference in units of its limit, its step)"""
-    units = [abs(a - b) / loss_limit(b, terms, step, roundings) for step, (a, b) in enumerate(zip(have, want))]
+def compare_curves(have, want, terms, draws=None):
+    """(worst difference in units of its limit, its step); `draws`: CurveDraws of what is wanted."""
+    drawn = lambda step: draws.loss_limit(step) if draws else 0.0
+    units = [abs(a - b) / max(loss_limit(b, terms, step), drawn(step)) for step, (a, b) in enumerate(zip(have, want))]
     worst = max(range(len(units)), key=lambda i: np.inf if np.isnan(units[i]) else units[i])
     return units[worst], worst
 
@@ -90,24 +91,31 @@ def perturbed(tensors, precision, seed):
     return {name: change(value) for name, value in sorted(tensors.items())}
 
 
-class Draws:
-    """What roundings do to a program: its gradients and losses, and those of draws, [(gradients, losses)]."""
+class CurveDraws:
+    """What roundings do to a program's losses: those of draws, [losses]."""
 
-    def __init__(self, gradients, losses, draws):
-        self.off = {name: max(norm(g[name].astype(np.float64) - value) for g, _ in draws) for name, value in gradients.items()}
-        relative = [norm(g[name].astype(np.float64) - value) / norm(value) for name, value in gradients.items() if np.any(value) for g, _ in draws]
-        # A tensor of one element may be hit by luck; all tensors together are not.
-        self.typical = float(np.sqrt(np.mean(np.square(relative)))) if relative else 0.0
-        apart = np.max([np.abs(np.array(l) - losses) for _, l in draws], axis=0)
+    def __init__(self, losses, draws):
+        apart = np.max([np.abs(np.array(d) - losses) for d in draws], axis=0)
         self.apart = np.maximum.accumulate(apart)  # curves cross
         together = self.apart <= TOGETHER * np.abs(losses)
         self.steps = len(losses) if together.all() else int(np.argmin(together))
 
-    def gradient_limit(self, name, value):
-        return FACTOR * max(self.off[name], self.typical * norm(value))
-
     def loss_limit(self, step):
         return FACTOR * self.apart[step] if step < self.steps else np.inf
+
+
+class Draws(CurveDraws):
+    """What roundings do to a program: its gradients and losses, and those of draws, [(gradients, losses)]."""
+
+    def __init__(self, gradients, losses, draws):
+        super().__init__(losses, [l for _, l in draws])
+        self.off = {name: max(norm(g[name].astype(np.float64) - value) for g, _ in draws) for name, value in gradients.items()}
+        relative = [norm(g[name].astype(np.float64) - value) / norm(value) for name, value in gradients.items() if np.any(value) for g, _ in draws]
+        # A tensor of one element may be hit by luck; all tensors together are not.
+        self.typical = float(np.sqrt(np.mean(np.square(relative)))) if relative else 0.0
+
+    def gradient_limit(self, name, value):
+        return FACTOR * max(self.off[name], self.typical * norm(value))
 
 
 def compare_drawn(gradients, losses, want_gradients, want_losses, terms, draws):
@@ -117,7 +125,5 @@ def compare_drawn(gradients, losses, want_gradients, want_losses, terms, draws):
     for name, want in want_gradients.items():
         limit = max(gradient_limit(norm(want), largest), draws.gradient_limit(name, want))
         units[name] = norm(gradients[name].astype(np.float64) - want) / limit
-    steps = [abs(a - b) / max(loss_limit(b, terms, step), draws.loss_limit(step)) for step, (a, b) in enumerate(zip(losses, want_losses))]
-    worst = lambda values: max(values, key=lambda k: np.inf if np.isnan(values[k]) else values[k])
-    name, step = worst(units), worst(dict(enumerate(steps)))
-    return units[name], name, steps[step], step
+    name = max(units, key=lambda n: np.inf if np.isnan(units[n]) else units[n])
+    return units[name], name, *compare_curves(losses, want_losses, terms, draws)
