@@ -140,7 +140,6 @@ public:
         end();
       if (suspends)
         suspend();
-      processes->moveOutput();
       if (!board.failedHere())
         failed = now();
       else if (now() - failed >
@@ -148,7 +147,6 @@ public:
         processes->giveUp();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    processes->moveOutput();
     return codeFor(processes->status());
   }
 

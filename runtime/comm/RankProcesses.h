@@ -24,11 +24,9 @@ public:
   virtual pid_t parent() const = 0;
   /// The status board is there: ranks may run now.
   virtual void begin() = 0;
-  /// Looks whether all have ended; does not wait.
+  /// Looks whether all have ended; does not wait for that. Once they have, what
+  /// they have printed is written.
   virtual bool haveEnded() = 0;
-  /// Hands on what ranks have printed, if they do not print it themselves; does
-  /// not wait.
-  virtual void moveOutput() {}
   /// Then: what waitpid said of who matters, and who that is ("mpirun").
   virtual int status() const = 0;
   virtual std::string name() const = 0;
@@ -49,7 +47,7 @@ std::unique_ptr<RankProcesses> startOverTcp(std::vector<std::string> command,
 
 /// For a child that is to become (the parent of) ranks: a process group (0: its
 /// own; else that one), no signals that ask to end, no terminal to read, and
-/// `death` when `parent` is gone.
+/// `death` (0: no signal) when `parent` is gone.
 void leaveTerminal(pid_t group, pid_t parent, int death);
 /// Replaces this process. Does not return.
 [[noreturn]] void become(const std::vector<std::string> &command);

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 
 namespace dt::rt {
 
@@ -83,6 +84,19 @@ struct Watch {
   std::unique_ptr<Watchdog> dog;
 };
 
+/// Says why this rank ends, also where there is no memory left to say it with.
+void sayFailure(Watch &watch, const std::exception &e) {
+  try {
+    bool memory = dynamic_cast<const std::bad_alloc *>(&e);
+    watch.say((onSeveralMachines() ? "rank " + std::to_string(launchedRank()) +
+                                         " on " + hostName() + ": "
+                                   : "") +
+              (memory ? "out of memory" : e.what()));
+  } catch (const std::bad_alloc &) {
+    endWithoutMemory("training");
+  }
+}
+
 /// An Error that all ranks have is said by the first; of another, the rank
 /// that has it speaks and takes the others down.
 /// `wrong`: why this rank cannot begin; empty: it can.
@@ -119,11 +133,7 @@ int runRanks(const ProgramInfo &program, const char *directory,
       watch.say(e.what());
     code = 1;
   } catch (const std::exception &e) { // also bad_alloc, filesystem
-    bool memory = dynamic_cast<const std::bad_alloc *>(&e);
-    watch.say((onSeveralMachines() ? "rank " + std::to_string(launchedRank()) +
-                                         " on " + hostName() + ": "
-                                   : "") +
-              (memory ? "out of memory" : e.what()));
+    sayFailure(watch, e);
     if (comm && comm->size() > 1)
       comm->abort(1);
     return 1;
@@ -181,6 +191,8 @@ int trainMain(const ProgramInfo &program, const char *directory, int argc,
       return *code;
     restartWithWaitPolicy(argv);
     return runRanks(program, directory, options, hooks, wrong);
+  } catch (const std::bad_alloc &) { // of any rank: nobody else knows
+    endWithoutMemory("training");
   } catch (const std::exception &e) {
     if (launchedRank() == 0)
       printLast(std::string("error: ") + e.what());

@@ -54,6 +54,14 @@ def after_steps(who, what, times=1):
     return during
 
 
+def after_checkpoint(who, what):
+    def during(run):
+        run.wait_for("checkpoint", run.steps_saved)
+        send(run, who, what)
+
+    return during
+
+
 def when_it_happens(who, what, times=1, later=0.0):
     """At the moment that the case's fault makes long."""
 
@@ -136,8 +144,8 @@ def soon(run):
 
 
 def begun(run):
-    """mpirun is there, or the process has come to its handlers."""
-    return len(family(run.process.pid)) > 1 if run.ranks > 1 else run.happened()
+    """mpirun is there (or other ranks), beside the launcher and who hands its output on, or the process has come to its handlers."""
+    return len(family(run.process.pid)) > 2 if run.ranks > 1 else run.happened()
 
 
 def at_startup(milliseconds, who, what):
@@ -177,6 +185,8 @@ CASES = [
     Case("SIGTERM-while-reading", "pread:*.tar:after=10:delay=100ms", during=when_it_happens(everyone, signal.SIGTERM), code=0, out=STOPPED, after=saved_all, resumes=lambda step: step < 12),
     Case("SIGTERM-in-last-write", "write:*/step-12.tmp/rank-*.safetensors:delay=10ms", during=when_it_happens(everyone, signal.SIGTERM, times=4), code=0, resumes=12),
     Case("SIGTERM-in-a-write", "write:*/step-4.tmp/rank-*.safetensors:delay=10ms;" + SLOW_STEPS, during=when_it_happens(everyone, signal.SIGTERM, times=2), code=0, resumes=lambda step: step >= 4),
+    # Who reads what ranks print is still there when the launcher is not.
+    Case("launcher-killed", SLOW_STEPS, ranks=(3,), during=after_checkpoint(launcher, signal.SIGKILL), code=-9, line="^error: rank [012] .* ends: its launcher is gone$", within=30, resumes=lambda step: step % 4 == 0),
     # Open MPI's mpirun may hang when its ranks have ended.
     Case("mpirun-stands-still", SLOW_STEPS, ranks=(3,), during=killed_under_a_stopped_mpirun, code=75, line="^error: rank {rank} .*died$", after=soon, resumes=lambda step: step % 4 == 0),
     Case("second-Ctrl-C", SLOW_STEPS, ranks=(3,), during=after_steps(launcher, signal.SIGINT, 2), code=130),

@@ -6,8 +6,8 @@
 
 #include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
-#include "runtime/base/Log.h"
 #include "runtime/comm/RankProcesses.h"
+#include "runtime/comm/mpi/OutputRelay.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -100,15 +100,12 @@ public:
   explicit Mpirun(const std::vector<std::string> &command) {
     if (::pipe2(ready, O_CLOEXEC) != 0)
       throw Error(std::string("cannot start mpirun: ") + std::strerror(errno));
-    int outputs[2] = {openOutput(out), openOutput(err)};
     pid_t parent = ::getpid();
     child = ::fork();
     int problem = errno;
     if (child == 0) {
       ::close(ready[1]);
-      for (int i = 0; i < 2; ++i)
-        if (outputs[i] >= 0)
-          ::dup2(outputs[i], STDOUT_FILENO + i);
+      relay.take();
       // mpirun would kill the ranks on signals, whatever they are doing; it
       // gives them no mask. They end by themselves, and mpirun with them. When
       // the launcher is gone mpirun hands this signal on, and ranks end by it;
@@ -120,9 +117,7 @@ public:
       become(command);
     }
     ::close(ready[0]);
-    for (int output : outputs)
-      if (output >= 0)
-        ::close(output);
+    relay.leave();
     if (child < 0) {
       ::close(ready[1]);
       throw Error(std::string("cannot start mpirun: ") +
@@ -135,9 +130,6 @@ public:
       ::waitpid(child, nullptr, 0);
     }
     begin();
-    for (int output : {out, err})
-      if (output >= 0)
-        ::close(output);
   }
 
   pid_t parent() const override { return child; }
@@ -148,11 +140,10 @@ public:
   }
   bool haveEnded() override {
     pid_t found = ::waitpid(child, &how, WNOHANG);
-    return ended = found == child || (found < 0 && errno != EINTR);
-  }
-  void moveOutput() override {
-    move(out, STDOUT_FILENO);
-    move(err, STDERR_FILENO);
+    ended = found == child || (found < 0 && errno != EINTR);
+    if (ended)
+      relay.finish();
+    return ended;
   }
   int status() const override { return how; }
   std::string name() const override { return "mpirun"; }
@@ -179,27 +170,8 @@ public:
   }
 
 private:
-  /// A pipe from mpirun, which would wait for whoever reads what its ranks
-  /// print, and they for it; who is gone ends it. The end that mpirun writes
-  /// to; -1: it has this process's own.
-  static int openOutput(int &from) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0)
-      return from = -1;
-    ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    from = ends[0];
-    return ends[1];
-  }
-
-  static void move(int from, int to) {
-    char bytes[1 << 14];
-    ssize_t n = 1;
-    for (int turn = 0; from >= 0 && n > 0 && turn < 64; ++turn)
-      if ((n = ::read(from, bytes, sizeof bytes)) > 0)
-        writeLog(to, bytes, size_t(n));
-  }
-
-  int ready[2], out = -1, err = -1;
+  OutputRelay relay; ///< from before there are other pipes
+  int ready[2];
   pid_t child = -1;
   int how = 0;
   bool ended = false;

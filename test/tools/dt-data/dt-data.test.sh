@@ -34,7 +34,7 @@ expect '"reasons":{"more than 16 tokens":1}' out
 expect '"tokens":[[6,1],[8,1]]' out
 "$tool" stats texts.tar --recipe pairs.json --samples samples.json
 expect '{"kinds":[],"samples":[{"count":1,"items":[],"tokens":6},{"count":1,"items":[],"tokens":8}]}' samples.json
-refuse "nowhere/s.json: cannot be written" "$tool" stats texts.tar --recipe pairs.json --samples nowhere/s.json
+refuse "nowhere/s.json: cannot create: No such file or directory" "$tool" stats texts.tar --recipe pairs.json --samples nowhere/s.json
 "$tool" vocabulary texts.tar -o words
 [ "$(tr '\n' ' ' <words)" = "a bytes cat dog more of sixteen text than the " ] || fail "vocabulary: $(cat words)"
 
@@ -77,7 +77,7 @@ expect "        2 class 7 to 9 is outside 0..2" out
 expect "        1 more than 16 tokens" out
 
 refuse "none.tar: cannot open: No such file" "$tool" check none.tar --recipe pairs.json
-refuse "none.json: cannot be read" "$tool" check texts.tar --recipe none.json
+refuse "none.json: cannot open: No such file or directory" "$tool" check texts.tar --recipe none.json
 refuse "not an uncompressed tar file" "$tool" check pairs.json --recipe pairs.json
 refuse "expected either --from-emoji or --from-dir" "$tool" build -o x.tar
 refuse "emptydir: no files" "$tool" build --from-dir "$(mkdir emptydir; echo emptydir)" -o x.tar
