@@ -40,6 +40,11 @@ def hanging(name, rule, rank, line, **more):
     ]
 
 
+def asked_to_end(run):
+    run.wait_for("fault", run.happened)
+    run.process.terminate()
+
+
 CASES = [
     Case("killed-between-writes", "write:*/step-8.tmp/rank-{rank}.safetensors:signal=KILL:rank={rank}", ranks=(3,), code=75, line=RANK + "died$", resumes=4),
     Case("killed-alone", "write:*/step-8.tmp/rank-{rank}.safetensors:signal=KILL", ranks=(1,), code=-9, resumes=4),
@@ -51,6 +56,13 @@ CASES = [
     *hanging("hangs-at-end", "MPI_Finalize:*:hang", 2, "hangs inside the end of all ranks", resumes=12),
     *hanging("stopped-in-collective", "MPI_Allreduce:*:after=60:signal=STOP", 2, "was stopped"),
     *hanging("stopped-at-start", "MPI_Init_thread:*:signal=STOP", 2, "was stopped", resumes="new"),
+    # Before it is on the board, where nobody sees its process.
+    *(
+        Case(f"{name}-before-the-board-{over}", f"open:/dev/shm/disttrain-*:{how}:rank=2", ranks=(3,), environment={"DT_COMM": over}, code=75, line="^error: rank [01] .* waits for rank 2, which has not begun here$", within=60, resumes="new")
+        for over in ("mpi", "tcp")
+        for name, how in (("hangs", "hang"), ("stopped", "signal=STOP"))
+    ),
+    Case("asked-to-end-before-all-came", "open:/dev/shm/disttrain-*:hang:rank=2", ranks=(3,), environment={"DT_COMM": "tcp"}, during=asked_to_end, code=1, line="^error: asked to end while ranks were still to come$", within=60, resumes="new"),
     Case("hangs-receiving", "MPI_Testall:*:after=50:hang:rank=0", ranks=(3,), environment={"DT_WAIT": "sleep"}, code=75, line="^error: rank 0 .*(hangs inside|makes no progress)"),
     Case("hangs-receiving-poll", "MPI_Waitall:*:after=10:hang:rank=0", ranks=(3,), environment={"DT_WAIT": "poll"}, code=75, line="^error: rank 0 .*hangs inside"),
     Case("write-hangs", "write:*/step-8.tmp/rank-{rank}.safetensors:hang:rank={rank}", code=75, line=RANK + "makes no progress in writing .*step-8.tmp/rank-{rank}.safetensors$", resumes=4),

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/Clock.h"
+#include "runtime/base/Stop.h"
 #include "runtime/comm/Launch.h"
 #include "runtime/comm/OwnMail.h"
 #include "runtime/comm/tcp/Group.h"
@@ -16,6 +18,32 @@ namespace dt::rt {
 
 namespace {
 
+/// Seconds that ranks still have to come when the run is asked to end.
+constexpr double kStillCome = 3;
+
+/// Called while ranks meet. Where some are on other machines, how long they may
+/// take is the meeting's business, and who waits for them is alive; those of
+/// this machine are started together, and the watchdog names who does not
+/// begin. Throws CommonError when the run is asked to end and ranks are
+/// missing.
+class WhileMeeting {
+public:
+  explicit WhileMeeting(StatusBoard *board) : board(board) {}
+  void operator()() {
+    if (board && launchedHere() < launchedRanks())
+      board->tick();
+    if (!isStopRequested())
+      return;
+    asked = asked ? asked : now();
+    if (now() - asked > kStillCome)
+      throw CommonError("asked to end while ranks were still to come");
+  }
+
+private:
+  StatusBoard *board;
+  double asked = 0;
+};
+
 class Tcp final : public Comm {
 public:
   Tcp(StatusBoard *board, AddGroup addGroup)
@@ -23,12 +51,7 @@ public:
         ranks(launchedRanks()), starts(begin(board)),
         messages(place,
                  tcp::meet(tcp::meetingPlace(), place, ranks,
-                           // Who waits for others to come is alive; how long is
-                           // the meeting's business.
-                           [board] {
-                             if (board)
-                               board->tick();
-                           }),
+                           WhileMeeting(board)),
                  board) {
     std::vector<int> everybody;
     for (int r = 0; r < ranks; ++r)
