@@ -56,7 +56,7 @@ bool claimWord() { return boardInUse->claimReport(); }
 
 /// The status board, from before ranks know each other, and who looks at it.
 struct Watch {
-  Watch(const ProgramInfo &program, double stall) {
+  Watch() {
     bool alone = launchedRanks() == 1;
     if (hasLauncher())
       std::signal(SIGUSR2,
@@ -66,6 +66,9 @@ struct Watch {
                         launchedBoard(), launchedRank(), launchedRanks());
     boardInUse = board.get();
     explainBusErrors(alone ? -1 : launchedRank(), claimWord);
+  }
+  ~Watch() { explainBusErrors(-1); }
+  void begin(const ProgramInfo &program, double stall) {
     auto describe = [&program](int rank, int64_t step, int32_t row) {
       return describeRank(program, rank, step, row);
     };
@@ -73,11 +76,12 @@ struct Watch {
     if (launchedTransport() == Transport::Mpi && launchedHere() == 1)
       guardLoneRank(*board, describe);
     dog = std::make_unique<Watchdog>(*board, describe, stall);
+    installStopSignals();
   }
-  ~Watch() { explainBusErrors(-1); }
   /// Says what went wrong, unless it is that another rank is gone.
   void say(const std::string &what) {
-    dog->check();
+    if (dog)
+      dog->check();
     board->report("error: " + what, 1);
   }
   std::unique_ptr<StatusBoard> board;
@@ -103,17 +107,19 @@ void sayFailure(Watch &watch, const std::exception &e) {
 int runRanks(const ProgramInfo &program, const char *directory,
              const Options &options, const TrainHooks &hooks,
              const std::string &wrong) {
+  std::string own = launchedRank() < 0 || program.ranks.size == 1
+                        ? ""
+                        : "rank " + std::to_string(launchedRank()) + ": ";
   std::unique_ptr<Watch> made;
   try {
-    made = std::make_unique<Watch>(program, options.stall);
-    installStopSignals();
+    made = std::make_unique<Watch>();
+    made->begin(program, options.stall);
   } catch (const std::exception &e) {
     // The others see that this rank is gone, and nobody else knows why.
-    printLast("error: " +
-              (launchedRank() < 0 || program.ranks.size == 1
-                   ? ""
-                   : "rank " + std::to_string(launchedRank()) + ": ") +
-              e.what());
+    if (made)
+      made->say(own + e.what());
+    else
+      printLast("error: " + own + e.what());
     return 1;
   }
   Watch &watch = *made;

@@ -282,7 +282,7 @@ def run_case(case, ranks, setup):
 class Setup:
     def __init__(self, arguments, ranks):
         self.work, self.preload = arguments.work.resolve(), arguments.preload.resolve()
-        self.programs = programs.compile_programs(arguments.dt_opt.resolve(), self.work, ranks, arguments.double)
+        self.programs = programs.compile_programs(arguments.dt_opt.resolve(), self.work, ranks, arguments.double, arguments.sanitizer)
         self.shards = self.work / "shards"
         shutil.rmtree(self.shards, ignore_errors=True)
         programs.make_shards(self.shards)
@@ -311,6 +311,7 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
+    parser.add_argument("--sanitizer", help="programs and their runtime are built with -fsanitize=this")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time: most wait")
     arguments = parser.parse_args()
     if any(topic.startswith("hosts") for topic in arguments.topics):

@@ -11,6 +11,7 @@
 
 import io
 import json
+import os
 import pathlib
 import shutil
 import struct
@@ -21,7 +22,7 @@ import zlib
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from train_model import QUICK, make  # noqa: E402
+from train_model import QUICK, build, emit, make  # noqa: E402
 
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/mllm"
 PLAN = {
@@ -67,8 +68,8 @@ def recipe():
     return made
 
 
-def compile_programs(dt_opt, work, wanted=(3, 1), double=None):
-    """{ranks: path of the program}; what is there already is only brought up to date. `double`: for CUDA, a folder that stands in for it."""
+def compile_programs(dt_opt, work, wanted=(3, 1), double=None, sanitizer=None):
+    """{ranks: path of the program}; what is there already is only brought up to date. `double`: for CUDA, a folder that stands in for it. `sanitizer`: with a runtime of their own, built with it."""
     made, target = {}, "cuda" if double else "cpu"
     for ranks in sorted(wanted):
         folder = work / f"ranks-{ranks}"
@@ -77,7 +78,14 @@ def compile_programs(dt_opt, work, wanted=(3, 1), double=None):
             shutil.copy(MODEL / module["onnx"], folder / module["onnx"])
         (folder / "recipe.json").write_text(json.dumps(recipe()))
         (folder / "plan.json").write_text(json.dumps(PLAN))
-        make(dt_opt, folder / "recipe.json", folder / "program", target, double, [f"--plan={folder / 'plan.json'}"] if ranks > 1 else [], QUICK)
+        flags = [f"--plan={folder / 'plan.json'}"] if ranks > 1 else []
+        if sanitizer:
+            done = emit(dt_opt, folder / "recipe.json", folder / "program", target, *flags)
+            if done.returncode:
+                sys.exit(f"dt-opt ended with {done.returncode}:\n{done.stderr[-3000:]}")
+            build(folder / "program", os.environ.get("CCACHE_DIR"), None, ["-DDT_OPTIMISE=-O0", f"-DCMAKE_CXX_FLAGS=-fsanitize={sanitizer} -fno-sanitize-recover=all"])
+        else:
+            make(dt_opt, folder / "recipe.json", folder / "program", target, double, flags, QUICK)
         made[ranks] = folder / "program/build/train"
     return made
 

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <new>
+#include <memory>
 
 #ifdef __linux__
 #include <linux/futex.h>
@@ -70,15 +70,16 @@ void Bells::start(MPI_Comm comm) {
     MPI_Aint bytes;
     int unit;
     mpiCheck(MPI_Win_allocate_shared(
-                 self == 0 ? MPI_Aint(size_t(here) * sizeof(Cell)) : 0, 1,
+                 self == 0 ? MPI_Aint(size_t(here + 1) * sizeof(Cell)) : 0, 1,
                  MPI_INFO_NULL, node, &own, &window),
              "MPI_Win_allocate_shared");
     mpiCheck(MPI_Win_shared_query(window, 0, &bytes, &unit, &first),
              "MPI_Win_shared_query");
-    // A page's begin is aligned enough; what MPI gives may be less.
-    if (reinterpret_cast<uintptr_t>(first) % alignof(std::atomic<uint32_t>))
-      throw Error("MPI_Win_allocate_shared: memory is not aligned");
-    cells = static_cast<Cell *>(first);
+    // MPI has words of its own at the begin of its pages; so the first cell
+    // stands at the same place behind it on all ranks.
+    size_t room = size_t(here + 1) * sizeof(Cell);
+    cells = static_cast<Cell *>(
+        std::align(alignof(Cell), size_t(here) * sizeof(Cell), first, room));
     std::memset(static_cast<void *>(cells + self), 0, sizeof(Cell));
     mpiCheck(MPI_Barrier(node), "MPI_Barrier");
   }

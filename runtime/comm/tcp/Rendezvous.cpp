@@ -30,6 +30,8 @@ namespace {
 /// again.
 constexpr double kAnswers = 30;
 constexpr double kAgain = 0.1;
+/// Seconds that a rank has to say why it goes.
+constexpr double kOwnWord = 1.5;
 
 std::string endpoint(const std::string &host, int port) {
   return host.find(':') == std::string::npos
@@ -188,6 +190,11 @@ private:
 
   //===--- the others ---------------------------------------------------===//
 
+  /// Who closes a connection knows best why, and may still be about to say it.
+  static void leaveWord() {
+    std::this_thread::sleep_for(std::chrono::duration<double>(kOwnWord));
+  }
+
   /// Rank 0 may begin before this rank is ready. Anything else than messages is
   /// the end: somebody has said why, unless rank 0 is gone.
   void expectLeader() const {
@@ -197,9 +204,11 @@ private:
     ssize_t n = ::recv(peers[0].socket.get(), &frame, sizeof frame, MSG_PEEK);
     if (n == ssize_t(sizeof frame) && frame.kind == Frame::Ends)
       ::_exit(exitAfterFault);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+      leaveWord();
       throw Error(nameOf(0, peers[0].host, peers[0].address) +
                   " is gone while ranks start");
+    }
   }
 
   Socket comeTo(int other, const std::string &host, int port, double until) {
@@ -245,7 +254,7 @@ private:
       if (isWelcomed(other, ownPort, why))
         return;
       if (now() > until)
-        failAt(other, why);
+        failGone(other, why);
       until = std::min(until, now() + kAnswers);
       std::this_thread::sleep_for(std::chrono::duration<double>(kAgain));
     }
@@ -320,6 +329,11 @@ private:
                 nameOf(other, peer.host, peer.address) + ": " + why);
   }
 
+  [[noreturn]] void failGone(int other, const std::string &why) const {
+    leaveWord();
+    failAt(other, why);
+  }
+
   void follow() {
     Socket listener = listenOn(0, meeting.interface());
     peers[0].host = meeting.host;
@@ -344,11 +358,11 @@ private:
     std::vector<Entry> table;
     std::string why;
     if (!hear(0, &answer, sizeof answer, why))
-      failAt(0, why);
+      failGone(0, why);
     if (!answer.refuses) {
       table.resize(size_t(ranks));
       if (!hear(0, table.data(), table.size() * sizeof(Entry), why))
-        failAt(0, why);
+        failGone(0, why);
     }
     expectWelcome(0, /*turn=*/1, answer, table);
     return table;

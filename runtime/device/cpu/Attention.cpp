@@ -41,9 +41,7 @@ void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
   // A leading dim is checked even where one row makes it meaningless.
   lda = std::max(lda, ta ? m : k), ldb = std::max(ldb, tb ? k : n),
   ldc = std::max(ldc, n);
-  if (dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb,
-                 beta, c, ldc) != dnnl_success)
-    libraryFailure("dnnl_sgemm", "invalid arguments in attention");
+  sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 /// A tile of queries of one head.

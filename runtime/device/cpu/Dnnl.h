@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,16 @@ inline constexpr dnnl::memory::data_type kDnnlType<bf16> =
 /// made.
 [[noreturn]] void libraryFailure(const char *call, const char *reason);
 
+/// Throws bad_alloc unless there is memory for the code that oneDNN generates,
+/// which writes it to nowhere where its own allocation fails (Xbyak without
+/// exceptions).
+void expectRoomForCode();
+
+/// dnnl_sgemm: C = alpha op(A) op(B) + beta C, row-major. Throws bad_alloc.
+void sgemm(bool transA, bool transB, int64_t m, int64_t n, int64_t k,
+           float alpha, const float *a, int64_t lda, const float *b,
+           int64_t ldb, float beta, float *c, int64_t ldc);
+
 /// What was made for `key`, which says all that it depends on. Ragged batches
 /// bring a bounded number of shapes; the limit only guards against data that
 /// never repeat. `call`: what fails if oneDNN refuses.
@@ -55,10 +66,13 @@ public:
     constexpr size_t kLimit = 4096;
     if (all.size() >= kLimit)
       all.clear();
+    expectRoomForCode();
     try {
       return *all.emplace(std::move(key), std::make_unique<T>(make()))
                   .first->second;
     } catch (const dnnl::error &e) {
+      if (e.status == dnnl_out_of_memory)
+        throw std::bad_alloc();
       libraryFailure(call, e.what());
     }
   }

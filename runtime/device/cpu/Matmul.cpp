@@ -65,11 +65,8 @@ void matmul(const float *a, const float *b, const float *bias, float *c,
       presetRows(bias, ci, s.m, s.n, s.ldc, beta);
     if (s.k == 0)
       return;
-    dnnl_status_t status =
-        dnnl_sgemm(s.transA ? 'T' : 'N', s.transB ? 'T' : 'N', s.m, s.n, s.k,
-                   1.f, ai, s.lda, bi, s.ldb, bias ? 1.f : beta, ci, s.ldc);
-    if (status != dnnl_success)
-      libraryFailure("dnnl_sgemm", "invalid arguments");
+    sgemm(s.transA, s.transB, s.m, s.n, s.k, 1.f, ai, s.lda, bi, s.ldb,
+          bias ? 1.f : beta, ci, s.ldc);
   };
   // Many small products: one a thread. Few: all threads in each.
   if (s.batch >= omp_get_max_threads() && s.batch > 1) {
