@@ -87,7 +87,7 @@ std::map<std::string, Setter> settersFor(Options &o) {
   return {
       {"--program", text(o.program)},
       {"--data", text(o.data)},
-      {"--batch", text(o.batch)},
+      {"--batch", list(o.batch)},
       {"--steps",
        [&](auto &v) { o.steps = integer("--steps", v, 0, INT64_MAX / 2); }},
       {"--threads",
@@ -258,8 +258,9 @@ Options parseOptions(int argc, const char *const *argv) {
         throw Error(flag + " needs a value");
       value = argv[i];
     }
-    if (!seen.insert(flag).second && flag != "--init-from" &&
-        flag != "--init-skip")
+    static const std::set<std::string> lists = {"--batch", "--init-from",
+                                                "--init-skip"};
+    if (!seen.insert(flag).second && !lists.count(flag))
       throw Error(flag + " stands twice");
     setter->second(value);
     std::string &before = options.given[flag];
@@ -284,8 +285,10 @@ void expectThreads(const char *flag, int threads) {
 
 const char *optionsHelp() {
   return "  --data 'SHARDS/*.tar'   train on WebDataset shards\n"
-         "  --batch F.safetensors   train on this one batch (tensors named "
-         "module.input or input)\n"
+         "  --batch F.safetensors   train on this batch (tensors named "
+         "module.input or input); a\n"
+         "                          batch a step: several files ('DIR/*', or "
+         "repeated), or a pipe\n"
          "  --steps N               train until N steps are done (default: "
          "length of the schedule)\n"
          "  --threads N             compute threads (default: OMP_NUM_THREADS "
@@ -312,7 +315,7 @@ const char *optionsHelp() {
          "  --init-skip PATTERN     but keep these parameters (*, ?) as the "
          "program begins\n"
          "  --ranks N               start N ranks under mpirun\n"
-         "  --validate FILE         losses on other data, at the end: a batch "
+         "  --validate FILE         losses on other data, at the end: batches "
          "or 'SHARDS/*.tar'\n"
          "  --validate-every N      also every N steps; the best checkpoint is "
          "kept as DIR/best\n"

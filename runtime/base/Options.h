@@ -24,7 +24,8 @@ enum class OnNaN { Stop, Skip, Back };
 struct Options {
   std::string program; ///< --program DIR: weights.safetensors, data.json, onnx/
   std::string data;    ///< --data 'shards/*.tar'
-  std::string batch;   ///< --batch FILE.safetensors: this batch every step
+  /// --batch FILE.safetensors: batches of one's own (openBatches)
+  std::vector<std::string> batch;
   int64_t steps = -1; ///< --steps N: train until N steps are done (default: the
                       ///< schedule's length)
   int threads = 0;    ///< --threads N (default: OMP_NUM_THREADS or all cores)
@@ -39,7 +40,7 @@ struct Options {
   /// --init-from [MODULE=]PATH, each: initial weights (InitialWeights.h)
   std::vector<std::string> initFrom;
   std::vector<std::string> initSkip; ///< --init-skip PATTERN, each
-  std::string validate;      ///< --validate FILE: a batch, or shards as --data
+  std::string validate;      ///< --validate FILE: batches, or shards as --data
   int64_t validateEvery = 0; ///< --validate-every N steps (0: at the end only)
   std::string metrics;       ///< --metrics F.jsonl
   std::string tensorboard;   ///< --tensorboard DIR

@@ -110,8 +110,9 @@ void checkHeaderSize(uint64_t size, uint64_t length, const std::string &file) {
                 std::to_string(length) + ")");
 }
 
-SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
-                             const std::string &file) {
+/// Of a file of `length` bytes.
+SafetensorsHeader readEntries(const char *text, size_t size, uint64_t length,
+                              const std::string &file) {
   SafetensorsHeader out;
   nlohmann::json header =
       readJson(std::string_view(text, size), file + ": header");
@@ -127,7 +128,13 @@ SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
       out.table.emplace(name, readEntry(entry, begin, length - begin,
                                         file + ": tensor '" + name + "'"));
     }
-  checkLayout(out.table, begin, length, file);
+  return out;
+}
+
+SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
+                             const std::string &file) {
+  SafetensorsHeader out = readEntries(text, size, length, file);
+  checkLayout(out.table, 8 + size, length, file);
   return out;
 }
 
@@ -160,6 +167,26 @@ int64_t elementCount(const std::vector<int64_t> &shape) {
     if (extent < 0 || __builtin_mul_overflow(count, extent, &count))
       return -1;
   return count;
+}
+
+uint64_t safetensorsHeaderLength(const std::string &first,
+                                 const std::string &file) {
+  uint64_t size;
+  std::memcpy(&size, first.data(), 8);
+  checkHeaderSize(size, UINT64_MAX, file);
+  return size;
+}
+
+SafetensorsOutline outlineSafetensors(const std::string &header,
+                                      const std::string &file) {
+  SafetensorsOutline out;
+  SafetensorsHeader read =
+      readEntries(header.data(), header.size(), UINT64_MAX, file);
+  for (auto &[name, place] : read.table)
+    out.dataLength =
+        std::max(out.dataLength, place.offset + place.size - 8 - header.size());
+  out.notes = std::move(read.notes);
+  return out;
 }
 
 bool isSafetensors(const std::string &path) {
@@ -221,8 +248,18 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
   }
 }
 
+SafetensorsFile::SafetensorsFile(const std::string &name, std::string bytes)
+    : file(name), content(std::move(bytes)) {
+  memory = reinterpret_cast<const std::byte *>(content.data());
+  length = content.size();
+  if (length < 8)
+    throw Error(name + ": not a safetensors file (shorter than 8 bytes)");
+  parse();
+}
+
 SafetensorsFile::~SafetensorsFile() {
-  ::munmap(const_cast<std::byte *>(memory), length);
+  if (content.empty())
+    ::munmap(const_cast<std::byte *>(memory), length);
 }
 
 void SafetensorsFile::parse() {

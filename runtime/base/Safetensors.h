@@ -73,11 +73,13 @@ private:
   SafetensorsHeader header;
 };
 
-/// A mapped file. Views live as long as it does. Throws Error naming file and
-/// tensor.
+/// A mapped file, or what came through a pipe. Views live as long as it does.
+/// Throws Error naming file and tensor.
 class SafetensorsFile {
 public:
   explicit SafetensorsFile(const std::string &path);
+  /// `content` of what errors call `name`.
+  SafetensorsFile(const std::string &name, std::string content);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile &) = delete;
   SafetensorsFile &operator=(const SafetensorsFile &) = delete;
@@ -95,12 +97,24 @@ public:
 private:
   void parse();
 
-  std::string file;
-  const std::byte *memory = nullptr;
+  std::string file, content;
+  const std::byte *memory = nullptr; ///< of `content`, if there is one
   size_t length = 0;
   std::map<std::string, TensorView> table;
   std::map<std::string, std::string> notes;
 };
+
+/// Of a file whose end is not known yet: the length of the header, of its first
+/// 8 bytes. Throws Error naming `file`.
+uint64_t safetensorsHeaderLength(const std::string &first,
+                                 const std::string &file);
+/// What a header says before the data have come.
+struct SafetensorsOutline {
+  uint64_t dataLength = 0;
+  std::map<std::string, std::string> notes; ///< texts of "__metadata__"
+};
+SafetensorsOutline outlineSafetensors(const std::string &header,
+                                      const std::string &file);
 
 /// Whether a path is a regular file that begins as one of this format. False
 /// also if it cannot be read.

@@ -12,6 +12,7 @@
 #define DT_RUNTIME_DATA_BATCHSOURCE_H
 
 #include "runtime/Program.h"
+#include "runtime/base/Error.h"
 #include "runtime/data/Assignment.h"
 
 #include <nlohmann/json.hpp>
@@ -76,12 +77,23 @@ struct Batch {
   std::function<std::string(int64_t)> nameOf;
 };
 
+/// There is no batch of this step, and no other rank has one: the run ends with
+/// the steps that it has done.
+class BatchesEnded : public Error {
+public:
+  using Error::Error;
+  /// Because the run was asked to end while it waited for data.
+  static BatchesEnded asked() { return BatchesEnded(""); }
+  bool wasAsked() const { return !*what(); }
+};
+
 class BatchSource {
 public:
   virtual ~BatchSource() = default;
 
   /// The batch of a step (0-based). Valid until the next call; throws Error
-  /// (Error.h) with one line that names file and sample. May prefetch step + 1.
+  /// (Error.h) with one line that names file and sample; BatchesEnded on all
+  /// ranks. May prefetch step + 1.
   virtual const Batch &next(int64_t step) = 0;
 
   /// Steps in which no sample comes twice: all of the data but for what does
@@ -103,6 +115,25 @@ public:
 std::unique_ptr<BatchSource>
 openFileBatch(const ProgramInfo &program, const nlohmann::json &sections,
               const std::string &file, const RankView &view, Reorder reorder);
+
+/// The first rank's text, on all ranks; called by all of them in turn.
+using ShareText = std::function<void(std::string &)>;
+
+/// Batches of one's own. `paths` are files as openFileBatch reads them, or
+/// patterns of them (as of the shell): step s has the batch s % N of N files,
+/// in their order, those of a pattern by name. Or one pipe ("-": standard
+/// input) through which a file a step comes: the first rank reads it, and
+/// `share` tells the others. Throws Error.
+std::unique_ptr<BatchSource> openBatches(const ProgramInfo &program,
+                                         const nlohmann::json &sections,
+                                         const std::vector<std::string> &paths,
+                                         const RankView &view, Reorder reorder,
+                                         const ShareText &share);
+
+/// Whether a path, or the first file of a pattern, is a batch file or a pipe.
+bool isBatch(const std::string &path);
+/// Whether a path is a pipe, or "-".
+bool isPipe(const std::string &path);
 
 namespace data {
 class IndexPeers;

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The same batch every step, cut into parts by lists of items. Whose items
+// A batch is cut into parts by lists of items. Whose items
 // (images, targets) are whose follows, in this order, from
 //   - an index input that sections["inputs"] declares: {"index": ["sample",
 //     "token"]}. Its values are positions in the flattened [sample, token];
@@ -15,9 +15,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Error.h"
-#include "runtime/base/Files.h"
 #include "runtime/base/Safetensors.h"
-#include "runtime/data/BatchSource.h"
+#include "runtime/data/BatchFiles.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/Cut.h"
 #include "runtime/data/Fault.h"
@@ -40,14 +39,15 @@ namespace {
 class FileBatch : public BatchSource {
 public:
   FileBatch(const ProgramInfo &program, const nlohmann::json &sections,
-            const std::string &path, const RankView &view, Reorder reorder)
-      : program(program), sections(sections), file(path), view(view) {
+            std::unique_ptr<SafetensorsFile> from, const RankView &view,
+            Reorder reorder, uint64_t fingerprint)
+      : program(program), sections(sections), content(std::move(from)),
+        file(*content), view(view), fingerprint(fingerprint) {
     readInputs();
     bindSymbols();
     findOwners();
     checkParts();
     cut(reorder);
-    fingerprint = SafetensorsReader(path).hash();
   }
 
   const Batch &next(int64_t) override { return batch; }
@@ -92,7 +92,8 @@ private:
 
   const ProgramInfo &program;
   const nlohmann::json &sections;
-  SafetensorsFile file;
+  std::unique_ptr<SafetensorsFile> content;
+  const SafetensorsFile &file;
   RankView view;
   std::vector<std::map<size_t, WholeInput>>
       inputs; ///< [module][input], raw ones
@@ -106,7 +107,7 @@ private:
   std::vector<std::vector<std::byte>> storage;
   Batch batch;
   std::set<std::string> taken; ///< names in the file
-  uint64_t fingerprint = 0;    ///< of the file
+  uint64_t fingerprint;        ///< of the file
 };
 
 std::pair<std::string, const TensorView *>
@@ -461,7 +462,17 @@ void FileBatch::cut(Reorder reorder) {
 std::unique_ptr<BatchSource>
 openFileBatch(const ProgramInfo &program, const nlohmann::json &sections,
               const std::string &file, const RankView &view, Reorder reorder) {
-  return std::make_unique<FileBatch>(program, sections, file, view, reorder);
+  return std::make_unique<FileBatch>(
+      program, sections, std::make_unique<SafetensorsFile>(file), view, reorder,
+      SafetensorsReader(file).hash());
+}
+
+std::unique_ptr<BatchSource> cutBatch(const ProgramInfo &program,
+                                      const nlohmann::json &sections,
+                                      std::unique_ptr<SafetensorsFile> file,
+                                      const RankView &view, Reorder reorder) {
+  return std::make_unique<FileBatch>(program, sections, std::move(file), view,
+                                     reorder, /*fingerprint=*/0);
 }
 
 } // namespace dt::rt

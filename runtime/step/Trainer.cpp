@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace dt::rt {
 
@@ -478,7 +479,16 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
 const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
   Waits waits(trainer.comm().board(), {Awaited::Own});
   const Batch *batch = nullptr;
-  std::string failure = failureOf([&] { batch = &source.next(step); });
+  std::optional<BatchesEnded> ended;
+  std::string failure = failureOf([&] {
+    try {
+      batch = &source.next(step);
+    } catch (const BatchesEnded &e) {
+      ended = e;
+    }
+  });
+  if (ended)
+    throw *ended;
   if (!batch)
     trainer.stepFailed(failure);
   return *batch;

@@ -164,6 +164,13 @@ void expectPossible(const ProgramInfo &program, const Options &options) {
     throw Error("--ranks " + std::to_string(options.ranks) +
                 ": the plan of this program has " + std::to_string(planned) +
                 (planned == 1 ? " rank" : " ranks"));
+  for (const std::string &path : options.batch)
+    if (path == "-" && planned > 1)
+      throw Error(
+          "--batch -: standard input is one process's, and this program "
+          "has " +
+          std::to_string(planned) +
+          " ranks; expected files, or a pipe by its name (mkfifo)");
   expectThreads("--threads", options.threads);
   expectThreads("--workers", options.workers);
 }

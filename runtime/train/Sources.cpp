@@ -30,15 +30,28 @@ private:
 };
 #endif
 
+/// The first rank's text.
+void shareFirst(Comm &comm, std::string &text) {
+  if (comm.size() == 1)
+    return;
+  uint64_t size = text.size();
+  comm.world().broadcast(&size, sizeof size, 0, "data");
+  text.resize(size);
+  if (size)
+    comm.world().broadcast(text.data(), size, 0, "data");
+}
+
 std::unique_ptr<BatchSource> makeSource(const ProgramInfo &program,
                                         const nlohmann::json &sections,
                                         const Options &options,
-                                        const std::string &path, bool isBatch,
-                                        Comm &comm) {
+                                        const std::vector<std::string> &paths,
+                                        bool areBatches, Comm &comm) {
   RankView view = viewOf(program, comm.rank());
   Reorder reorder = options.reorder.value_or(program.reorder);
-  if (isBatch)
-    return openFileBatch(program, sections, path, view, reorder);
+  if (areBatches)
+    return openBatches(program, sections, paths, view, reorder,
+                       [&comm](std::string &text) { shareFirst(comm, text); });
+  const std::string &path = paths.front();
 #ifndef DT_RUNTIME_NO_SHARDS
   RankPeers peers(comm);
   ShardOptions shards{path, options.seed.value_or(program.seed),
@@ -55,10 +68,10 @@ std::unique_ptr<BatchSource> makeSource(const ProgramInfo &program,
 
 bool openSource(std::unique_ptr<BatchSource> &source,
                 const ProgramInfo &program, const nlohmann::json &sections,
-                const Options &options, const std::string &path, bool isBatch,
-                Comm &comm) {
+                const Options &options, const std::vector<std::string> &paths,
+                bool areBatches, Comm &comm) {
   try {
-    source = makeSource(program, sections, options, path, isBatch, comm);
+    source = makeSource(program, sections, options, paths, areBatches, comm);
   } catch (const Error &e) {
     if (e.what() != std::string(Stopped().what()))
       throw;

@@ -16,14 +16,14 @@
 
 namespace dt::rt {
 
-/// Opens a batch file or shards (`path` as --batch and --data have it), to
-/// train or to validate on. All ranks call it; those that index shards together
-/// have the same error, as text. False if some process was asked to end before
-/// it was done. Throws Error.
+/// Opens batches of one's own or shards (`paths` as --batch and --data have
+/// them, of shards one), to train or to validate on. All ranks call it; those
+/// that index shards together have the same error, as text. False if some
+/// process was asked to end before it was done. Throws Error.
 bool openSource(std::unique_ptr<BatchSource> &source,
                 const ProgramInfo &program, const nlohmann::json &sections,
-                const Options &options, const std::string &path, bool isBatch,
-                Comm &comm);
+                const Options &options, const std::vector<std::string> &paths,
+                bool areBatches, Comm &comm);
 
 } // namespace dt::rt
 

@@ -212,22 +212,27 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     lock = openCheckpoints(options, comm, trains);
   comm.agree(failureOf([&] {
     if (trains)
-      stopped =
-          !openSource(source, program, sections, options,
-                      options.batch.empty() ? options.data : options.batch,
-                      !options.batch.empty(), comm);
+      stopped = !openSource(source, program, sections, options,
+                            options.batch.empty()
+                                ? std::vector<std::string>{options.data}
+                                : options.batch,
+                            !options.batch.empty(), comm);
   }));
   if (onAnyRank(comm, stopped))
     return sayStoppedEarly(comm);
   if (trains && !options.validate.empty()) {
-    bool isBatch = onAnyRank(comm, isSafetensors(options.validate));
+    bool areBatches = onAnyRank(comm, isBatch(options.validate));
     comm.agree(failureOf([&] {
-      if (!isBatch && !sections.contains("data"))
+      if (!areBatches && !sections.contains("data"))
         throw Error("--validate " + options.validate +
                     ": not a batch file (safetensors); this program's recipe "
                     "has no \"data\" to read shards with");
-      stopped = !openSource(other, program, sections, options, options.validate,
-                            isBatch, comm);
+      if (areBatches && isPipe(options.validate))
+        throw Error("--validate " + options.validate +
+                    ": validation reads its batches again, which a pipe does "
+                    "not allow; expected files");
+      stopped = !openSource(other, program, sections, options,
+                            {options.validate}, areBatches, comm);
     }));
     if (onAnyRank(comm, stopped))
       return sayStoppedEarly(comm);

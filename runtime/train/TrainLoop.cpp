@@ -105,6 +105,9 @@ public:
         validate();
       while (step < total && !stop)
         oneStep();
+    } catch (const BatchesEnded &e) {
+      stop = true;
+      ended = e.what();
     } catch (const CommonError &) {
       checkpoints.settle();
       throw;
@@ -286,6 +289,7 @@ private:
       std::string wrong = failureOf([&] {
         checkpoints.save(step, factsOfStep());
         checkpoints.finish();
+        saved = step;
       });
       if (failure.empty() && !wrong.empty())
         throw CommonError(wrong);
@@ -293,6 +297,11 @@ private:
         failure += "; the state is saved in " +
                    checkpointPath(options.checkpoint, step);
     }
+    if (failure.empty() && !ended.empty())
+      failure = ended + (options.checkpoint.empty() || saved != step
+                             ? ""
+                             : "; the state is saved in " +
+                                   checkpointPath(options.checkpoint, step));
     if (!failure.empty())
       throw CommonError(failure);
     if (skipped && speaks)
@@ -326,6 +335,7 @@ private:
   CheckpointFacts facts;    ///< of this step
   double best = std::numeric_limits<double>::infinity(); ///< validation loss
   bool stop = false;
+  std::string ended; ///< why there are no more batches; empty: there are
   StepResult result;
   std::vector<bool> warned; ///< of losses
   StepReport report;

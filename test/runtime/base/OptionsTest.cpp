@@ -38,6 +38,8 @@ TEST(Options, BothSpellings) {
   o = parse({"--checkpoint=c", "--resume=best", "--new-data", "--keep", "5"});
   EXPECT_TRUE(o.resume && o.best && o.newData);
   EXPECT_EQ(o.keep, 5);
+  EXPECT_EQ(parse({"--batch", "a", "--batch=b*"}).batch,
+            (std::vector<std::string>{"a", "b*"}));
   EXPECT_EQ(o.checkReplicas, 1000);
   EXPECT_EQ(parse({"--check-replicas=0"}).checkReplicas, 0);
   EXPECT_EQ(parse({"--check-replicas", "7"}).checkReplicas, 7);

@@ -106,7 +106,7 @@ std::string trainingError(int64_t micro, TaskFn forward) {
   SmallProgram program(micro);
   program.modules[1].forward = forward;
   Options options;
-  options.steps = 3, options.batch = folder / "batch", options.threads = 1;
+  options.steps = 3, options.batch = {folder / "batch"}, options.threads = 1;
   int64_t done = 0;
   TrainHooks hooks;
   hooks.afterStep = [&](Trainer &, const StepReport &) { ++done; };

@@ -29,7 +29,7 @@ constexpr BufferInfo kSquare[] = {
 /// The first step's outputs.
 std::string save(SmallProgram &program, TemporaryFolder &folder) {
   Options options;
-  options.batch = folder / "batch";
+  options.batch = {folder / "batch"};
   options.steps = 1;
   options.threads = 2;
   options.saveOutputs = folder / "outputs";

@@ -22,7 +22,7 @@ using Names = std::vector<std::string>;
 class ValidationTest : public testing::Test {
 protected:
   ValidationTest() {
-    options.batch = folder / "batch", options.metrics = folder / "metrics";
+    options.batch = {folder / "batch"}, options.metrics = folder / "metrics";
   }
 
   /// Losses of the steps.
@@ -151,7 +151,7 @@ TEST_F(ValidationTest, NewData) {
   writeOther("other");
   options.checkpoint = folder / "c";
   train(2);
-  options.batch = folder / "other", options.resume = true;
+  options.batch = {folder / "other"}, options.resume = true;
   EXPECT_ERROR(train(4), "step-2: the checkpoint was made with another data "
                          "set; --new-data goes on with this one");
   options.newData = true;

@@ -41,7 +41,7 @@ float *parameters(const Trainer &trainer, int module) {
 RunResult train(const SmallProgram &program, const TemporaryFolder &folder,
                 Options options) {
   RunResult run;
-  options.batch = folder / "batch";
+  options.batch = {folder / "batch"};
   options.threads = 2;
   TrainHooks hooks;
   hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
@@ -118,7 +118,8 @@ TEST(Train, InterruptSavesAndEnds) {
   ProgramFolder folder;
   SmallProgram program(6);
   Options options = steps(1000);
-  options.batch = folder / "batch", options.checkpoint = folder / "checkpoints";
+  options.batch = {folder / "batch"},
+  options.checkpoint = folder / "checkpoints";
   TrainHooks hooks;
   hooks.afterStep = [](Trainer &, const StepReport &report) {
     if (report.step == 3)
@@ -194,7 +195,7 @@ TEST(Train, EndsWhereALossIsNoNumber) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(),
                     std::numeric_limits<float>::infinity()}) {
     Options options = steps(10);
-    options.batch = folder / "batch", options.saveEvery = 2;
+    options.batch = {folder / "batch"}, options.saveEvery = 2;
     options.checkpoint = folder / (std::isnan(bad) ? "a" : "b");
     TrainHooks hooks;
     hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
@@ -220,7 +221,7 @@ class OnNaNTest : public testing::Test {
 protected:
   OnNaNTest() {
     options = steps(10);
-    options.batch = folder / "batch", options.saveEvery = 2;
+    options.batch = {folder / "batch"}, options.saveEvery = 2;
     options.checkpoint = folder / "c", options.metrics = folder / "m";
   }
   void run(int times) {
@@ -336,7 +337,7 @@ TEST(Train, Hooks) {
   ProgramFolder folder;
   SmallProgram program(2);
   Options options = steps(3);
-  options.batch = folder / "batch";
+  options.batch = {folder / "batch"};
   std::string calls;
   TrainHooks hooks;
   hooks.beforeTraining = [&](Trainer &trainer) {
@@ -444,7 +445,7 @@ TEST(Train, Errors) {
   EXPECT_ERROR(runTraining(program.info, folder / "nowhere", steps(1), solo()),
                "data.json: cannot open");
   Options options = steps(1);
-  options.batch = folder / "batch", options.checkpoint = folder / "none",
+  options.batch = {folder / "batch"}, options.checkpoint = folder / "none",
   options.resume = true;
   EXPECT_ERROR(runTraining(program.info, folder.path, options, solo()),
                "no checkpoint to resume from");

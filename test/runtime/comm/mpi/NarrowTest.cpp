@@ -133,7 +133,7 @@ TEST_P(Ranks, Traffic) {
     NarrowProgram program(type, ranks().size(), zero, tied);
     Options options;
     options.steps = 2, options.logEvery = 1e9;
-    options.batch = folder / "batch";
+    options.batch = {folder / "batch"};
     options.traffic = folder / textOf(type);
     runTraining(program.info, folder.path, options, ranks());
     ranks().world().barrier();

@@ -108,7 +108,7 @@ std::vector<double> train(const SmallPlan &plan, const SharedFolder &folder,
     program.parameters[i].weightDecay = rule.weightDecay;
   }
   std::vector<double> losses;
-  options.batch = folder / "batch";
+  options.batch = {folder / "batch"};
   options.logEvery = 1e9;
   TrainHooks hooks;
   hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
@@ -175,7 +175,7 @@ TEST(RanksTrain, GoesBack) {
   for (const SmallPlan &plan : plans()) {
     SmallProgram program(2, plan);
     Options options = steps(6);
-    options.batch = folder / "batch", options.logEvery = 1e9;
+    options.batch = {folder / "batch"}, options.logEvery = 1e9;
     options.saveEvery = 2, options.onNaN = OnNaN::Back;
     std::vector<std::pair<int64_t, double>> runs[2];
     for (bool breaks : {false, true}) {
@@ -437,7 +437,7 @@ TEST(RanksTrain, SumsBeginInsideTheLastBackward) {
     program.modules[1].backward = Begun::backward;
     Begun::log.clear();
     Options options = steps(1);
-    options.batch = folder / "batch";
+    options.batch = {folder / "batch"};
     options.logEvery = 1e9;
     options.trace = folder / (nameOf(plan) + ".sums");
     runTraining(program.info, folder.path, options, ranks(), {});
@@ -465,7 +465,7 @@ TEST(RanksTrain, Evaluation) {
   for (const SmallPlan &plan : plans()) {
     SmallProgram program(2, plan);
     Options options = steps(3);
-    options.batch = folder / "batch";
+    options.batch = {folder / "batch"};
     options.logEvery = 1e9;
     std::unique_ptr<Evaluation> evaluation;
     std::vector<float> embeds(2);
@@ -512,7 +512,7 @@ TEST(RanksTrain, OneErrorForAll) {
   SharedFolder folder(writeFolder);
   SmallProgram program(2, plans()[0]);
   Options options = steps(1);
-  options.batch = folder / "none";
+  options.batch = {folder / "none"};
   EXPECT_ERROR(runTraining(program.info, folder.path, options, ranks()),
                "none: cannot open");
 }

@@ -1,0 +1,182 @@
+//===- BatchStream.cpp - batches that come through a pipe -----------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Whoever makes the batches writes a safetensors file a step, one behind
+// another. A file may say of which step (0-based) it is, in its metadata:
+// {"step": "1200"}. Without that, the n-th file is the batch of step n, so that
+// a run that is resumed reads what its steps have had before once more.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/base/FileActivity.h"
+#include "runtime/base/Stop.h"
+#include "runtime/data/BatchFiles.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+namespace dt::rt {
+
+namespace {
+
+/// The bytes of a pipe.
+class Pipe {
+public:
+  explicit Pipe(const std::string &path) : path(path) {
+    // Does not wait for whoever writes it: read() does.
+    if (path != "-")
+      file =
+          Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (path != "-" && !file)
+      failedCall(path, "open");
+  }
+
+  /// All of `size` bytes; false: it has ended before the first. Throws Error if
+  /// it ends amid them, and BatchesEnded if the run is asked to end first.
+  bool read(std::string &to, size_t size) {
+    FileActivity activity("reading", path);
+    size_t begin = to.size(), have = 0;
+    while (have < size) {
+      to.resize(begin + have + std::min(size - have, kMostAtOnce));
+      ssize_t n = readSome(to.data() + begin + have, to.size() - begin - have);
+      if (n < 0)
+        continue;
+      if (n == 0 && !have && !begin)
+        return false;
+      if (n == 0)
+        throw Error(path + ": ends in the middle of a batch");
+      have += size_t(n);
+      activity.moved();
+    }
+    to.resize(begin + size);
+    return true;
+  }
+
+private:
+  int number() const { return path == "-" ? STDIN_FILENO : file.get(); }
+
+  /// Negative: nothing has come for a while.
+  ssize_t readSome(char *to, size_t size) {
+    pollfd entry{number(), POLLIN, 0};
+    if (::poll(&entry, 1, 100) <= 0) {
+      if (isStopRequested())
+        throw BatchesEnded::asked();
+      return -1;
+    }
+    ssize_t n = ::read(number(), to, size);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+      failedCall(path, "read");
+    return n;
+  }
+
+  std::string path;
+  Descriptor file;
+};
+
+class BatchStream final : public BatchSource {
+public:
+  BatchStream(const std::string &path, bool isFirst, CutBatch cut,
+              ShareText share)
+      : path(path), cut(std::move(cut)), share(std::move(share)) {
+    if (isFirst)
+      pipe = std::make_unique<Pipe>(path);
+  }
+
+  const Batch &next(int64_t step) override {
+    if (current && step == at)
+      return current->next(step);
+    std::string content;
+    shareResult(pipe ? read(step, content) : std::string());
+    share(content);
+    current = cut(std::make_unique<SafetensorsFile>(
+        path + ", step " + std::to_string(step), std::move(content)));
+    at = step;
+    return current->next(step);
+  }
+  std::string summary() const override {
+    return "batches from " +
+           (path == "-" ? std::string("standard input") : "the pipe " + path);
+  }
+
+private:
+  /// The first rank's: what is wrong, behind a letter that says how.
+  std::string read(int64_t step, std::string &content) {
+    try {
+      readBatchOf(step, content);
+      return "";
+    } catch (const BatchesEnded &e) {
+      return std::string("E") + e.what();
+    } catch (const std::bad_alloc &) {
+      return "Xout of memory";
+    } catch (const std::exception &e) {
+      return std::string("X") + e.what();
+    }
+  }
+  void shareResult(std::string result) {
+    share(result);
+    if (result.empty())
+      return;
+    if (result[0] == 'E')
+      throw BatchesEnded(result.substr(1));
+    throw Error(result.substr(1));
+  }
+
+  void readBatchOf(int64_t step, std::string &content) {
+    for (int64_t found = -1; found != step;) {
+      found = readFile(step, content);
+      if (found > step)
+        throw Error(path + ": the batch of step " + std::to_string(found) +
+                    " has come where that of step " + std::to_string(step) +
+                    " is to come");
+    }
+  }
+
+  /// The next file; returns its step. Throws BatchesEnded.
+  int64_t readFile(int64_t step, std::string &content) {
+    content.clear();
+    if (!pipe->read(content, 8))
+      throw BatchesEnded(path + ": ended after " + std::to_string(count) +
+                         " batches, before the one of step " +
+                         std::to_string(step));
+    uint64_t length = safetensorsHeaderLength(content, path);
+    pipe->read(content, length);
+    SafetensorsOutline outline = outlineSafetensors(content.substr(8), path);
+    pipe->read(content, outline.dataLength);
+    int64_t number = count++;
+    auto said = outline.notes.find("step");
+    return said == outline.notes.end() ? number : stepIn(said->second);
+  }
+
+  int64_t stepIn(const std::string &text) const {
+    char *end;
+    errno = 0;
+    long long step = std::strtoll(text.c_str(), &end, 10);
+    if (text.empty() || *end || errno || step < 0)
+      throw Error(path + ": metadata: step is '" + text +
+                  "', expected a number from 0 on");
+    return step;
+  }
+
+  std::string path;
+  CutBatch cut;
+  ShareText share;
+  std::unique_ptr<Pipe> pipe;
+  std::unique_ptr<BatchSource> current;
+  int64_t at = -1;   ///< the step of `current`
+  int64_t count = 0; ///< files that have come
+};
+
+} // namespace
+
+std::unique_ptr<BatchSource> openBatchStream(const std::string &path,
+                                             bool isFirst, CutBatch cut,
+                                             const ShareText &share) {
+  return std::make_unique<BatchStream>(path, isFirst, std::move(cut), share);
+}
+
+} // namespace dt::rt
