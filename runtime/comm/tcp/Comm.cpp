@@ -49,10 +49,10 @@ public:
   Tcp(StatusBoard *board, AddGroup addGroup)
       : addGroup(std::move(addGroup)), place(launchedRank()),
         ranks(launchedRanks()), starts(begin(board)),
-        messages(place,
-                 tcp::meet(tcp::meetingPlace(), place, ranks,
-                           WhileMeeting(board)),
-                 board) {
+        messages(
+            place,
+            tcp::meet(tcp::meetingPlace(), place, ranks, WhileMeeting(board)),
+            board) {
     std::vector<int> everybody;
     for (int r = 0; r < ranks; ++r)
       everybody.push_back(r);
