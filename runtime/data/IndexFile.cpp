@@ -19,7 +19,7 @@ using namespace dt::rt::data;
 using Json = nlohmann::json;
 
 namespace {
-constexpr int version = 2;
+constexpr int version = 3;
 
 std::string keyOf(const Config &config, const PositionedFile &file) {
   std::string text = std::to_string(version) + " " +

@@ -45,6 +45,16 @@ std::string readBounded(const Limits &limits, const Member &member,
   return read(member);
 }
 
+/// Whether a member's name is this one, in letters of any case, as cameras and
+/// WebDataset have them. `name`: in small ones.
+bool isNamed(const Member &member, const std::string &name) {
+  return std::equal(member.name.begin(), member.name.end(), name.begin(),
+                    name.end(), [](unsigned char a, char b) {
+                      return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) ==
+                             static_cast<unsigned char>(b);
+                    });
+}
+
 /// Without the mark and the line end that editors add.
 std::string plainText(std::string text) {
   if (text.compare(0, 3, "\xef\xbb\xbf") == 0)
@@ -70,7 +80,7 @@ public:
 
   RawSample raw() {
     RawSample out;
-    int json = find("json");
+    int json = findShort("json");
     if (json < 0) {
       shortForm(out);
       return out;
@@ -100,6 +110,24 @@ private:
       if (members[i].name == name)
         return int(i);
     return -1;
+  }
+
+  /// Of the short form: the name may be in capitals.
+  int findShort(const std::string &name) const {
+    for (size_t i = 0; i < members.size(); ++i)
+      if (isNamed(members[i], name))
+        return int(i);
+    return -1;
+  }
+
+  /// Pictures of other formats are no samples without a picture.
+  void expectReadable() const {
+    for (const char *name : {"webp", "gif", "bmp", "tif", "tiff", "avif",
+                             "heic", "heif", "jxl", "jp2", "ppm", "tga"})
+      if (int member = findShort(name); member >= 0)
+        throw Error("member '" + printable(members[size_t(member)].name) +
+                    "': expected a picture as PNG or JPEG (png, jpg, jpeg); "
+                    "other formats are not read");
   }
 
   std::string content(int member) const {
@@ -160,15 +188,17 @@ private:
     std::vector<RawPart> segment;
     int picture = config.findPicture("image");
     for (const char *name : {"png", "jpg", "jpeg"})
-      if (int member = find(name); member >= 0 && picture >= 0) {
+      if (int member = findShort(name); member >= 0 && picture >= 0) {
         if (!segment.empty())
           throw Error("two pictures; a KEY.json says which is which");
         segment.push_back({picture, {}, member});
       }
-    if (int text = find("txt"); text >= 0 && config.sequence) {
+    if (segment.empty() && picture >= 0)
+      expectReadable();
+    if (int text = findShort("txt"); text >= 0 && config.sequence) {
       segment.push_back({textKind, plainText(content(text)), -1});
     }
-    if (int label = find("cls"); label >= 0 && config.needsLabel) {
+    if (int label = findShort("cls"); label >= 0 && config.needsLabel) {
       std::string digits = content(label);
       while (!digits.empty() && (digits.back() == '\n' ||
                                  digits.back() == ' ' || digits.back() == '\r'))
@@ -257,14 +287,25 @@ private:
           std::equal(parts.begin(), parts.end(), kind.parts.begin(),
                      [](const RawPart &p, int k) { return p.kind == k; }))
         return kind;
-    std::string kinds;
-    for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i)
-      kinds +=
-          (i ? ", " : "") + (parts[i].kind == textKind
-                                 ? "text"
-                                 : config.pictures[size_t(parts[i].kind)].name);
-    throw Error("no segment kind of the recipe has the parts " + kinds +
-                (parts.size() > 8 ? ", ..." : ""));
+    std::vector<int> own;
+    for (const RawPart &part : parts)
+      own.push_back(part.kind);
+    std::string others;
+    for (const SegmentKind &kind : config.segments)
+      others += (others.empty() ? "" : "; ") + kind.name + ": " +
+                listParts(kind.parts);
+    throw Error("no segment kind of the recipe has the parts " +
+                listParts(own) + " (it has " + others + ")");
+  }
+
+  std::string listParts(const std::vector<int> &kinds) const {
+    constexpr size_t most = 8;
+    std::string text;
+    for (size_t i = 0; i < std::min(kinds.size(), most); ++i)
+      text += (i ? ", " : "") + (kinds[i] == textKind
+                                     ? "text"
+                                     : config.pictures[size_t(kinds[i])].name);
+    return text + (kinds.size() > most ? ", ..." : "");
   }
 
   void token(int32_t id, bool loss, DocumentItem *of, const SegmentKind &kind) {
@@ -302,9 +343,9 @@ std::vector<std::string> data::readTexts(const Limits &limits,
                                          const ReadMember &read) {
   std::vector<std::string> out;
   for (const Member &member : members) {
-    if (member.name == "txt")
+    if (isNamed(member, "txt"))
       out.push_back(plainText(readBounded(limits, member, read)));
-    if (member.name != "json")
+    if (!isNamed(member, "json"))
       continue;
     Json json = parseJson(readBounded(limits, member, read));
     if (!json.is_object() || !json.contains("segments") ||

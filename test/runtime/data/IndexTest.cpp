@@ -97,7 +97,25 @@ TEST_F(IndexTest, ShortForm) {
             "");
   EXPECT_CONTAINS(problemOf({{"b.log", "ignored"}}), "no segments");
   EXPECT_CONTAINS(problemOf({{"b.txt", "cat"}}),
-                  "no segment kind of the recipe has the parts text");
+                  "no segment kind of the recipe has the parts text (it has ");
+}
+
+/// As cameras write names, and as WebDataset reads them.
+TEST_F(IndexTest, ShortFormInCapitals) {
+  std::string good = problemOf({{"b.png", png(5)}, {"b.txt", "cat"}});
+  EXPECT_EQ(problemOf({{"b.PNG", png(5)}, {"b.TXT", "cat"}}), good);
+  EXPECT_EQ(problemOf({{"b.Jpg", png(5)}, {"b.Txt", "cat"}}), good);
+}
+
+TEST_F(IndexTest, PicturesOfOtherFormats) {
+  for (std::string name : {"webp", "GIF", "bmp", "tiff", "heic"})
+    EXPECT_EQ(problemOf({{"b." + name, "bytes"}, {"b.txt", "cat"}}),
+              "member '" + name +
+                  "': expected a picture as PNG or JPEG (png, jpg, jpeg); "
+                  "other formats are not read");
+  // Beside a picture that is read it is as good as not there.
+  EXPECT_EQ(problemOf({{"b.png", png(5)}, {"b.txt", "cat"}, {"b.webp", "x"}}),
+            problemOf({{"b.png", png(5)}, {"b.txt", "cat"}}));
 }
 
 /// What the recipe does not use cannot break a sample.
