@@ -89,12 +89,18 @@ Error Checker::matchUnits() {
   for (auto module : program.getOps<dist::ModuleOp>())
     if (!module.getWholeBatch())
       modules.push_back(module.getSymName());
-  for (StringRef unit : units)
-    if (!llvm::is_contained(modules, unit))
+  for (StringRef unit : units) {
+    if (llvm::is_contained(modules, unit))
+      continue;
+    if (program.lookupSymbol<dist::ModuleOp>(unit))
       return plan.error("units." + unit,
-                        "there is no module of that name" +
-                            models::didYouMean(unit, modules) +
-                            " (modules: " + llvm::join(modules, ", ") + ")");
+                        "this module compares the whole batch: it is on the "
+                        "ranks of what it takes, and no plan names it");
+    return plan.error("units." + unit,
+                      "there is no module of that name" +
+                          models::didYouMean(unit, modules) +
+                          " (modules: " + llvm::join(modules, ", ") + ")");
+  }
   for (StringRef module : modules)
     if (!llvm::is_contained(units, module))
       return plan.error("units", "the module '" + module + "' is missing");

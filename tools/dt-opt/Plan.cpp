@@ -102,17 +102,22 @@ void printRanks(const ProgramReport &report, llvm::raw_ostream &os) {
                  report.plan->ranks, cells, os);
 }
 
+/// Modules that are no units.
+void printWholeBatch(const ProgramReport &report, llvm::raw_ostream &os) {
+  for (const ModuleReport &m : report.modules)
+    if (m.wholeBatch)
+      os << m.name
+         << " compares the whole batch: it is on the ranks of what it "
+            "takes, and no plan names it.\n";
+}
+
 void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
   printModules(report, os);
   os << "\nOf one rank: parameters in elements, FLOPs of a step, bytes of a "
         "microbatch, how many of these stand at once,\nand what a replica "
         "sends on of each; all at the bounds of a part.\nBytes of ranks are "
         "estimates, --emit=memory has them as they will be allocated.\n";
-  for (const ModuleReport &m : report.modules)
-    if (m.wholeBatch)
-      os << m.name
-         << " compares the whole batch: it is on the ranks of what it "
-            "takes, and no plan names it.\n";
+  printWholeBatch(report, os);
   os << "\n";
   printRanks(report, os);
   os << llvm::formatv("\nschedule {0}, {1} microbatches: bubble {2:f1} % at "
@@ -178,6 +183,7 @@ void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
      << report.getMicrobatches()
      << (report.getMicrobatches() == 1 ? " microbatch" : " microbatches")
      << ", as many items as their bounds allow.\n";
+  printWholeBatch(report, os);
   if (report.hasMemory)
     os << "Arena: " << number(report.arenaBytes)
        << " bytes (a region for each module; scratch "
