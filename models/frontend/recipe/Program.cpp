@@ -41,7 +41,6 @@ private:
   LogicalResult checkDims(const ModuleEntry &entry);
   LogicalResult checkDims();
   LogicalResult connect(const ConnectionEntry &entry);
-  LogicalResult tie(const TensorName &alias, const TensorName &parameter);
   LogicalResult optimizer();
   LogicalResult data();
   void setRoles();
@@ -246,36 +245,6 @@ LogicalResult ProgramBuilder::connect(const ConnectionEntry &entry) {
   return success();
 }
 
-LogicalResult ProgramBuilder::tie(const TensorName &alias,
-                                  const TensorName &parameter) {
-  Location loc = at("tie." + alias.module + "." + alias.tensor);
-  for (const TensorName &name : {alias, parameter})
-    if (!get(name.module).lookupSymbol<nn::ParameterOp>(name.tensor)) {
-      std::vector<StringRef> names;
-      for (auto parameter : get(name.module).getOps<nn::ParameterOp>())
-        names.push_back(parameter.getSymName());
-      return emitError(loc)
-             << "module '" << name.module << "' has no parameter '"
-             << name.tensor << "'" << didYouMean(name.tensor, names);
-    }
-  auto typeOf = [&](const TensorName &name) {
-    return get(name.module)
-        .lookupSymbol<nn::ParameterOp>(name.tensor)
-        .getType();
-  };
-  if (typeOf(alias) != typeOf(parameter))
-    return emitError(loc) << "is a " << typeOf(alias) << ", but '"
-                          << parameter.module << "." << parameter.tensor
-                          << "' a " << typeOf(parameter)
-                          << "; expected one shape and type";
-  auto symbol = [&](const TensorName &name) {
-    return SymbolRefAttr::get(&context, name.module,
-                              FlatSymbolRefAttr::get(&context, name.tensor));
-  };
-  dist::TieOp::create(builder, loc, symbol(alias), symbol(parameter));
-  return success();
-}
-
 LogicalResult ProgramBuilder::optimizer() {
   const OptimizerEntry &o = recipe.optimizer;
   auto f = [&](double value) { return builder.getF64FloatAttr(value); };
@@ -411,7 +380,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
     if (failed(connect(entry)))
       return {};
   for (auto &[alias, parameter] : recipe.tie)
-    if (failed(tie(alias, parameter)))
+    if (failed(buildTies(at("tie." + alias.module + "." + alias.tensor),
+                         *program, alias, parameter)))
       return {};
   for (auto [i, loss] : llvm::enumerate(recipe.losses))
     if (failed(buildLoss(at("losses[" + Twine(i) + "]"), get(loss.value.module),

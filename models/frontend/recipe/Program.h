@@ -55,6 +55,13 @@ applyGroups(mlir::ModuleOp program, const OptimizerEntry &optimizer,
 llvm::LogicalResult buildLoss(mlir::Location location, dist::ModuleOp module,
                               const LossEntry &loss);
 
+/// Adds the dist.tie of two parameters, or of all that a name with one '*'
+/// matches, each with the one that the other name says with what the '*' stands
+/// for. Error if a parameter is missing or of another type.
+llvm::LogicalResult buildTies(mlir::Location location, mlir::ModuleOp program,
+                              const TensorName &alias,
+                              const TensorName &parameter);
+
 /// Some loss depends, over the edges, on every module with weights that train:
 /// others would be reported as trained, and never change. Else one error at
 /// `locate("modules.NAME")`. A program without losses holds.
