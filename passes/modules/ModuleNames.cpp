@@ -20,27 +20,19 @@ namespace {
 /// that may be another's.
 constexpr double kOwn = 0.5, kOthers = 0.1;
 
-/// Elements, and parameters, below a scope.
-struct Weight {
-  double elements = 0;
-  unsigned parameters = 0;
-};
-using Scopes = std::map<std::string, Weight>;
+/// How many parameters are below a scope. Not their elements: a table or a head
+/// has more of these than all layers of a small network, and few parameters.
+using Scopes = std::map<std::string, unsigned>;
 
 bool isSeparator(char c) { return c == '.' || c == '/'; }
 
 /// The longer scopes of "a.b.c": "a", "a.b".
 void addScopes(nn::ParameterOp parameter, Scopes &scopes) {
-  auto type = cast<RankedTensorType>(parameter.getType());
-  double elements = type.hasStaticShape() ? double(type.getNumElements()) : 0;
   StringRef name = parameter.getSymName();
   for (size_t i = 1; i < name.size(); ++i)
-    if (isSeparator(name[i])) {
-      Weight &weight = scopes[name.take_front(i).str()];
-      weight.elements += elements;
-      weight.parameters += 1;
-    }
-  scopes[""].elements += elements;
+    if (isSeparator(name[i]))
+      ++scopes[name.take_front(i).str()];
+  ++scopes[""];
 }
 
 Scopes getScopes(ArrayRef<dist::ModuleOp> modules) {
@@ -56,15 +48,13 @@ Scopes getScopes(ArrayRef<dist::ModuleOp> modules) {
 std::string getScopeName(dist::ModuleOp module,
                          ArrayRef<dist::ModuleOp> others) {
   Scopes own = getScopes(module), rest = getScopes(others);
-  double total = own[""].elements;
-  const std::pair<const std::string, Weight> *best = nullptr;
+  double total = own[""];
+  const std::pair<const std::string, unsigned> *best = nullptr;
   for (auto &scope : own) {
-    if (scope.first.empty() || scope.second.parameters < 2 ||
-        scope.second.elements < kOwn * total)
+    if (scope.first.empty() || scope.second < 2 || scope.second < kOwn * total)
       continue;
     auto it = rest.find(scope.first);
-    if (it != rest.end() &&
-        it->second.elements > kOthers * scope.second.elements)
+    if (it != rest.end() && it->second > kOthers * scope.second)
       continue;
     // The outermost; scopes of one depth that both hold half are one.
     if (!best || scope.first.size() < best->first.size())

@@ -112,6 +112,54 @@ dist.batch global 2 micro 2
 
 // -----
 
+// A head on the encoder has more numbers than all of its layers: the layers name it.
+// REMARK: 'm' is cut at 'nn.relu' {{.*}} what depends on 'source' alone
+// CHECK-LABEL: dist.module @m_enc of "sample" role encoder origin "m"
+// CHECK: nn.parameter @decode.up
+// CHECK-LABEL: dist.module @m_dec of "sample" role backbone origin "m"
+dist.module @m of "sample" attributes {dist.split} {
+  nn.dim @batch of "sample" max 2
+  nn.parameter @net.enc.w0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.enc.w0">
+  nn.parameter @net.enc.w1 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.enc.w1">
+  nn.parameter @net.enc.w2 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.enc.w2">
+  nn.parameter @decode.up : tensor<160x64xf32> trainable from #nn.onnx<"m.onnx", "decode.up">
+  nn.parameter @decode.down : tensor<64x160xf32> trainable from #nn.onnx<"m.onnx", "decode.down">
+  nn.parameter @net.dec.w0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.dec.w0">
+  nn.parameter @net.dec.w1 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.dec.w1">
+  nn.parameter @net.dec.k0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.dec.k0">
+  nn.parameter @net.dec.k1 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.dec.k1">
+  func.func @forward(%source: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "source"}, %target: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "target"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %e0 = nn.read @net.enc.w0 : tensor<64x64xf32>
+    %e1 = nn.read @net.enc.w1 : tensor<64x64xf32>
+    %e2 = nn.read @net.enc.w2 : tensor<64x64xf32>
+    %up = nn.read @decode.up : tensor<160x64xf32>
+    %down = nn.read @decode.down : tensor<64x160xf32>
+    %d0 = nn.read @net.dec.w0 : tensor<64x64xf32>
+    %d1 = nn.read @net.dec.w1 : tensor<64x64xf32>
+    %k0 = nn.read @net.dec.k0 : tensor<64x64xf32>
+    %k1 = nn.read @net.dec.k1 : tensor<64x64xf32>
+    %a = nn.linear %source, %e0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
+    %b = nn.linear %a, %e1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
+    %c = nn.linear %b, %e2 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
+    %wide = nn.linear %c, %up : tensor<?x64xf32, #nn.dims<batch>>, tensor<160x64xf32>
+    %out = nn.linear %wide, %down : tensor<?x160xf32, #nn.dims<batch>>, tensor<64x160xf32>
+    %memory = nn.relu %out : tensor<?x64xf32, #nn.dims<batch>>
+    %key0 = nn.linear %memory, %k0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
+    %key1 = nn.linear %memory, %k1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
+    %g = nn.linear %target, %d0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
+    %h = nn.mul %g, %key0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
+    %w = nn.linear %h, %d1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<64x64xf32>
+    %x = nn.add %g, %w : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
+    %y = nn.mul %x, %key1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
+    %l = nn.reduce sum %y {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @m numerator "loss.l" weight 1.0
+dist.batch global 2 micro 2
+
+// -----
+
 // One input and labels: whole. The remark says what was looked at.
 // REMARK: 'm' stays one module: what depends on 'x' alone is nearly all there is{{$}}
 // CHECK-LABEL: dist.module @m of "sample" role backbone {
