@@ -51,12 +51,11 @@ public:
     if (!tensor)
       return llvm::createStringError(path + ": has no initializer '" +
                                      initializer + "'");
-    if (tensor->where == onnx::Tensor::Where::Absent)
-      return llvm::createStringError(path + ": initializer '" + initializer +
-                                     "' has no values (its external file does "
-                                     "not exist); give it a rule under "
-                                     "modules.*.init in the recipe");
-    return tensor->read();
+    auto value = tensor->read();
+    if (!value)
+      return llvm::createStringError(path + ": " +
+                                     llvm::toString(value.takeError()));
+    return value;
   }
 
 private:

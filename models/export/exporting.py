@@ -44,6 +44,8 @@ REQUIRES_GRAD = "requires_grad"
 # "True" at a parameter that several places use: the module itself does, no pass has merged what was equal.
 SHARED = "distrain.shared"
 WEIGHTS_FILE = "weights.bin"
+# Of the model: the external file that is left out on purpose. Without it such a file is one that was lost.
+LEFT_OUT = "distrain.left_out"
 # A constant above this is not one the user wrote by hand; it is the sign of a
 # folded weight, and importers refuse it.
 MAX_CONSTANT = 64 * 1024
@@ -68,8 +70,8 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     dynamic_shapes  {"input_ids": {0: "batch", 1: "seq"}}, by `input_names`; a string names the dim in
                     the file. Inputs left out have fixed shapes. A key that is none of them is an error.
     weights         False writes the graph only: parameters keep name, shape and type, and their data
-                    is said to lie in a file that does not exist (`weights.bin`). Such a module may
-                    live on the meta device.
+                    is said to lie in a file that does not exist (`weights.bin`), which the model's metadata
+                    say is meant. Such a module may live on the meta device.
     buffers         {name: tensor}: values of buffers of a module on the meta device, where they matter.
     check           Whether ONNX Runtime's outputs of the graph are compared with the module's, on the example and on
                     draws with hard values. A module on the meta device has none.
@@ -104,7 +106,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     if check and not any(t.is_meta for t in (*module.parameters(), *module.buffers(), *example_inputs) if t is not None):
         verify(module, ir.serde.serialize_model(model), program.exported_program, tuple(x for x in example_inputs if x is not None))
     if not weights:
-        _strip_weights(model.graph)
+        _strip_weights(model)
     proto = ir.serde.serialize_model(model)
     # Some operators have no form of their own in 16 bits; the compiler imports these files as float32.
     refuse_invalid(widened(proto) if narrow_kinds(module) else proto)
@@ -471,9 +473,10 @@ def _strip_traces(graph):
         node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
 
 
-def _strip_weights(graph):
+def _strip_weights(model):
+    model.metadata_props[LEFT_OUT] = WEIGHTS_FILE
     offset = 0
-    for name, value in graph.initializers.items():
+    for name, value in model.graph.initializers.items():
         if value.metadata_props.get(KIND) != "PARAMETER":
             continue
         tensor = value.const_value

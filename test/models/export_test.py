@@ -82,6 +82,13 @@ class Exporting(unittest.TestCase):
             warnings.simplefilter("error", UserWarning)
             exported(Small().train(), (torch.randn(3, 4),))
 
+    def test_weights_that_are_left_out_are_said_to_be(self):
+        said = lambda proto: {p.key: p.value for p in proto.metadata_props}.get("distrain.left_out")
+        proto = exported(Small(), (torch.randn(3, 4),), weights=False)
+        locations = {e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"}
+        self.assertEqual(locations, {said(proto)})
+        self.assertIsNone(said(exported(Small(), (torch.randn(3, 4),))))
+
     def test_what_draws_random_numbers_is_refused(self):
         class Functional(Small):
             def forward(self, x):

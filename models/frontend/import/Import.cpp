@@ -43,6 +43,7 @@ static bool getsFurther(MLIRContext &context, StringRef path,
     options.dims[dim] = size;
   options.seenDims = nullptr;
   options.fixed = nullptr;
+  options.absent = nullptr;
   ScopedDiagnosticHandler silent(&context, [](Diagnostic &) {});
   Importer importer(context, path, options);
   return importer.run() || importer.nodesDone() > done;

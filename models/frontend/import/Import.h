@@ -32,6 +32,16 @@ struct WeightCount {
   void add(int64_t elements) { ++tensors, numbers += elements; }
 };
 
+/// An external file that weights of a graph lie in and that does not exist.
+struct AbsentFile {
+  std::string path;
+  bool meant = false; ///< the exporter left it out on purpose, and says so
+  std::vector<std::string> weights;
+
+  /// "28 weights ('wte.weight', 'wpe.weight', ...)".
+  std::string listed() const;
+};
+
 struct ImportOptions {
   /// Symbol of the dist.module; empty: the file's name without `.onnx`, made
   /// an identifier.
@@ -58,6 +68,9 @@ struct ImportOptions {
   /// If given, gets what is held constant of what the file marks as parameters
   /// (requires_grad is False); no nn.parameter stands for it.
   WeightCount *fixed = nullptr;
+  /// If given, gets the files that weights lie in and that do not exist; else
+  /// importOnnx() says so itself.
+  std::vector<AbsentFile> *absent = nullptr;
 };
 
 /// Reads the ONNX file at `path` and makes a builtin module that holds one
@@ -70,7 +83,8 @@ struct ImportOptions {
 ///
 /// A parameter's value stays in the file (`#nn.onnx`); where the file says that
 /// it lies in external data that do not exist, the source is
-/// `#nn.init<"", file, name>`: the rule is for the recipe to give.
+/// `#nn.init<"", file, name>`: the rule is for the recipe to give. Absent data
+/// of anything but weights are an error: no rule draws a table or a mask.
 mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
                                              llvm::StringRef path,
                                              const ImportOptions &options = {});

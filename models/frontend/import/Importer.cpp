@@ -394,8 +394,8 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (model.hasNarrowFloats)
     function->setAttr(nn::kNarrowNumbersAttr, b.getUnitAttr());
 
-  if (failed(importInputs(function)) || failed(checkWeights()) ||
-      failed(importInitializers(model.graph)) ||
+  if (failed(importInputs(function)) || failed(checkAbsent()) ||
+      failed(checkWeights()) || failed(importInitializers(model.graph)) ||
       failed(importNodes(model.graph)) ||
       failed(importOutputs(model.graph, function)) || failed(reportShared()))
     return {};

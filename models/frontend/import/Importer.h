@@ -58,6 +58,7 @@ private:
   llvm::LogicalResult importIf(const onnx::Node &node);
   llvm::LogicalResult importOutputs(const onnx::Graph &graph,
                                     mlir::func::FuncOp function);
+  llvm::LogicalResult checkAbsent();
   llvm::LogicalResult checkWeights();
   llvm::LogicalResult refuseFolded();
   llvm::LogicalResult reportShared();

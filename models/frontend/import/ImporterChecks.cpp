@@ -23,6 +23,44 @@ static std::string shapeOf(const onnx::Tensor &t) {
          "]";
 }
 
+std::string models::AbsentFile::listed() const {
+  constexpr size_t shown = 3;
+  std::string names;
+  for (const std::string &name : ArrayRef(weights).take_front(shown))
+    names += (names.empty() ? "'" : ", '") + name + "'";
+  return std::to_string(weights.size()) +
+         (weights.size() == 1 ? " weight (" : " weights (") + names +
+         (weights.size() > shown ? ", ...)" : ")");
+}
+
+/// A weight may be drawn or come from elsewhere; nothing else may.
+LogicalResult Importer::checkAbsent() {
+  std::vector<AbsentFile> files;
+  for (const onnx::Tensor *t : uses->absent()) {
+    if (t->mark != "PARAMETER" && !uses->isParameter(*t))
+      return error("the value of initializer '" + t->name + "' lies in '" +
+                   t->externalPath +
+                   "', which does not exist, and it is no weight that could "
+                   "be drawn");
+    auto file = llvm::find_if(
+        files, [&](auto &known) { return known.path == t->externalPath; });
+    if (file == files.end())
+      file = files.insert(
+          file, {t->externalPath, t->externalPath == model.leftOut, {}});
+    file->weights.push_back(t->name);
+  }
+  if (options.absent)
+    *options.absent = std::move(files);
+  else
+    for (const AbsentFile &file : files)
+      emitWarning(UnknownLoc::get(&context))
+          << path << ": has no values for " << file.listed() << ": '"
+          << file.path << "' "
+          << (file.meant ? "was left out when it was exported"
+                         : "does not exist");
+  return success();
+}
+
 /// Names the first few; the weights that are left would train alone.
 LogicalResult Importer::refuseFolded() {
   constexpr size_t shown = 3;

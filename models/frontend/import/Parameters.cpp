@@ -354,6 +354,14 @@ bool ParameterUses::isTrainable(const onnx::Tensor &t) const {
          }));
 }
 
+std::vector<const onnx::Tensor *> ParameterUses::absent() const {
+  std::vector<const onnx::Tensor *> out;
+  for (const onnx::Tensor *t : initializers)
+    if (t->where == onnx::Tensor::Where::Absent)
+      out.push_back(t);
+  return out;
+}
+
 std::vector<std::string> ParameterUses::candidates() const {
   std::vector<std::string> names;
   for (const onnx::Tensor *t : initializers)

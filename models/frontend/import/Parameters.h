@@ -49,6 +49,9 @@ public:
   /// In the order of the nodes; none if patterns say what trains.
   llvm::ArrayRef<Folded> folded() const { return constants; }
 
+  /// Initializers without a value, those of subgraphs too.
+  std::vector<const onnx::Tensor *> absent() const;
+
   /// Initializers that a pattern may choose, and patterns that choose none.
   std::vector<std::string> candidates() const;
   std::vector<std::string> unmatched() const;

@@ -99,17 +99,21 @@ Error resolveExternal(const ::onnx::TensorProto &p, Tensor &t,
                              llvm::Twine(size));
   llvm::SmallString<128> file(folder);
   path::append(file, location);
+  t.externalPath = file.str().str();
   uint64_t fileSize;
-  if (llvm::sys::fs::file_size(file, fileSize)) {
+  std::error_code code = llvm::sys::fs::file_size(file, fileSize);
+  if (code == std::errc::no_such_file_or_directory) {
     t.where = Tensor::Where::Absent;
     return Error::success();
   }
+  if (code)
+    return createStringError("external data '" + location +
+                             "' cannot be read: " + code.message());
   if (!llvm::sys::fs::is_regular_file(file))
     return createStringError("external data '" + location + "' is no file");
   if (t.externalOffset > fileSize || fileSize - t.externalOffset < size)
     return createStringError("external data end beyond '" + location + "'");
   t.where = Tensor::Where::External;
-  t.externalPath = file.str().str();
   return Error::success();
 }
 

@@ -25,6 +25,8 @@ namespace {
 constexpr int64_t oldestOpset = 13;
 constexpr llvm::StringRef kindKey =
     "pkg.torch.export.graph_signature.InputSpec.kind";
+/// Of a model: the location of external data that are not there on purpose.
+constexpr llvm::StringRef leftOutKey = "distrain.left_out";
 
 /// "a: Class/a.b: Class/linear: aten.linear" -> "a.b": the module an operator
 /// was traced in. The last part is the operator.
@@ -60,6 +62,7 @@ public:
       return createStringError("holds training_info, which is not handled");
     if (Error e = inlineFunctions(proto))
       return e;
+    readLeftOut();
     Expected<Graph> g = convert(*proto.mutable_graph(), {});
     if (!g)
       return g.takeError();
@@ -81,6 +84,15 @@ private:
                                " is newer than the newest known, " +
                                std::to_string(newestOpset));
     return Error::success();
+  }
+
+  void readLeftOut() {
+    for (const auto &entry : proto.metadata_props())
+      if (entry.key() == leftOutKey.str()) {
+        llvm::SmallString<128> path(folder);
+        llvm::sys::path::append(path, entry.value());
+        model.leftOut = path.str().str();
+      }
   }
 
   Expected<Tensor> convert(::onnx::TensorProto &p) {
@@ -145,6 +157,10 @@ private:
       Expected<Tensor> t = convert(*p.mutable_t());
       if (!t)
         return t.takeError();
+      if (t->where == Tensor::Where::Absent)
+        return createStringError("the value of attribute '" + p.name() +
+                                 "' lies in '" + t->externalPath +
+                                 "', which does not exist");
       a.tensor = std::make_shared<Tensor>(std::move(*t));
       return a;
     }

@@ -133,7 +133,9 @@ llvm::Expected<std::string> Tensor::readStored() const {
   if (where == Where::Inside)
     return bytes;
   if (where == Where::Absent)
-    return llvm::createStringError("no data for initializer '" + name + "'");
+    return llvm::createStringError("the value of initializer '" + name +
+                                   "' lies in '" + externalPath +
+                                   "', which does not exist");
   uint64_t size = numElements() * elementBytes(type);
   auto buffer =
       llvm::MemoryBuffer::getFileSlice(externalPath, size, externalOffset);

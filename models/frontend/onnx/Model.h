@@ -61,10 +61,10 @@ struct Tensor {
   ElementType type = ElementType::Undefined; ///< in the file
   std::vector<int64_t> dims;
   /// Where the elements are: in `bytes`, in another file, or nowhere (the
-  /// external file does not exist: a graph without its weights).
+  /// external file does not exist). Only an initializer may be Absent.
   enum class Where { Inside, External, Absent } where = Where::Inside;
   std::string bytes; ///< little-endian elements; External: empty until read()
-  std::string externalPath;
+  std::string externalPath; ///< of the file, also of one that does not exist
   uint64_t externalOffset = 0;
   /// "PARAMETER" or "BUFFER" if the exporter said so, else empty.
   std::string mark;
@@ -142,6 +142,9 @@ struct Model {
   int64_t opset = 0;
   Graph graph;
   bool hasNarrowFloats = false; ///< in tensors or types of inputs
+  /// The external file that the exporter left out on purpose, as in
+  /// Tensor::externalPath; empty: none.
+  std::string leftOut;
   std::vector<std::string> warnings;
 };
 

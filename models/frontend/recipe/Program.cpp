@@ -127,6 +127,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   if (!llvm::sys::fs::exists(path))
     return emitError(at("modules." + entry.name + ".onnx"))
            << "there is no file '" << path << "'";
+  std::vector<AbsentFile> absent;
+  options.absent = &absent;
   OwningOpRef<mlir::ModuleOp> imported = importOnnx(context, path, options);
   if (!imported)
     return failure();
@@ -138,7 +140,7 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   setPrecision(module, entry);
   if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();
-  return setWeights(module, entry, locate);
+  return setWeights(module, entry, absent, locate);
 }
 
 LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,

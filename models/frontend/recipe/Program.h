@@ -10,6 +10,7 @@
 #ifndef MODELS_FRONTEND_RECIPE_PROGRAM_H
 #define MODELS_FRONTEND_RECIPE_PROGRAM_H
 
+#include "models/frontend/import/Import.h"
 #include "models/frontend/recipe/Recipe.h"
 
 #include "dialects/dist/DistOps.h"
@@ -28,9 +29,11 @@ mlir::OwningOpRef<mlir::ModuleOp> buildProgram(mlir::MLIRContext &context,
 
 /// Freezes the parameters that match `freeze`, and gives rules for their values
 /// to those that match `init`. Error if a pattern matches none, or a parameter
-/// without a value in the file has no rule.
+/// without a value in the file has no rule. A warning (a remark, where it is
+/// meant) names each file of `absent`, whose weights rules draw.
 llvm::LogicalResult
 setWeights(dist::ModuleOp module, const ModuleEntry &entry,
+           llvm::ArrayRef<AbsentFile> absent,
            llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
 /// Writes the entry's precision on its module.

@@ -52,8 +52,29 @@ static LogicalResult checkRule(nn::ParameterOp parameter, const InitEntry &init,
   return success();
 }
 
+/// Why a weight has no value in the file.
+static std::string reasonOf(StringRef weight, ArrayRef<AbsentFile> absent) {
+  for (const AbsentFile &file : absent)
+    if (llvm::is_contained(file.weights, weight))
+      return "'" + file.path + "' " +
+             (file.meant ? "was left out when it was exported"
+                         : "does not exist");
+  return "";
+}
+
+static void reportDrawn(const ModuleEntry &entry, ArrayRef<AbsentFile> absent,
+                        Locate locate) {
+  for (const AbsentFile &file : absent) {
+    Location loc = locate("modules." + entry.name);
+    InFlightDiagnostic said = file.meant ? emitRemark(loc) : emitWarning(loc);
+    said << "'" << entry.onnx << "' has no values for " << file.listed() << ": "
+         << reasonOf(file.weights[0], absent)
+         << "; they begin as the rules of init draw them";
+  }
+}
+
 static LogicalResult initialise(dist::ModuleOp module, const ModuleEntry &entry,
-                                Locate locate) {
+                                ArrayRef<AbsentFile> absent, Locate locate) {
   MLIRContext *context = module.getContext();
   std::vector<bool> used(entry.init.size()), applies(entry.init.size());
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
@@ -70,7 +91,8 @@ static LogicalResult initialise(dist::ModuleOp module, const ModuleEntry &entry,
     if (missing && !rule)
       return emitError(locate("modules." + entry.name + ".init"))
              << "'" << entry.onnx << "' has no value for '"
-             << parameter.getSymName() << "' and no rule gives one";
+             << parameter.getSymName() << "' and no rule gives one: "
+             << reasonOf(parameter.getSymName(), absent);
     if (!rule)
       continue;
     applies[size_t(rule - entry.init.data())] = true;
@@ -95,14 +117,15 @@ static LogicalResult initialise(dist::ModuleOp module, const ModuleEntry &entry,
           << "does nothing: what '" << init.pattern
           << "' matches has a value in the file (\"replace\": true takes the "
              "rule nevertheless) or an earlier rule";
+  reportDrawn(entry, absent, locate);
   return success();
 }
 
 LogicalResult setWeights(dist::ModuleOp module, const ModuleEntry &entry,
-                         Locate locate) {
+                         ArrayRef<AbsentFile> absent, Locate locate) {
   if (failed(freeze(module, entry, locate)))
     return failure();
-  return initialise(module, entry, locate);
+  return initialise(module, entry, absent, locate);
 }
 
 } // namespace dt::models
