@@ -73,7 +73,12 @@ def files():
 
 def graphs():
     case("node 'the_Add' (Add): uses 'gone', which is no input", model([node("Add", ["x", "gone"])]))
-    case("node 'the_Add' (Add): depends on its own result", model([node("Add", ["x", "z"]), node("Relu", ["y"], ["z"])]))
+    case("node 'the_Add' (Add): depends on its own result: it uses 'z', which node 'the_Relu' (Relu) makes of it\n", model([node("Add", ["x", "z"]), node("Relu", ["y"], ["z"])]))
+    case("node 'the_Relu' (Relu): depends on its own result: it uses 'y', which it makes itself\n", model([node("Neg", ["y"], ["before"]), node("Relu", ["y"])], outputs=["before"]))
+    longer = [node("Sin", ["c"], ["a"]), node("Cos", ["a"], ["b"]), node("Neg", ["b"], ["c"]), node("Add", ["x", "a"])]
+    case("node 'the_Sin' (Sin): depends on its own result: it uses 'c', which node 'the_Neg' (Neg) makes of it\n", model(longer))
+    inner = lambda: helper.make_graph([node("Relu", ["late"], ["t"])], "b", [], [helper.make_empty_tensor_value_info("t")])
+    case("node 'the_If' (If): node 'the_Relu' (Relu): uses 'late', which is no input", model([node("If", ["yes"], then_branch=inner(), else_branch=inner())], [numpy_helper.from_array(np.array(True), "yes")]))
     case("defines 'y' a second time", model([node("Relu", ["x"]), node("Neg", ["x"])]))
     case("output 'q' is made by no node", model([node("Relu", ["x"])], outputs=["q"]))
     case("node 'the_Unique' (Unique): this operator is not handled", model([node("Unique", ["x"], ["y", "i"])]))
@@ -312,6 +317,29 @@ def remarks(tool, folder):
     return failures
 
 
+def unsorted(tool, folder):
+    """Nodes before what they use: the same graph, and one line that says so."""
+    product, relu, neg = node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["r"]), node("Neg", ["r"])
+    branch = lambda *nodes: helper.make_graph(list(nodes), "b", [], [helper.make_empty_tensor_value_info("t")])
+    late = [node("Cos", ["s"], ["t"]), node("Sin", ["x"], ["s"])]
+    choice = lambda *nodes: [node("If", ["yes"], then_branch=branch(*nodes), else_branch=branch(*nodes))]
+    yes = numpy_helper.from_array(np.array(True), "yes")
+    failures = 0
+    path = folder / "unsorted.onnx"
+    for wrong, right, values, message in (
+            ([neg, relu, product], [product, relu, neg], [tensor("w", 4, 4)], "node 'the_Neg' (Neg) uses 'r', which node 'the_Relu' (Relu) makes after it"),
+            (choice(*late), choice(*late[::-1]), [yes], "node 'the_Cos' (Cos) uses 's', which node 'the_Sin' (Sin) makes after it")):
+        out = []
+        for nodes in (wrong, right):
+            path.write_bytes(model(nodes, values).SerializeToString())
+            out.append(subprocess.run([tool, path], capture_output=True, text=True, timeout=600))
+        wanted = f"warning: {path}: nodes are not in order, which ONNX demands and other tools refuse ({message}); they are sorted here\n"
+        if any(done.returncode for done in out) or out[0].stdout != out[1].stdout or wanted not in out[0].stderr or "not in order" in out[1].stderr:
+            failures += 1
+            print(f"wanted: {wanted}\n  got ({out[0].returncode}): {out[0].stderr.strip()[:400]}")
+    return failures
+
+
 def run(tool, path, *options):
     return subprocess.run([tool, "--summary", str(path), *options], capture_output=True, text=True, timeout=600, errors="replace")
 
@@ -354,7 +382,7 @@ def main():
             if done.returncode != 1 or len(errors) != 1 or f"{path}: " not in errors[0] or message not in errors[0]:
                 failures += 1
                 print(f"wanted: {message}\n  got ({done.returncode}): {done.stderr.strip()[:300]}")
-        failures += trains(tool, folder) + remarks(tool, folder)
+        failures += trains(tool, folder) + remarks(tool, folder) + unsorted(tool, folder)
         failures += damage(tool, folder)
     print(f"{len(CASES)} cases, {failures} failures")
     return 1 if failures else 0

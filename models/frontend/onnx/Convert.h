@@ -29,7 +29,9 @@ llvm::Error inlineFunctions(::onnx::ModelProto &model);
 
 /// Brings nodes into an order in which each follows what it uses; `known` are
 /// names from outside. Fails on cycles, unknown and doubly defined names.
-llvm::Error sortNodes(Graph &graph, std::vector<std::string> known);
+/// Returns which node came before what it uses; empty: none did.
+llvm::Expected<std::string> sortNodes(Graph &graph,
+                                      std::vector<std::string> known);
 
 } // namespace dt::onnx
 

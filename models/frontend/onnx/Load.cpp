@@ -14,7 +14,6 @@
 #include <fstream>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
-#include <queue>
 
 using namespace dt::onnx;
 using llvm::createStringError;
@@ -261,8 +260,14 @@ private:
         return converted.takeError();
       g.nodes.push_back(std::move(*converted));
     }
-    if (Error e = sortNodes(g, known))
-      return e;
+    Expected<std::string> disorder = sortNodes(g, known);
+    if (!disorder)
+      return disorder.takeError();
+    if (!disorder->empty() && !unsorted)
+      model.warnings.push_back("nodes are not in order, which ONNX demands and "
+                               "other tools refuse (" +
+                               *disorder + "); they are sorted here");
+    unsorted |= !disorder->empty();
     llvm::StringSet<> defined;
     for (const std::string &s : visible)
       defined.insert(s);
@@ -299,93 +304,10 @@ private:
   ::onnx::ModelProto &proto;
   Model &model;
   std::string folder;
+  bool unsorted = false; ///< and there is a warning
 };
 
-/// Names a node uses, those of its subgraphs included.
-void collectUses(const Node &node, std::vector<std::string> &uses) {
-  for (const std::string &s : node.inputs)
-    if (!s.empty())
-      uses.push_back(s);
-  for (const auto &[name, a] : node.attributes) {
-    if (!a.graph)
-      continue;
-    llvm::StringSet<> own;
-    for (const Tensor &t : a.graph->initializers)
-      own.insert(t.name);
-    for (const ValueInfo &v : a.graph->inputs)
-      own.insert(v.name);
-    std::vector<std::string> inner;
-    for (const Node &n : a.graph->nodes) {
-      collectUses(n, inner);
-      for (const std::string &s : n.outputs)
-        own.insert(s);
-    }
-    for (const ValueInfo &v : a.graph->outputs)
-      inner.push_back(v.name);
-    for (const std::string &s : inner)
-      if (!own.count(s))
-        uses.push_back(s);
-  }
-}
-
-std::string describe(const Node &n) {
-  return "node '" + n.name + "' (" + n.op + ")";
-}
 } // namespace
-
-Error dt::onnx::sortNodes(Graph &graph, std::vector<std::string> known) {
-  llvm::StringSet<> available;
-  for (const std::string &s : known)
-    available.insert(s);
-  llvm::StringMap<size_t> producer;
-  size_t n = graph.nodes.size();
-  for (size_t i = 0; i < n; ++i)
-    for (const std::string &s : graph.nodes[i].outputs) {
-      if (s.empty())
-        continue;
-      if (available.count(s) || !producer.try_emplace(s, i).second)
-        return createStringError(describe(graph.nodes[i]) + ": defines '" + s +
-                                 "' a second time");
-    }
-  std::vector<std::vector<size_t>> users(n);
-  std::vector<size_t> waiting(n, 0);
-  for (size_t i = 0; i < n; ++i) {
-    std::vector<std::string> uses;
-    collectUses(graph.nodes[i], uses);
-    for (const std::string &s : uses) {
-      if (available.count(s))
-        continue;
-      auto it = producer.find(s);
-      if (it == producer.end())
-        return createStringError(
-            describe(graph.nodes[i]) + ": uses '" + s +
-            "', which is no input, no initializer and made by no node");
-      users[it->second].push_back(i);
-      ++waiting[i];
-    }
-  }
-  // Smallest index first: a sorted file keeps its order.
-  std::priority_queue<size_t, std::vector<size_t>, std::greater<size_t>> ready;
-  for (size_t i = 0; i < n; ++i)
-    if (!waiting[i])
-      ready.push(i);
-  std::vector<Node> sorted;
-  while (!ready.empty()) {
-    size_t i = ready.top();
-    ready.pop();
-    for (size_t u : users[i])
-      if (--waiting[u] == 0)
-        ready.push(u);
-    sorted.push_back(std::move(graph.nodes[i]));
-  }
-  if (sorted.size() != n)
-    for (size_t i = 0; i < n; ++i)
-      if (waiting[i])
-        return createStringError(describe(graph.nodes[i]) +
-                                 ": depends on its own result");
-  graph.nodes = std::move(sorted);
-  return Error::success();
-}
 
 Expected<::onnx::ModelProto> dt::onnx::parseFile(llvm::StringRef path) {
   if (Error wrong = models::expectRegular(path))
