@@ -98,7 +98,7 @@ public:
     int32_t shard, sample;
   };
 
-  /// `pattern`: a path, or one with *, ?, [] or {a,b}. Loads or builds indices
+  /// `pattern`: as expandPattern() takes it. Loads or builds indices
   /// with `workers` threads (0: the cores that this process has among its
   /// peers); broken samples are named on stderr, by the first of the peers,
   /// when an index is built. Throws Error (no shard, no good sample, a shard
@@ -130,9 +130,11 @@ private:
   uint64_t fingerprint = 0;
 };
 
-/// The shards that a pattern names, sorted. With wildcards, folders and indices
-/// are passed over, and `leftOut` says of other files why they are no shards.
-/// Throws Error if there is no shard.
+/// The shards that a pattern names, sorted, each once: a path, or one with
+/// wildcards (*, ?, []) and braces (expandBraces()). With wildcards, folders
+/// and indices are passed over, and `leftOut` says of other files why they are
+/// no shards. Throws Error if there is no shard, or none of a name that braces
+/// stand for.
 struct ShardPaths {
   std::vector<std::string> paths, leftOut;
 };

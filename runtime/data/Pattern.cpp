@@ -10,6 +10,7 @@
 #include "runtime/data/Index.h"
 
 #include "runtime/base/Files.h"
+#include "runtime/data/Braces.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -56,34 +57,60 @@ std::string reasonAgainst(const std::string &path, const struct stat &info) {
 }
 } // namespace
 
-ShardPaths data::expandPattern(const std::string &pattern) {
-  ShardPaths out;
+namespace {
+/// Files of a name that may have wildcards.
+std::vector<std::string> find(const std::string &name) {
   glob_t found;
-  int rc = glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
+  int rc = glob(name.c_str(), 0, nullptr, &found);
   std::vector<std::string> paths;
   if (rc == 0)
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   if (rc != 0 && rc != GLOB_NOMATCH)
-    failedCall(pattern, "search");
-  std::sort(paths.begin(), paths.end());
-  bool wild = pattern.find_first_of("*?[{") != std::string::npos;
-  for (const std::string &path : paths) {
-    struct stat info;
-    if (!wild) {
-      out.paths.push_back(path);
-      continue;
-    }
-    if (::stat(path.c_str(), &info) != 0)
-      failedCall(path, "open");
-    if (S_ISDIR(info.st_mode) || isOurs(path))
-      continue;
-    std::string reason = reasonAgainst(path, info);
-    if (reason.empty())
-      out.paths.push_back(path);
-    else
-      out.leftOut.push_back(path + " (" + reason + ")");
+    failedCall(name, "search");
+  return paths;
+}
+
+void addMatched(const std::string &path, ShardPaths &out) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0)
+    failedCall(path, "open");
+  if (S_ISDIR(info.st_mode) || isOurs(path))
+    return;
+  std::string reason = reasonAgainst(path, info);
+  if (reason.empty())
+    out.paths.push_back(path);
+  else
+    out.leftOut.push_back(path + " (" + reason + ")");
+}
+
+void sortOnce(std::vector<std::string> &texts) {
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+}
+} // namespace
+
+ShardPaths data::expandPattern(const std::string &pattern) {
+  ShardPaths out;
+  std::vector<std::string> missing;
+  for (const std::string &name : expandBraces(pattern)) {
+    bool wild = name.find_first_of("*?[") != std::string::npos;
+    std::vector<std::string> paths = find(name);
+    if (!wild && paths.empty())
+      missing.push_back(name);
+    for (const std::string &path : paths)
+      if (wild)
+        addMatched(path, out);
+      else
+        out.paths.push_back(path);
   }
+  sortOnce(out.paths);
+  sortOnce(out.leftOut);
+  if (!missing.empty() && missing[0] != pattern)
+    throw Error(pattern + ": no such shard: " + missing[0] +
+                (missing.size() == 1
+                     ? ""
+                     : " and " + std::to_string(missing.size() - 1) + " more"));
   if (out.paths.empty()) {
     std::string beside;
     for (const std::string &name : out.leftOut)
