@@ -23,7 +23,7 @@ namespace dt::rt {
 
 namespace {
 
-constexpr uint64_t kMaxHeader = 100u << 20; // as the reference implementation
+constexpr uint64_t kMaxHeader = 100'000'000; // as the reference implementation
 
 /// A list of non-negative numbers.
 bool readNumbers(const nlohmann::json &value, std::vector<int64_t> &numbers) {
@@ -38,23 +38,20 @@ bool readNumbers(const nlohmann::json &value, std::vector<int64_t> &numbers) {
 }
 
 /// `begin`: of the data in the file.
-TensorPlace readEntry(const nlohmann::json &entry, uint64_t begin,
-                      uint64_t dataSize, const std::string &where) {
+void readEntry(const std::string &name, const nlohmann::json &entry,
+               uint64_t begin, uint64_t dataSize, const std::string &where,
+               SafetensorsHeader &out) {
   if (!entry.is_object() || !entry.contains("dtype") ||
       !entry.contains("shape") || !entry.contains("data_offsets"))
     throw Error(where +
                 ": expected an object with dtype, shape and data_offsets");
   TensorPlace place;
   const nlohmann::json &type = entry["dtype"];
-  std::optional<DType> known;
-  if (type.is_string())
-    known = fromText<DType>(type.get_ref<const std::string &>());
-  if (!known)
+  if (!type.is_string())
     throw Error(
         where + ": dtype " +
         type.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
-        " is not supported");
-  place.type = *known;
+        " is no name of a type");
   std::vector<int64_t> offsets;
   if (!readNumbers(entry["shape"], place.shape))
     throw Error(where + ": shape is not a list of non-negative integers");
@@ -63,39 +60,57 @@ TensorPlace readEntry(const nlohmann::json &entry, uint64_t begin,
                 ": data_offsets is not a pair of non-negative integers");
   if (offsets[0] > offsets[1] || uint64_t(offsets[1]) > dataSize)
     throw Error(where + ": data_offsets lie outside of the file");
+  place.offset = begin + uint64_t(offsets[0]);
+  place.size = size_t(offsets[1] - offsets[0]);
+  const std::string &text = type.get_ref<const std::string &>();
+  std::optional<DType> known = fromText<DType>(text);
+  if (!known) {
+    out.others[name] = {text, place.offset, place.size};
+    return;
+  }
+  place.type = *known;
   int64_t count = elementCount(place.shape);
   if (count < 0 || count > INT64_MAX / 8 ||
       count * int64_t(sizeOf(place.type)) != offsets[1] - offsets[0])
     throw Error(where + ": data_offsets do not fit shape " +
                 shapeText(place.shape) + " of " + textOf(*known));
-  place.offset = begin + uint64_t(offsets[0]);
-  place.size = size_t(offsets[1] - offsets[0]);
-  return place;
+  out.table.emplace(name, std::move(place));
 }
 
-/// Tensors with data, in the order of the file.
-std::vector<std::pair<const TensorPlace *, const std::string *>>
-orderOf(const std::map<std::string, TensorPlace> &table) {
-  std::vector<std::pair<const TensorPlace *, const std::string *>> order;
-  for (const auto &[name, place] : table)
-    if (place.size)
-      order.push_back({&place, &name});
+struct ByteRange {
+  uint64_t offset;
+  size_t size;
+  const std::string *name;
+};
+
+/// Of tensors with data, in the order of the file.
+std::vector<ByteRange> orderOf(const SafetensorsHeader &header) {
+  std::vector<ByteRange> order;
+  auto add = [&](const auto &table) {
+    for (const auto &[name, place] : table)
+      if (place.size)
+        order.push_back({place.offset, place.size, &name});
+  };
+  add(header.table);
+  add(header.others);
   std::sort(order.begin(), order.end(),
-            [](auto &a, auto &b) { return a.first->offset < b.first->offset; });
+            [](const ByteRange &a, const ByteRange &b) {
+              return a.offset < b.offset;
+            });
   return order;
 }
 
 /// Every byte from `begin` to `end` belongs to exactly one tensor, as the
 /// format demands.
-void checkLayout(const std::map<std::string, TensorPlace> &table,
-                 uint64_t begin, uint64_t end, const std::string &file) {
+void checkLayout(const SafetensorsHeader &header, uint64_t begin, uint64_t end,
+                 const std::string &file) {
   uint64_t at = begin;
-  for (auto &[place, name] : orderOf(table)) {
-    if (place->offset != at)
-      throw Error(file + ": tensor '" + *name +
-                  (place->offset < at ? "' overlaps another"
+  for (const ByteRange &extent : orderOf(header)) {
+    if (extent.offset != at)
+      throw Error(file + ": tensor '" + *extent.name +
+                  (extent.offset < at ? "' overlaps another"
                                       : "' leaves a gap before it"));
-    at += place->size;
+    at += extent.size;
   }
   if (at != end)
     throw Error(file + ": " + std::to_string(end - at) +
@@ -104,10 +119,13 @@ void checkLayout(const std::map<std::string, TensorPlace> &table,
 
 /// Throws Error unless a file of `length` bytes can have a header of so many.
 void checkHeaderSize(uint64_t size, uint64_t length, const std::string &file) {
-  if (size > kMaxHeader || size > length - 8)
+  if (size > length - 8)
     throw Error(file + ": not a safetensors file (header of " +
                 std::to_string(size) + " bytes in a file of " +
                 std::to_string(length) + ")");
+  if (size > kMaxHeader)
+    throw Error(file + ": its header has " + std::to_string(size) +
+                " bytes; safetensors allows " + std::to_string(kMaxHeader));
 }
 
 /// Of a file of `length` bytes.
@@ -125,8 +143,8 @@ SafetensorsHeader readEntries(const char *text, size_t size, uint64_t length,
         if (note.is_string())
           out.notes[key] = note.get<std::string>();
     } else {
-      out.table.emplace(name, readEntry(entry, begin, length - begin,
-                                        file + ": tensor '" + name + "'"));
+      readEntry(name, entry, begin, length - begin,
+                file + ": tensor '" + name + "'", out);
     }
   return out;
 }
@@ -134,7 +152,7 @@ SafetensorsHeader readEntries(const char *text, size_t size, uint64_t length,
 SafetensorsHeader readHeader(const char *text, size_t size, uint64_t length,
                              const std::string &file) {
   SafetensorsHeader out = readEntries(text, size, length, file);
-  checkLayout(out.table, 8 + size, length, file);
+  checkLayout(out, 8 + size, length, file);
   return out;
 }
 
@@ -173,7 +191,9 @@ uint64_t safetensorsHeaderLength(const std::string &first,
                                  const std::string &file) {
   uint64_t size;
   std::memcpy(&size, first.data(), 8);
-  checkHeaderSize(size, UINT64_MAX, file);
+  if (size > kMaxHeader)
+    throw Error(file + ": not a safetensors file (header of " +
+                std::to_string(size) + " bytes)");
   return size;
 }
 
@@ -195,7 +215,7 @@ bool isSafetensors(const std::string &path) {
     char first;
     Descriptor file = openFile(path, length);
     readAll(file.get(), &size, 8, 0, path);
-    if (size > kMaxHeader || size > length - 8 || size == 0)
+    if (size > length - 8 || size == 0)
       return false;
     readAll(file.get(), &first, 1, 8, path);
     return first == '{';
@@ -223,10 +243,10 @@ uint64_t SafetensorsReader::hash() const {
   constexpr size_t block = 1 << 20; // a multiple of the words that are hashed
   std::vector<std::byte> buffer(block);
   uint64_t hash = hashBytes(text.data(), text.size());
-  for (auto &[place, name] : orderOf(header.table))
-    for (uint64_t at = 0; at < place->size; at += block) {
-      size_t bytes = size_t(std::min<uint64_t>(block, place->size - at));
-      read(*place, at, bytes, buffer.data());
+  for (const ByteRange &extent : orderOf(header))
+    for (uint64_t at = 0; at < extent.size; at += block) {
+      size_t bytes = size_t(std::min<uint64_t>(block, extent.size - at));
+      readAll(descriptor.get(), buffer.data(), bytes, extent.offset + at, file);
       hash = hashBytes(buffer.data(), bytes, hash);
     }
   return hash;
@@ -269,12 +289,16 @@ void SafetensorsFile::parse() {
   SafetensorsHeader header = readHeader(
       reinterpret_cast<const char *>(memory) + 8, size, length, file);
   notes = std::move(header.notes);
+  others = std::move(header.others);
   for (auto &[name, place] : header.table)
     table.emplace(name, TensorView{place.type, place.shape,
                                    memory + place.offset, place.size});
 }
 
 const TensorView *SafetensorsFile::find(const std::string &name) const {
+  if (auto other = others.find(name); other != others.end())
+    throw Error(file + ": tensor '" + name + "' is " + other->second.type +
+                ", a type that is not read");
   auto found = table.find(name);
   return found == table.end() ? nullptr : &found->second;
 }

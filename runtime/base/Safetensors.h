@@ -42,9 +42,18 @@ struct TensorPlace {
   size_t size = 0;     ///< bytes = elements * sizeOf(type)
 };
 
+/// A tensor of a type that nothing here reads (F8_E4M3, C64, ...). Only asking
+/// for it is an error.
+struct OtherTensor {
+  std::string type;
+  uint64_t offset = 0;
+  size_t size = 0;
+};
+
 /// What the header of a file says.
 struct SafetensorsHeader {
   std::map<std::string, TensorPlace> table;
+  std::map<std::string, OtherTensor> others;
   std::map<std::string, std::string> notes; ///< texts of "__metadata__"
 };
 
@@ -57,6 +66,10 @@ public:
   const std::string &path() const { return file; }
   const std::map<std::string, TensorPlace> &tensors() const {
     return header.table;
+  }
+  /// Those of types that are not read, by name.
+  const std::map<std::string, OtherTensor> &otherTensors() const {
+    return header.others;
   }
   const std::map<std::string, std::string> &metadata() const {
     return header.notes;
@@ -86,7 +99,11 @@ public:
 
   const std::string &path() const { return file; }
   const std::map<std::string, TensorView> &tensors() const { return table; }
-  /// Null if there is none of that name.
+  /// Those of types that are not read, by name.
+  const std::map<std::string, OtherTensor> &otherTensors() const {
+    return others;
+  }
+  /// Null if there is none of that name. Throws if its type is not read.
   const TensorView *find(const std::string &name) const;
   /// Entries of the header's "__metadata__" that are texts.
   const std::map<std::string, std::string> &metadata() const { return notes; }
@@ -101,6 +118,7 @@ private:
   const std::byte *memory = nullptr; ///< of `content`, if there is one
   size_t length = 0;
   std::map<std::string, TensorView> table;
+  std::map<std::string, OtherTensor> others;
   std::map<std::string, std::string> notes;
 };
 

@@ -57,6 +57,8 @@ public:
     for (auto &[name, tensor] : file.tensors())
       if (!taken.count(name))
         unused.push_back(name);
+    for (auto &[name, tensor] : file.otherTensors())
+      unused.push_back(name);
     return "batch of " + std::to_string(program.globalBatch) +
            " samples from " + file.path() +
            (unused.empty() ? "" : "\nnot used of it: " + listed(unused));

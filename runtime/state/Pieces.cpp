@@ -120,6 +120,8 @@ PieceReader::PieceReader(const std::vector<std::string> &paths,
       notes = readJsonIfGood(text->second);
     if (!notes.is_object())
       throw Error(path + ": its note \"pieces\" is not JSON");
+    for (auto &[key, other] : file.otherTensors())
+      others[key] = other.type;
     for (auto &[key, place] : file.tensors()) {
       auto note = notes.find(key);
       int64_t elements = elementCount(place.shape);
@@ -152,11 +154,18 @@ std::vector<std::string> PieceReader::names() const {
   std::vector<std::string> list;
   for (auto &entry : pieces)
     list.push_back(entry.first);
+  for (auto &entry : others)
+    if (!pieces.count(entry.first))
+      list.push_back(entry.first);
+  std::sort(list.begin(), list.end());
   return list;
 }
 
 const std::vector<PieceReader::Piece> &
 PieceReader::get(const std::string &name) const {
+  if (auto other = others.find(name); other != others.end())
+    throw Error(where + ": tensor '" + name + "' is " + other->second +
+                ", a type that is not read");
   auto found = pieces.find(name);
   if (found == pieces.end())
     throw Error(where + ": tensor '" + name + "' is missing");

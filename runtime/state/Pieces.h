@@ -64,7 +64,11 @@ public:
   explicit PieceReader(const std::vector<std::string> &paths,
                        const std::string &name = "");
 
-  bool has(const std::string &name) const { return pieces.count(name) > 0; }
+  bool has(const std::string &name) const {
+    return pieces.count(name) > 0 || others.count(name) > 0;
+  }
+  /// All of them, also of types that are not read: asking for more than the
+  /// name of such a one throws.
   std::vector<std::string> names() const;
   /// The whole tensor; throws Error if it is missing, of another type or shape,
   /// or if an element is in no piece.
@@ -99,6 +103,8 @@ private:
   std::string where; ///< for errors
   std::vector<std::unique_ptr<SafetensorsReader>> files;
   std::map<std::string, std::vector<Piece>> pieces;
+  std::map<std::string, std::string>
+      others; ///< their types, which are not read
 };
 
 } // namespace dt::rt

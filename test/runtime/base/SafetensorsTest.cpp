@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 
 using namespace dt::rt;
 
@@ -40,6 +41,43 @@ TEST(Safetensors, RoundTrip) {
   EXPECT_ERROR(file.get("a.b", DType::F32, {3, 2}),
                "tensor 'a.b' is F32 [2, 3], expected F32 [3, 2]");
   EXPECT_ERROR(file.get("c", DType::F32, {}), "tensor 'c' is missing");
+}
+
+TEST(Safetensors, TypesThatAreNotRead) {
+  TemporaryFolder folder;
+  std::string data("\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17\20", 16);
+  writeFile(
+      folder / "x",
+      fileOf(
+          R"({"scale":{"dtype":"F8_E5M2","shape":[2],"data_offsets":[4,6]},"a":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},"c":{"dtype":"C64","shape":[1],"data_offsets":[6,14]},"b":{"dtype":"U8","shape":[2],"data_offsets":[14,16]}})",
+          data));
+  SafetensorsFile file(folder / "x");
+  EXPECT_EQ(file.tensors().size(), 2u);
+  EXPECT_EQ(file.otherTensors().size(), 2u);
+  EXPECT_EQ(int(*file.get("b", DType::U8, {2}).data), 15);
+  EXPECT_ERROR(file.find("scale"),
+               "x: tensor 'scale' is F8_E5M2, a type that is not read");
+  EXPECT_ERROR(file.get("c", DType::F32, {2}),
+               "x: tensor 'c' is C64, a type that is not read");
+  // Its bytes count among the file's.
+  uint64_t before = SafetensorsReader(folder / "x").hash();
+  data[5] = '\0';
+  std::string all = readFile(folder / "x");
+  writeFile(folder / "x", all.substr(0, all.size() - 16) + data);
+  EXPECT_NE(SafetensorsReader(folder / "x").hash(), before);
+}
+
+TEST(Safetensors, AHeaderAboveTheLimit) {
+  TemporaryFolder folder;
+  uint64_t size = 100'000'001;
+  writeFile(folder / "x",
+            std::string(reinterpret_cast<const char *>(&size), 8) + "{");
+  std::filesystem::resize_file(folder / "x", 8 + size);
+  const char *line = "x: its header has 100000001 bytes; safetensors allows "
+                     "100000000";
+  EXPECT_ERROR(SafetensorsFile(folder / "x"), line);
+  EXPECT_ERROR(SafetensorsReader(folder / "x"), line);
+  EXPECT_TRUE(isSafetensors(folder / "x"));
 }
 
 TEST(Safetensors, DamagedFiles) {
@@ -77,10 +115,15 @@ TEST(Safetensors, DamagedFiles) {
   open(
       fileOf(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", data),
       "outside of the file");
-  open(fileOf(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", data),
-       "dtype \"Q4\" is not supported");
   open(fileOf(R"({"a":{"dtype":7,"shape":[2],"data_offsets":[0,8]}})", data),
-       "dtype 7");
+       "dtype 7 is no name of a type");
+  open(fileOf(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,9]}})", data),
+       "outside of the file");
+  open(
+      fileOf(
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"Q4","shape":[6],"data_offsets":[3,8]}})",
+          data),
+      "'b' overlaps another");
   open(fileOf(R"({"a":{"dtype":"F32","shape":[2]}})", data),
        "expected an object with");
   open(
