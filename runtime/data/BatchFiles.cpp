@@ -9,11 +9,10 @@
 #include "runtime/data/BatchFiles.h"
 #include "runtime/base/Files.h"
 #include "runtime/base/Thread.h"
+#include "runtime/data/Braces.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <exception>
-#include <glob.h>
 #include <optional>
 #include <sys/stat.h>
 #include <thread>
@@ -102,28 +101,18 @@ private:
   std::thread reader;
 };
 
-bool hasWildcards(const std::string &path) {
-  return path.find_first_of("*?[{") != std::string::npos;
-}
-
-/// Files that a pattern names, sorted; what is no batch among them is left out.
-/// Throws Error if there is none.
+/// Files that a pattern names, sorted; what is no batch among those that a
+/// wildcard matches is left out. Throws Error if there is none.
 std::vector<std::string> expand(const std::string &pattern) {
-  if (!hasWildcards(pattern))
-    return {pattern};
-  glob_t found;
-  int code = ::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
   std::vector<std::string> paths;
-  if (code == 0)
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  ::globfree(&found);
-  if (code != 0 && code != GLOB_NOMATCH)
-    failedCall(pattern, "search");
+  for (const std::string &name : data::expandBraces(pattern))
+    if (name.find_first_of("*?[") == std::string::npos)
+      paths.push_back(name);
+    else
+      for (const std::string &path : data::matchPaths(name))
+        if (isSafetensors(path))
+          paths.push_back(path);
   std::sort(paths.begin(), paths.end());
-  paths.erase(std::remove_if(
-                  paths.begin(), paths.end(),
-                  [](const std::string &path) { return !isSafetensors(path); }),
-              paths.end());
   if (paths.empty())
     throw Error(pattern + ": no batch file (safetensors) has such a name");
   return paths;

@@ -1,4 +1,4 @@
-//===- Braces.cpp - names that a pattern's braces stand for ---------------===//
+//===- Braces.cpp - names that a pattern stands for -----------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -6,12 +6,13 @@
 
 #include "runtime/data/Braces.h"
 
-#include "runtime/base/Error.h"
+#include "runtime/base/Files.h"
 
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
+#include <glob.h>
 #include <optional>
 
 using namespace dt::rt;
@@ -200,4 +201,16 @@ private:
 std::vector<std::string> data::expandBraces(const std::string &pattern,
                                             size_t most) {
   return BraceExpander(pattern, most).run();
+}
+
+std::vector<std::string> data::matchPaths(const std::string &name) {
+  glob_t found;
+  int code = ::glob(name.c_str(), 0, nullptr, &found);
+  std::vector<std::string> paths;
+  if (code == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (code != 0 && code != GLOB_NOMATCH)
+    failedCall(name, "search");
+  return paths;
 }

@@ -1,4 +1,4 @@
-//===- Braces.h - names that a pattern's braces stand for -------*- C++ -*-===//
+//===- Braces.h - names that a pattern stands for ---------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -26,6 +26,10 @@ constexpr size_t kMostShardNames = size_t(1) << 20;
 /// than `most` names.
 std::vector<std::string> expandBraces(const std::string &pattern,
                                       size_t most = kMostShardNames);
+
+/// Paths that a name with wildcards (*, ?, []) matches, or the path that it is
+/// if that exists. Throws SystemError.
+std::vector<std::string> matchPaths(const std::string &name);
 
 } // namespace dt::rt::data
 

@@ -13,9 +13,7 @@
 #include "runtime/data/Braces.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <glob.h>
 #include <sys/stat.h>
 
 using namespace dt::rt;
@@ -55,21 +53,6 @@ std::string reasonAgainst(const std::string &path, const struct stat &info) {
     return "not a tar file";
   return {};
 }
-} // namespace
-
-namespace {
-/// Files of a name that may have wildcards.
-std::vector<std::string> find(const std::string &name) {
-  glob_t found;
-  int rc = glob(name.c_str(), 0, nullptr, &found);
-  std::vector<std::string> paths;
-  if (rc == 0)
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-  if (rc != 0 && rc != GLOB_NOMATCH)
-    failedCall(name, "search");
-  return paths;
-}
 
 void addMatched(const std::string &path, ShardPaths &out) {
   struct stat info;
@@ -95,7 +78,7 @@ ShardPaths data::expandPattern(const std::string &pattern) {
   std::vector<std::string> missing;
   for (const std::string &name : expandBraces(pattern)) {
     bool wild = name.find_first_of("*?[") != std::string::npos;
-    std::vector<std::string> paths = find(name);
+    std::vector<std::string> paths = matchPaths(name);
     if (!wild && paths.empty())
       missing.push_back(name);
     for (const std::string &path : paths)

@@ -89,6 +89,7 @@ TEST_F(BatchFilesTest, AreTakenInTurn) {
   EXPECT_EQ(source->batches(), 3);
   for (int64_t step : {0, 1, 2, 3, 4, 1, 7})
     EXPECT_EQ(idOf(source->next(step)), 1 + step % 3) << "step " << step;
+  EXPECT_EQ(open({"b{1..3}.safetensors"})->batches(), 3);
   // In the order in which they are named, each pattern's by name.
   source = open({"b3.safetensors", "b[12].safetensors"});
   EXPECT_EQ(idOf(source->next(0)), 3);
