@@ -6,6 +6,7 @@
 
 #include "runtime/comm/tcp/Reception.h"
 #include "runtime/base/Clock.h"
+#include "runtime/base/Error.h"
 #include "runtime/base/Log.h"
 
 #include <cerrno>
@@ -63,9 +64,13 @@ void Reception::hearAll(const std::vector<short> &events) {
 /// A rank has said its greeting by the time it is here, mostly, and is
 /// distinguished from who is silent.
 void Reception::accept() {
-  for (int i = 0, fd;
-       i < kAtOnce && (fd = ::accept(listener.get(), nullptr, nullptr)) >= 0;
-       ++i) {
+  for (int i = 0; i < kAtOnce; ++i) {
+    int fd = ::accept(listener.get(), nullptr, nullptr);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+      throw Error(std::string("no connection of another rank can be taken: ") +
+                  std::strerror(errno) + " (ulimit -n)");
+    if (fd < 0)
+      return;
     Guest guest;
     guest.comer.socket = Socket(fd);
     guest.comer.address = guest.comer.socket.peerAddress();

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstring>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -30,6 +31,8 @@ namespace {
 /// again.
 constexpr double kAnswers = 30;
 constexpr double kAgain = 0.1;
+/// Descriptors beside those of connections: of data, checkpoints, strangers.
+constexpr rlim_t kOwnFiles = 128;
 /// Seconds that a rank has to say why it goes.
 constexpr double kOwnWord = 1.5;
 
@@ -61,12 +64,28 @@ std::string listMissing(const std::vector<Peer> &peers, int first) {
   return text + " of " + std::to_string(ranks) + " ranks";
 }
 
+/// A rank has a connection to every other one, and files of its own. Allows
+/// itself as many descriptors; throws Error where the system does not.
+void expectDescriptors(int ranks) {
+  rlimit limit{};
+  rlim_t least = rlim_t(ranks) + kOwnFiles, good = least + kOwnFiles;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= good)
+    return;
+  limit.rlim_cur = std::min(limit.rlim_max, good);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < least)
+    throw Error(std::to_string(ranks) + " ranks take " + std::to_string(least) +
+                " descriptors in each, but " + std::to_string(limit.rlim_cur) +
+                " are allowed (ulimit -Hn)");
+}
+
 class Rendezvous {
 public:
   Rendezvous(const Meeting &meeting, int rank, int ranks,
              const std::function<void()> &waits)
       : meeting(meeting), rank(rank), ranks(ranks), waits(waits),
         peers(size_t(ranks)) {
+    expectDescriptors(ranks);
     peers[size_t(rank)].host = hostName();
   }
 

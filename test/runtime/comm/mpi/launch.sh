@@ -76,6 +76,10 @@ by_tcp() {
   [ "$(grep -c "^warning: dropped a connection from .*: it does not announce a rank$" "$log.strange")" = 2 ] &&
     [ "$(grep -c "^warning: dropped a connection from .*: it belongs to another run$" "$log.strange")" = 1 ] || fail "strangers: $(cat "$log.strange")"
 
+  # Descriptors: as many as are allowed, and no less than connections take.
+  (ulimit -n 100; "$program" --ranks 3 --end 7 >/dev/null 2>"$log.err"; [ $? = 1 ]) && grep -q "3 ranks take 131 descriptors in each, but 100 are allowed (ulimit -Hn)" "$log.err" || fail "too few descriptors: $(cat "$log.err")"
+  (ulimit -Sn 100; "$program" --ranks 3 --end 7 >/dev/null 2>"$log.err"; [ $? = 7 ]) || fail "descriptors that are allowed: $(cat "$log.err")"
+
   # Who knows another secret, or none, is no rank of the run; who has the right one is, wherever it stands.
   printf 'a secret of launch.sh\n' >"$log.secret"
   chmod 600 "$log.secret"
