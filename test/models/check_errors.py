@@ -158,6 +158,14 @@ def operators():
     parts = [ids("one", 1), ids("chunk", 4), ids("minus", -1)]
     case("node 'the_Reshape' (Reshape): shape must be known at compile time (as numbers and sizes); with a number for 'seq' it is handled: --dims=seq=NUMBER, in a recipe \"dims\"",
          model(chunks, parts, inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "seq"])]))
+    for equation, shapes, message in (("ij,jk->ik", [[2, 3], [4, 5]], "label 'j' has the sizes 3 and 4: expected equal ones, or 1"),
+                                      ("ii->i", [[2, 3]], "label 'i' stands twice in an operand, for axes of sizes 2 and 3: expected one number"),
+                                      ("ii->i", [["n", "n"]], "label 'i' stands twice in an operand, for axes of sizes n and n: expected one number"),
+                                      ("ijk->i", [[2, 3]], "equation 'ijk->i': 'ijk' does not name the 2 axes of input 0 (a letter each; ... stands for up to 10)"),
+                                      ("...i...->i", [[2, 3]], "equation '...i...->i': '...i...' does not name the 2 axes of input 0"),
+                                      ("ij->ik", [[2, 3]], "equation 'ij->ik' has an impossible result"), ("ij->ii", [[2, 3]], "equation 'ij->ii' has an impossible result"), ("ij->i.", [[2, 3]], "equation 'ij->i.' has an impossible result")):
+        case(f"node 'the_Einsum' (Einsum): {message}", model([node("Einsum", [f"x{i}" for i in range(len(shapes))], equation=equation)],
+                                                             inputs=[helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, s) for i, s in enumerate(shapes)]))
     whole = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
     case("node 'the_IsInf' (IsInf): needs a tensor of floats: no integer is inf",
          model([node("IsInf", ["x"], detect_negative=0)], inputs=[whole]))

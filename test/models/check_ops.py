@@ -153,6 +153,14 @@ def products():
                              ("abc,cde,ef->abdf", [(2, 3, 4), (4, 2, 3), (3, 2)]), ("ij,jk", [(3, 4), (4, 2)]),
                              ("nhwpqc->nchpwq", [(2, 2, 2, 3, 3, 4)])]:
         case(f"Einsum {equation}", "Einsum", {f"x{i}": f(*s) for i, s in enumerate(shapes)}, None, {"equation": equation}, open_dims=False)
+    # An axis of one element goes with every size; a label twice in an operand is its diagonal.
+    for k, (equation, shapes) in enumerate([("ij,jk->ik", [(3, 1), (4, 2)]), ("ij,jk->ik", [(3, 4), (1, 2)]), ("bij,bjk->bik", [(1, 3, 4), (2, 4, 5)]), ("bij,bjk->bik", [(2, 3, 4), (1, 4, 5)]),
+                                            ("bij,bij->bij", [(2, 1, 4), (1, 3, 4)]), ("bi,bi->b", [(2, 3), (2, 1)]), ("bi,bi->b", [(1, 1), (2, 3)]), ("bi,bi,bi->b", [(2, 1), (1, 3), (2, 3)]),
+                                            ("bi,bi,i->bi", [(2, 1), (1, 1), (3,)]), ("ij,ij->", [(1, 4), (3, 1)]), ("ij,ij->ij", [(1, 1), (1, 1)]), ("ii->i", [(3, 3)]), ("ii", [(3, 3)]),
+                                            ("bii->b", [(2, 3, 3)]), ("ibi,i->bi", [(3, 2, 3), (3,)]), ("ii,i->i", [(1, 1), (4,)]), ("iii->i", [(3, 3, 3)]), ("iijj,j->i", [(2, 2, 3, 3), (3,)]),
+                                            ("...ii->...i", [(2, 2, 3, 3)]), ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 2)]), ("b...,...->b...", [(2, 3, 4), (4,)]), ("...i,i", [(2, 3, 4), (4,)])]):
+        case(f"Einsum-ones-{k} {equation}", "Einsum", {f"x{i}": f(*s) for i, s in enumerate(shapes)}, None, {"equation": equation}, open_dims=False)
+    case("Einsum-ones-open", "Einsum", {"x": f(2, 3, 1), "y0": f(1, 3, 4)}, None, {"equation": "bij,bij->bij"})
 
 
 def convolutions():

@@ -122,7 +122,7 @@ public:
   explicit Einsum(NodeImporter &n) : n(n) {}
 
   LogicalResult run() {
-    if (failed(parse()))
+    if (failed(parse()) || failed(takeDiagonals()) || failed(dropOnes()))
       return failure();
     Labelled total = operands[0];
     for (size_t i = 1; i < operands.size(); ++i) {
@@ -145,24 +145,124 @@ private:
     if (terms.size() != n.numInputs() || terms.empty())
       return n.fail("equation '" + equation + "' does not fit " +
                     Twine(n.numInputs()) + " inputs");
+    size_t hidden = 0; // the most axes that an ellipsis stands for
     for (auto [i, term] : llvm::enumerate(terms)) {
-      bool letters = llvm::all_of(term, llvm::isAlpha);
-      for (size_t k = 0; k < term.size(); ++k)
-        letters &= term.find(term[k], k + 1) == StringRef::npos;
-      if (!letters || static_cast<int64_t>(term.size()) != n.rank(i))
-        return n.fail("equation '" + equation +
-                      "' is not handled (one letter an axis, none twice in an "
-                      "operand)");
-      operands.push_back({n.value(i), term.str()});
+      size_t rank = n.rank(i);
+      std::optional<std::string> labels = spell(term, rank);
+      if (!labels)
+        return n.fail("equation '" + equation + "': '" + term +
+                      "' does not name the " + Twine(rank) + " axes of input " +
+                      Twine(i) + " (a letter each; ... stands for up to " +
+                      Twine(kMostHidden) + ")");
+      hidden = std::max(hidden, size_t(llvm::count_if(*labels, llvm::isDigit)));
+      operands.push_back({n.value(i), *labels});
     }
-    result = right.str();
-    if (equation.find("->") == std::string::npos)
+    std::string all;
+    for (const Labelled &operand : operands)
+      all += operand.labels;
+    if (equation.find("->") == std::string::npos) {
+      result = hiddenLabels(hidden);
       for (char c = 'A'; c <= 'z'; ++c) // letters that occur once, in order
-        if (llvm::count(left, c) == 1 && llvm::isAlpha(c))
+        if (llvm::count(all, c) == 1 && llvm::isAlpha(c))
           result += c;
+    } else {
+      size_t letters = llvm::count_if(right, llvm::isAlpha);
+      result = spell(right, letters + (right.contains("...") ? hidden : 0))
+                   .value_or("?");
+    }
     for (char c : result)
-      if (left.find(c) == StringRef::npos || llvm::count(result, c) != 1)
+      if (!has(all, c) || llvm::count(result, c) != 1)
         return n.fail("equation '" + equation + "' has an impossible result");
+    return success();
+  }
+
+  /// Labels of the axes that an ellipsis stands for: digits, 0 for the last.
+  static std::string hiddenLabels(size_t count) {
+    std::string labels;
+    while (count > 0)
+      labels += char('0' + --count);
+    return labels;
+  }
+
+  /// A label for each of `rank` axes; nothing if the term does not fit.
+  static std::optional<std::string> spell(StringRef term, size_t rank) {
+    auto [before, after] = term.split("...");
+    size_t letters = before.size() + after.size();
+    bool open = term.contains("...");
+    if (!llvm::all_of(before, llvm::isAlpha) ||
+        !llvm::all_of(after, llvm::isAlpha) || letters > rank ||
+        (!open && letters < rank) || rank - letters > kMostHidden)
+      return std::nullopt;
+    return before.str() + hiddenLabels(rank - letters) + after.str();
+  }
+
+  /// Operands without a label twice: the elements whose indices are equal.
+  LogicalResult takeDiagonals() {
+    for (Labelled &operand : operands)
+      for (size_t i = 0; i < operand.labels.size();) {
+        size_t twin = operand.labels.find(operand.labels[i], i + 1);
+        if (twin == std::string::npos)
+          ++i;
+        else if (failed(takeDiagonal(operand, i, twin)))
+          return failure();
+      }
+    return success();
+  }
+
+  LogicalResult takeDiagonal(Labelled &x, size_t i, size_t twin) {
+    Shape shape = nn::getShape(x.value);
+    std::optional<int64_t> size = shape[i].asConstant();
+    if (!size || shape[i] != shape[twin])
+      return n.fail("label '" + Twine(x.labels[i]) +
+                    "' stands twice in an operand, for axes of sizes " +
+                    shape[i].str() + " and " + shape[twin].str() +
+                    ": expected one number");
+    SmallVector<int64_t> permutation;
+    std::string labels;
+    Shape merged;
+    for (size_t k = 0; k < shape.size(); ++k)
+      if (k != i && k != twin) {
+        permutation.push_back(k);
+        labels += x.labels[k];
+        merged.push_back(shape[k]);
+      }
+    int64_t last = merged.size();
+    permutation.push_back(i);
+    permutation.push_back(twin);
+    merged.push_back(shape[i] * shape[twin]);
+    symbolic::Result at =
+        symbolic::fromFunction({shape[i]}, symbolic::Element::Int64,
+                               symbolic::scale(symbolic::index(0), *size + 1));
+    if (!at)
+      return n.fail("the diagonal's places cannot be folded");
+    Value flat = n.reshape(n.transpose(x.value, permutation), merged);
+    x = {n.make<nn::GatherOp>({flat, n.emit(*at)}, n.i64("axis", last)),
+         labels + x.labels[i]};
+    return success();
+  }
+
+  /// An axis of one element goes with any size that its label has elsewhere:
+  /// without the axis the product is the same.
+  LogicalResult dropOnes() {
+    llvm::DenseMap<char, DimExpr> sizes;
+    for (const Labelled &operand : operands)
+      for (auto [c, size] :
+           llvm::zip(operand.labels, nn::getShape(operand.value)))
+        if (auto [it, isNew] = sizes.try_emplace(c, size); !isNew) {
+          if (it->second == DimExpr(1))
+            it->second = size;
+          else if (size != DimExpr(1) && size != it->second)
+            return n.fail("label '" + Twine(c) + "' has the sizes " +
+                          it->second.str() + " and " + size.str() +
+                          ": expected equal ones, or 1");
+        }
+    for (Labelled &operand : operands)
+      for (size_t k = operand.labels.size(); k-- > 0;)
+        if (nn::getShape(operand.value)[k] == DimExpr(1) &&
+            sizes[operand.labels[k]] != DimExpr(1)) {
+          operand.value = n.squeeze(operand.value, k);
+          operand.labels.erase(k, 1);
+        }
     return success();
   }
 
@@ -223,6 +323,8 @@ private:
     out.append(sb.end() - onlyB.size(), sb.end());
     return {n.reshape(y, out), batch + onlyA + onlyB};
   }
+
+  static constexpr size_t kMostHidden = 10; ///< digits
 
   NodeImporter &n;
   SmallVector<Labelled> operands;
