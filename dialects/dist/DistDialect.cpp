@@ -89,6 +89,36 @@ int64_t getSpan(ModuleOp module) {
   return span ? span.getInt() : 1;
 }
 
+/// Of values of these types; the first that have any, "" without one.
+static SmallVector<StringRef> getRowItems(ModuleOp module, TypeRange types) {
+  SmallVector<StringRef> items;
+  for (Type type : types) {
+    nn::Shape shape = nn::getShape(type);
+    auto symbols =
+        shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
+    if (symbols.empty())
+      continue;
+    auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);
+    items.push_back(dim ? dim.getItem().value_or("") : "");
+  }
+  return items;
+}
+
+void ModuleOp::setItemOfRows() {
+  func::FuncOp forward = getForward();
+  SmallVector<StringRef> items = getRowItems(*this, forward.getResultTypes());
+  if (items.empty()) {
+    items = getRowItems(*this, forward.getArgumentTypes());
+    llvm::stable_sort(items, [](StringRef l, StringRef r) {
+      return l == kSample && r != kSample;
+    });
+  }
+  if (items.empty() || items[0].empty())
+    removeItemAttr();
+  else
+    setItem(items[0]);
+}
+
 std::optional<int64_t> getItemMax(mlir::ModuleOp program, StringRef kind) {
   if (kind == kSample)
     return 1;

@@ -37,6 +37,9 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
   let extraClassDeclaration = [{
     /// The name that files and the command line know the module by: "origin.tensor".
     ::llvm::StringRef getExternalName() { return getOrigin().value_or(getSymName()); }
+    /// Its work is divided by what the rows of the first output count that counts any; of a module that returns only losses by what those of its
+    /// inputs count, samples before other kinds. Sets `item`, or removes it.
+    void setItemOfRows();
     /// The function @forward, or null (it is gone after differentiation).
     ::mlir::func::FuncOp getForward();
     /// Index of the argument (result) of `function` that is called `name`.

@@ -65,7 +65,6 @@ private:
   void remark(const ModuleGraph &graph, const Cut &cut,
               const Support &inputs) const;
   void remarkWhole(ArrayRef<std::string> reasons) const;
-  void setItem(dist::ModuleOp module) const;
   dist::Role roleOf(dist::ModuleOp module);
 
   mlir::ModuleOp program;
@@ -232,24 +231,6 @@ void Finder::cut(const ModuleGraph &graph, const Cut &cut,
   done.push_back(inputs);
 }
 
-/// What the rows of the first output are, else of the first input.
-void Finder::setItem(dist::ModuleOp module) const {
-  module.removeItemAttr();
-  func::FuncOp forward = module.getForward();
-  for (Type type : llvm::concat<const Type>(forward.getResultTypes(),
-                                            forward.getArgumentTypes())) {
-    nn::Shape shape = nn::getShape(type);
-    auto symbols =
-        shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
-    if (symbols.empty())
-      continue;
-    auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);
-    if (dim && dim.getItem())
-      module.setItem(*dim.getItem());
-    return;
-  }
-}
-
 /// By the place among the others.
 dist::Role Finder::roleOf(dist::ModuleOp module) {
   auto hasLoss = [&](dist::ModuleOp m) {
@@ -296,7 +277,7 @@ void Finder::finish() {
     rest.setRole(dist::Role::head);
   parts.push_back(rest);
   for (dist::ModuleOp part : parts) {
-    setItem(part);
+    part.setItemOfRows();
     if (part != rest)
       part.removeRoleAttr();
   }

@@ -239,7 +239,9 @@ Error Checker::checkParts(const UnitEntry &unit) {
   if (!item)
     return plan.error(unit.at(unit.dp > 1 ? "dp" : "sub"),
                       "the module works on no kind of item that could be "
-                      "cut; expected 1, not " +
+                      "cut (no first axis of its outputs or inputs is a dim "
+                      "that counts items: dims says which one does); expected "
+                      "1, not " +
                           Twine(unit.dp > 1 ? unit.dp : unit.sub));
   int64_t most = plan.micro * dist::getItemMax(program, *item).value_or(1);
   auto shared = [&](int64_t items, StringRef what) {

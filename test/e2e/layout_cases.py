@@ -26,6 +26,9 @@ for model in ("gpt2", "llama"):
 case("gpt2-zero1", "gpt2", 8, 4, "model:dp=2,zero=1", subset=True)
 case("llama-zero1-dp3", "llama", 9, 9, "model:dp=3,zero=1")
 case("gpt2-dp3-uneven", "gpt2", 7, 5, "model:dp=3")
+# A graph that returns nothing but its loss: its inputs say what it works on.
+case("llama_loss-dp3", "llama_loss", 7, 4, "model:dp=3", subset=True)
+case("llama_loss-dp2-pp2", "llama_loss", 8, 4, "model:dp=2,pp=2")
 case("unet-dp2", "unet", 4, 4, "model:dp=2")
 case("unet-tp2", "unet", 4, 4, "model:tp=2", subset=True)
 case("unet-pp2", "unet", 4, 1, "model:pp=2", subset=True)

@@ -161,17 +161,7 @@ LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
     if (failed(nn::verifyLimit(dim, at("dims." + dim.getSymName()))))
       return failure();
   }
-  // What the work is divided by: what the rows of the first output are.
-  func::FuncOp forward = module.getForward();
-  for (Type type : forward.getResultTypes()) {
-    nn::Shape shape = nn::getShape(type);
-    auto symbols =
-        shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
-    if (symbols.empty())
-      continue;
-    module.setItem(module.lookupSymbol<nn::DimOp>(symbols[0]).getItem());
-    return success();
-  }
+  module.setItemOfRows();
   return success();
 }
 
