@@ -16,6 +16,7 @@
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -145,9 +146,45 @@ llvm::Error checkBesideRecipe() {
   return llvm::Error::success();
 }
 
+enum class InputKind { Mlir, Onnx, Recipe, Unknown };
+
+/// By its first bytes. An ONNX model begins with the number of its format (a
+/// field that all writers put first, of two bytes), a recipe with a brace,
+/// which no MLIR file does but before a '-'; text and bytecode are for MLIR's
+/// parser.
+InputKind inputKindOf(StringRef head) {
+  constexpr char formatTag = 0x08;
+  if (head.starts_with("ML\xefR"))
+    return InputKind::Mlir;
+  if (head.size() > 2 && head[0] == formatTag && head[1] > 0)
+    return InputKind::Onnx;
+  StringRef text = head.ltrim();
+  if (text.starts_with("{") && !text.starts_with("{-"))
+    return InputKind::Recipe;
+  bool binary = llvm::any_of(
+      head, [](char c) { return c >= 0 && c < ' ' && !llvm::isSpace(c); });
+  return binary ? InputKind::Unknown : InputKind::Mlir;
+}
+
+InputKind inputKind(StringRef path) {
+  constexpr uint64_t headBytes = 512;
+  if (path.ends_with_insensitive(".json"))
+    return InputKind::Recipe;
+  if (path.ends_with_insensitive(".onnx") || path.ends_with_insensitive(".pb"))
+    return InputKind::Onnx;
+  // Others (streams, pipes) would lose what is read here.
+  uint64_t size;
+  if (path == "-" || !llvm::sys::fs::is_regular_file(path) ||
+      llvm::sys::fs::file_size(path, size))
+    return InputKind::Mlir;
+  auto head =
+      llvm::MemoryBuffer::getFileSlice(path, std::min(size, headBytes), 0);
+  return head ? inputKindOf((*head)->getBuffer()) : InputKind::Mlir;
+}
+
 llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
                                                        StringRef path) {
-  if (path.ends_with(".json")) {
+  if (inputKind(path) == InputKind::Recipe) {
     if (llvm::Error error = checkBesideRecipe())
       return std::move(error);
     auto recipe = dt::models::readRecipe(path);
@@ -184,7 +221,8 @@ llvm::Expected<OwningOpRef<mlir::ModuleOp>> importFile(MLIRContext &context,
 llvm::cl::OptionCategory &dt::getImportOptions() { return importOptions; }
 
 bool dt::isImported(StringRef path) {
-  return path.ends_with(".onnx") || path.ends_with(".json");
+  InputKind kind = inputKind(path);
+  return kind == InputKind::Onnx || kind == InputKind::Recipe;
 }
 
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
@@ -198,6 +236,10 @@ dt::readInput(StringRef path, const DialectRegistry &registry,
   auto file = openInputFile(path, &message);
   if (!file)
     return llvm::createStringError(message);
+  if (inputKind(path) == InputKind::Unknown)
+    return llvm::createStringError(
+        path + ": expected an ONNX model, a recipe (JSON) or MLIR (text or "
+               "bytecode), and it begins like none of them");
   if (!isImported(path)) {
     if (llvm::Error deep = checkNesting(file->getBuffer(), path))
       return std::move(deep);

@@ -18,7 +18,8 @@
 
 namespace dt {
 
-/// True for inputs that are imported first: by their suffix `.onnx`, `.json`.
+/// True for inputs that are imported first, ONNX models and recipes: by their
+/// suffix in either case (.onnx, .pb, .json), or by how a file begins.
 bool isImported(llvm::StringRef path);
 
 /// Reads `path`: a file as it is, or what import makes of it as bytecode,
