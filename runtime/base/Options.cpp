@@ -114,6 +114,7 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--tensorboard", text(o.tensorboard)},
       {"--init-from", list(o.initFrom)},
       {"--init-skip", list(o.initSkip)},
+      {"--init-rename", list(o.initRename)},
       {"--metrics", text(o.metrics)},
       {"--trace", text(o.trace)},
       {"--save-outputs", text(o.saveOutputs)},
@@ -159,8 +160,12 @@ void checkTogether(const Options &o) {
   if (o.resume && !o.initFrom.empty())
     throw Error("--init-from begins a new run, --resume goes on with one: they "
                 "exclude each other");
-  if (!o.initSkip.empty() && o.initFrom.empty())
-    throw Error("--init-skip goes with --init-from PATH");
+  if (o.initFrom.empty())
+    for (auto [flag, isGiven] : {std::pair("--init-skip", !o.initSkip.empty()),
+                                 {"--init-rename", !o.initRename.empty()},
+                                 {"--init-partial", o.initPartial}})
+      if (isGiven)
+        throw Error(std::string(flag) + " goes with --init-from PATH");
   if (o.newData && !o.resume)
     throw Error("--new-data goes with --resume");
   if (o.validateEvery && o.validate.empty())
@@ -228,10 +233,12 @@ static std::string nearestFlag(const std::string &flag,
 Options parseOptions(int argc, const char *const *argv) {
   Options options;
   std::map<std::string, Setter> setters = settersFor(options);
-  std::map<std::string, bool *> switches{{"--resume", &options.resume},
-                                         {"--new-data", &options.newData},
-                                         {"--help", &options.help},
-                                         {"-h", &options.help}};
+  std::map<std::string, bool *> switches{
+      {"--resume", &options.resume},
+      {"--new-data", &options.newData},
+      {"--init-partial", &options.initPartial},
+      {"--help", &options.help},
+      {"-h", &options.help}};
   std::set<std::string> seen;
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i], value;
@@ -259,7 +266,7 @@ Options parseOptions(int argc, const char *const *argv) {
       value = argv[i];
     }
     static const std::set<std::string> lists = {"--batch", "--init-from",
-                                                "--init-skip"};
+                                                "--init-skip", "--init-rename"};
     if (!seen.insert(flag).second && !lists.count(flag))
       throw Error(flag + " stands twice");
     setter->second(value);
@@ -312,8 +319,11 @@ const char *optionsHelp() {
          "of safetensors\n"
          "                          files, by name (MODULE=PATH: of one "
          "module; may be repeated)\n"
+         "  --init-rename FROM=TO   names of tensors that begin with FROM "
+         "begin with TO instead\n"
          "  --init-skip PATTERN     but keep these parameters (*, ?) as the "
          "program begins\n"
+         "  --init-partial          and those that no source has\n"
          "  --ranks N               start N ranks under mpirun\n"
          "  --validate FILE         losses on other data, at the end: batches "
          "or 'SHARDS/*.tar'\n"

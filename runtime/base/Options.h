@@ -39,7 +39,9 @@ struct Options {
   bool newData = false; ///< --new-data: resume with other data
   /// --init-from [MODULE=]PATH, each: initial weights (InitialWeights.h)
   std::vector<std::string> initFrom;
-  std::vector<std::string> initSkip; ///< --init-skip PATTERN, each
+  std::vector<std::string> initSkip;   ///< --init-skip PATTERN, each
+  std::vector<std::string> initRename; ///< --init-rename FROM=TO, each
+  bool initPartial = false;  ///< --init-partial: sources may lack parameters
   std::string validate;      ///< --validate FILE: batches, or shards as --data
   int64_t validateEvery = 0; ///< --validate-every N steps (0: at the end only)
   std::string metrics;       ///< --metrics F.jsonl

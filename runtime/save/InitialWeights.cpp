@@ -9,202 +9,16 @@
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Convert.h"
 #include "runtime/save/WeightFiles.h"
-#include "runtime/state/Pieces.h"
+#include "runtime/save/WeightMatcher.h"
 
 #include <algorithm>
 #include <cctype>
-#include <fnmatch.h>
-#include <map>
 #include <memory>
 #include <set>
 
 namespace dt::rt {
 
 namespace {
-
-/// What follows the module in "module.parameter".
-std::string plainName(const ProgramInfo &program, const ParameterInfo &p) {
-  std::string name = p.tensor.name,
-              prefix =
-                  std::string(program.modules[size_t(p.module)].origin) + ".";
-  return name.compare(0, prefix.size(), prefix) == 0
-             ? name.substr(prefix.size())
-             : name;
-}
-
-/// A parameter with all its copies, and what files may call it.
-struct Target {
-  size_t row; ///< the original's
-  std::vector<std::string> names{};
-  bool skipped = false, given = false;
-};
-
-/// Which tensor of a source each target takes; empty: none.
-using Choice = std::vector<std::string>;
-
-class Matcher {
-public:
-  Matcher(const Trainer &trainer, const std::vector<std::string> &skip)
-      : program(trainer.program()), values(trainer.values()),
-        numbers(program.parameters.size) {
-    const Ownership &ownership = trainer.ownership();
-    for (size_t i = 0; i < program.parameters.size; ++i)
-      if (ownership.original(i) == i) {
-        numbers[i] = targets.size();
-        targets.push_back({i});
-      }
-    // The original's names come first, whatever the order of rows.
-    for (bool copies : {false, true})
-      for (size_t i = 0; i < program.parameters.size; ++i)
-        if ((ownership.original(i) != i) == copies)
-          addNames(targets[targetOf(ownership.original(i))],
-                   program.parameters[i]);
-    for (const std::string &pattern : skip)
-      skipMatching(pattern);
-  }
-
-  /// Throws Error if the program has no such module.
-  void expectModule(const std::string &name) const {
-    std::set<std::string> known;
-    for (const ModuleInfo &module : program.modules)
-      known.insert(module.origin);
-    if (!name.empty() && !known.count(name))
-      throw Error("--init-from " + name +
-                  "=...: the program has no such module, it has " +
-                  listed({known.begin(), known.end()}));
-  }
-
-  /// Throws Error if the source has nothing, something of another shape or
-  /// type, or a tensor that two parameters would take.
-  Choice choose(const PieceReader &reader, const WeightSource &source,
-                const std::string &where) const {
-    Choice choice(targets.size());
-    std::set<std::string> chosen;
-    for (size_t t = 0; t < targets.size(); ++t) {
-      if (!wanted(t, source))
-        continue;
-      for (const std::string &name : targets[t].names)
-        if (reader.has(name)) {
-          choice[t] = name;
-          break;
-        }
-      if (!choice[t].empty() && !chosen.insert(choice[t]).second)
-        failAmbiguous(choice, t, where);
-    }
-    if (chosen.empty())
-      failNothing(reader, source, where);
-    expectShapes(choice, reader, where);
-    return choice;
-  }
-
-  bool wanted(size_t t, const WeightSource &source) const {
-    const ParameterInfo &p = program.parameters[targets[t].row];
-    return !targets[t].skipped &&
-           (source.module.empty() ||
-            source.module == program.modules[size_t(p.module)].origin);
-  }
-  const char *nameOf(size_t t) const {
-    return program.parameters[targets[t].row].tensor.name;
-  }
-  /// The target of an original row.
-  size_t targetOf(size_t original) const { return numbers[original]; }
-
-  /// "; 5 of them BF16", if any are converted.
-  std::string conversions(const Choice &choice,
-                          const PieceReader &reader) const {
-    std::map<std::string, size_t> counts;
-    for (size_t t = 0; t < choice.size(); ++t) {
-      if (choice[t].empty())
-        continue;
-      DType type = reader.typeOf(choice[t]);
-      if (type != values.type(targets[t].row))
-        ++counts[textOf(type)];
-    }
-    std::string text;
-    for (auto &[type, count] : counts)
-      text += "; " + std::to_string(count) + " of them " + type;
-    return text;
-  }
-  std::vector<Target> targets;
-
-private:
-  void addNames(Target &target, const ParameterInfo &p) const {
-    auto add = [&](const std::string &name) {
-      if (std::find(target.names.begin(), target.names.end(), name) ==
-          target.names.end())
-        target.names.push_back(name);
-    };
-    add(p.tensor.name);
-    for (const OnnxRef &ref : p.onnx)
-      add(ref.initializer);
-    add(plainName(program, p));
-  }
-
-  void skipMatching(const std::string &pattern) {
-    bool any = false;
-    for (size_t t = 0; t < targets.size(); ++t)
-      if (fnmatch(pattern.c_str(), nameOf(t), 0) == 0)
-        targets[t].skipped = any = true;
-    if (!any)
-      throw Error("--init-skip: no parameter \"module.name\" matches '" +
-                  pattern + "'");
-  }
-
-  [[noreturn]] void failAmbiguous(const Choice &choice, size_t t,
-                                  const std::string &where) const {
-    size_t first = size_t(std::find(choice.begin(), choice.end(), choice[t]) -
-                          choice.begin());
-    throw Error(where + ": tensor '" + choice[t] + "' may be parameter '" +
-                nameOf(first) + "' or '" + nameOf(t) +
-                "'; say --init-from MODULE=" + where);
-  }
-
-  [[noreturn]] void failNothing(const PieceReader &reader,
-                                const WeightSource &source,
-                                const std::string &where) const {
-    std::vector<std::string> have = reader.names(), want;
-    for (size_t t = 0; t < targets.size(); ++t)
-      if (wanted(t, source))
-        want.push_back(nameOf(t));
-    have.resize(std::min<size_t>(have.size(), 3));
-    want.resize(std::min<size_t>(want.size(), 3));
-    throw Error(where + ": none of its " +
-                std::to_string(reader.names().size()) +
-                " tensors has the name of a parameter: it has " +
-                (have.empty() ? "none" : listed(have)) + "; the program has " +
-                (want.empty() ? "none to be given" : listed(want)));
-  }
-
-  void expectShapes(const Choice &choice, const PieceReader &reader,
-                    const std::string &where) const {
-    std::string first;
-    size_t count = 0;
-    for (size_t t = 0; t < targets.size(); ++t) {
-      if (choice[t].empty())
-        continue;
-      const ParameterInfo &p = program.parameters[targets[t].row];
-      DType type = reader.typeOf(choice[t]), own = values.type(targets[t].row);
-      std::vector<int64_t> shape = reader.shapeOf(choice[t]);
-      if (shape == wholeShape(p) &&
-          (type == own || (isFloat(own) && isFloat(type))))
-        continue;
-      if (++count == 1)
-        first = where + ": tensor '" + choice[t] + "' is " + textOf(type) +
-                " " + shapeText(shape) + ", parameter '" + nameOf(t) + "' " +
-                textOf(own) + " " + shapeText(wholeShape(p)) +
-                " (--init-skip '" + nameOf(t) +
-                "' keeps the program's own value)";
-    }
-    if (count > 1)
-      first += "; so are " + std::to_string(count - 1) + " more";
-    if (count)
-      throw Error(first);
-  }
-
-  const ProgramInfo &program;
-  const ParameterValues &values;
-  std::vector<size_t> numbers; ///< of targets, by original row
-};
 
 /// "n.running_mean" where "n.weight" was taken: of one layer.
 std::vector<std::string> besideChosen(const std::vector<std::string> &unused,
@@ -248,18 +62,21 @@ bool isOptimizerState(const std::string &name) {
 struct Opened {
   std::unique_ptr<PieceReader> reader;
   Choice choice;
+  std::vector<std::string> unused; ///< of its tensors
 };
 
-Opened open(Matcher &matcher, const WeightSource &source,
-            const WeightFiles &files, std::vector<std::string> &lines) {
-  Opened out{std::make_unique<PieceReader>(files.paths, files.name), {}};
+Opened open(WeightMatcher &matcher, const WeightSource &source,
+            std::vector<NameRule> &renames, const WeightFiles &files,
+            std::vector<std::string> &lines) {
+  Opened out{std::make_unique<PieceReader>(files.paths, files.name), {}, {}};
   for (const std::string &name : files.promised)
     if (!out.reader->has(name))
       throw Error(files.name + ": its index names tensor '" + printable(name) +
                   "', which is in none of its files");
-  out.choice = matcher.choose(*out.reader, source, files.name);
+  RenamedTensors tensors(out.reader->names(), renames, files.name);
+  out.choice = matcher.choose(*out.reader, source, tensors, files.name);
   std::set<std::string> used(out.choice.begin(), out.choice.end());
-  std::vector<std::string> unused;
+  std::vector<std::string> &unused = out.unused;
   for (const std::string &name : out.reader->names())
     if (!used.count(name) && !(files.checkpoint && isOptimizerState(name)))
       unused.push_back(name);
@@ -273,7 +90,8 @@ Opened open(Matcher &matcher, const WeightSource &source,
                   std::to_string(wanted) + " parameters" +
                   (source.module.empty() ? "" : " of " + source.module) +
                   " from " + files.name +
-                  matcher.conversions(out.choice, *out.reader));
+                  matcher.conversions(out.choice, *out.reader) +
+                  matcher.otherNames(out.choice, tensors));
   if (!unused.empty())
     lines.push_back("not used of it: " + std::to_string(unused.size()) + " (" +
                     listed(unused) + ")");
@@ -285,7 +103,52 @@ Opened open(Matcher &matcher, const WeightSource &source,
   return out;
 }
 
+void expectUsed(const std::vector<NameRule> &renames) {
+  for (const NameRule &rule : renames)
+    if (!rule.used)
+      throw Error("--init-rename " + rule.from + "=" + rule.to +
+                  ": no tensor's name begins with '" + rule.from +
+                  "', or an earlier one has it");
+}
+
+/// Parameters that sources were to give values to, and that keep their own.
+void expectAll(const WeightMatcher &matcher,
+               const std::vector<WeightSource> &sources,
+               const std::vector<Opened> &opened) {
+  std::vector<std::string> left, unused;
+  for (size_t t = 0; t < matcher.targets.size(); ++t)
+    if (!matcher.targets[t].given &&
+        std::any_of(sources.begin(), sources.end(),
+                    [&](const WeightSource &source) {
+                      return matcher.wanted(t, source);
+                    }))
+      left.push_back(matcher.nameOf(t));
+  for (const Opened &source : opened)
+    unused.insert(unused.end(), source.unused.begin(), source.unused.end());
+  if (left.empty())
+    return;
+  throw Error("--init-from: " + std::to_string(left.size()) + " of " +
+              std::to_string(matcher.targets.size()) +
+              " parameters are in no source (" + listed(left) + "); " +
+              (unused.empty()
+                   ? "every tensor is used"
+                   : std::to_string(unused.size()) +
+                         (unused.size() == 1 ? " tensor is" : " tensors are") +
+                         " no parameter's (" + listed(unused) + ")") +
+              "; --init-rename FROM=TO maps names, --init-partial keeps the "
+              "program's own values");
+}
+
 } // namespace
+
+NameRule NameRule::parse(const std::string &text) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || text.size() == 1)
+    throw Error("--init-rename: '" + text +
+                "' is not FROM=TO, what tensors' names begin with and what "
+                "stands there in the program's");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
 
 WeightSource WeightSource::parse(const std::string &text) {
   size_t equals = text.find('=');
@@ -297,26 +160,31 @@ WeightSource WeightSource::parse(const std::string &text) {
                : WeightSource{"", text};
 }
 
-std::vector<std::string>
-initializeFrom(Trainer &trainer, const std::vector<WeightSource> &sources,
-               const std::vector<std::string> &skip) {
+std::vector<std::string> initializeFrom(Trainer &trainer,
+                                        InitialValues request) {
   const ProgramInfo &program = trainer.program();
   Comm &comm = trainer.comm();
   std::vector<std::string> lines;
-  std::unique_ptr<Matcher> matcher;
+  std::unique_ptr<WeightMatcher> matcher;
   comm.agree(failureOf([&] {
-    matcher = std::make_unique<Matcher>(trainer, skip);
-    for (const WeightSource &source : sources)
+    matcher = std::make_unique<WeightMatcher>(trainer, request.skip);
+    for (const WeightSource &source : request.sources)
       matcher->expectModule(source.module);
   }));
   std::vector<Opened> opened; // all of them, before anything changes
-  for (const WeightSource &source : sources) {
+  for (const WeightSource &source : request.sources) {
     WeightFiles files = findWeights(comm, source.path);
     for (const std::string &line : files.warnings)
       lines.push_back("warning: " + line);
-    comm.agree(failureOf(
-        [&] { opened.push_back(open(*matcher, source, files, lines)); }));
+    comm.agree(failureOf([&] {
+      opened.push_back(open(*matcher, source, request.renames, files, lines));
+    }));
   }
+  comm.agree(failureOf([&] {
+    expectUsed(request.renames);
+    if (!request.partial)
+      expectAll(*matcher, request.sources, opened);
+  }));
   std::vector<std::string> kept;
   for (size_t t = 0; t < matcher->targets.size(); ++t)
     if (!matcher->targets[t].given)

@@ -149,11 +149,15 @@ std::vector<std::string> begin(Trainer &trainer, const Options &options,
                                const std::string &home) {
   trainer.comm().agree(failureOf(
       [&] { trainer.initializeParameters(home + "/weights.safetensors"); }));
-  std::vector<WeightSource> sources;
+  InitialValues request{{}, options.initSkip, {}, options.initPartial};
   for (const std::string &text : options.initFrom)
-    sources.push_back(WeightSource::parse(text));
-  return sources.empty() ? std::vector<std::string>()
-                         : initializeFrom(trainer, sources, options.initSkip);
+    request.sources.push_back(WeightSource::parse(text));
+  trainer.comm().agree(failureOf([&] {
+    for (const std::string &text : options.initRename)
+      request.renames.push_back(NameRule::parse(text));
+  }));
+  return request.sources.empty() ? std::vector<std::string>()
+                                 : initializeFrom(trainer, std::move(request));
 }
 
 /// The state of the newest checkpoint, or the best; returns how many steps are

@@ -193,6 +193,7 @@ def one_process(runner, work):
     # Going on from what a run left, as a new run, begins where that run was.
     run(folder, 1, "--batch", work / "batch.safetensors", "--init-from", "first", "--steps", 1, "--metrics", "metrics.jsonl")
     expect(metrics_of(folder)[0][0]["loss"] == steps[1]["loss"], "the first loss is not that of the checkpoint's next step")
+    check_names(folder, work, steps[0]["loss"])
     check_copy(folder, work)
     recipe = json.loads((folder / "recipe.json").read_text())
     terms = tolerance.terms_of_losses(recipe, load_file(folder / "outputs.safetensors"))
@@ -210,6 +211,36 @@ def drawn_curves(folder, work, values, seed):
     run(folder, 1, "--batch", work / "batch.safetensors", "--init-from", work / "drawn.safetensors", "--steps", STEPS, "--metrics", "metrics.jsonl", *validate)
     steps, validated = metrics_of(folder)
     return [s["loss"] for s in steps], validated
+
+
+def check_names(folder, work, loss):
+    """The same values under the bare model's names, as Hugging Face has them for GPT-2, and under names that must be mapped; a part of them."""
+    values = {name: value for file in (work / "hf").glob("*.safetensors") for name, value in load_file(file).items()}
+
+    def begin(name, tensors, *flags, **how):
+        (work / name).mkdir()
+        save_file(tensors, work / name / "model.safetensors")
+        return run(folder, 1, "--batch", work / "batch.safetensors", "--init-from", work / name, *flags, "--steps", 1, "--metrics", "metrics.jsonl", **how)
+
+    def expect_same(name):
+        first = metrics_of(folder)[0][0]["loss"]
+        expect(first == loss, f"names {name}: the first loss is {first}, not {loss}")
+
+    count = len(values) - 1  # but score.weight
+    said = begin("bare", {name.removeprefix("transformer."): value for name, value in values.items()})
+    expect(f"; {count} of them under names that begin otherwise ('" in said and "' for 'model.transformer." in said, said)
+    expect_same("of the bare model")
+    decoder = {name.replace("transformer.", "decoder.gpt."): value for name, value in values.items()}
+    said = begin("unknown", decoder, fails=True)
+    expect(f"none of its {count + 1} tensors has the name of a parameter: it has decoder.gpt." in said, said)
+    said = begin("mapped", decoder, "--init-rename", "decoder.gpt.=transformer.")
+    expect(f"initial values of {count} of {count} parameters" in said and "begin otherwise" not in said, said)
+    expect_same("that are mapped")
+    part = {name: value for name, value in values.items() if ".ln_f." not in name}
+    said = begin("part", part, fails=True)
+    expect(f"--init-from: 2 of {count} parameters are in no source (model.transformer.ln_f.weight, model.transformer.ln_f.bias); 1 tensor is no parameter's (score.weight)" in said, said)
+    said = begin("less", part, "--init-partial")
+    expect("as the program begins: 2 (model.transformer.ln_f.weight, model.transformer.ln_f.bias)" in said, said)
 
 
 def check_copy(folder, work):

@@ -35,6 +35,11 @@ TEST(Options, BothSpellings) {
   o = parse({"--init-from", "a", "--init-from=llm=b", "--init-skip", "*.w"});
   EXPECT_EQ(o.initFrom, (std::vector<std::string>{"a", "llm=b"}));
   EXPECT_EQ(o.initSkip, std::vector<std::string>{"*.w"});
+  EXPECT_FALSE(o.initPartial);
+  o = parse({"--init-from=a", "--init-rename", "model.=", "--init-partial",
+             "--init-rename==net."});
+  EXPECT_TRUE(o.initPartial);
+  EXPECT_EQ(o.initRename, (std::vector<std::string>{"model.=", "=net."}));
   o = parse({"--checkpoint=c", "--resume=best", "--new-data", "--keep", "5"});
   EXPECT_TRUE(o.resume && o.best && o.newData);
   EXPECT_EQ(o.keep, 5);
@@ -72,6 +77,10 @@ TEST(Options, Errors) {
   EXPECT_ERROR(parse({"--checkpoint=c", "--resume", "--init-from=a"}),
                "exclude each other");
   EXPECT_ERROR(parse({"--init-skip=a"}), "--init-skip goes with --init-from");
+  EXPECT_ERROR(parse({"--init-rename=a=b"}),
+               "--init-rename goes with --init-from");
+  EXPECT_ERROR(parse({"--init-partial"}),
+               "--init-partial goes with --init-from");
   EXPECT_ERROR(parse({"--new-data"}), "--new-data goes with --resume");
   EXPECT_ERROR(parse({"--keep=0"}), "--keep: '0' is not a positive number");
   EXPECT_ERROR(parse({"--validate=a"}),

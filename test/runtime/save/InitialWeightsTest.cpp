@@ -24,7 +24,10 @@ protected:
                           const Lines &skip = {}) {
     Trainer trainer(program.info, Trainer::defaults(program.info), solo());
     trainer.initializeParameters(folder / "weights.safetensors");
-    said = initializeFrom(trainer, sources, skip);
+    InitialValues request{sources, skip, {}, partial};
+    for (const std::string &text : renames)
+      request.renames.push_back(NameRule::parse(text));
+    said = initializeFrom(trainer, request);
     const ParameterInfo &p = program.info.parameters[row];
     auto *values =
         reinterpret_cast<const float *>(trainer.regions().parameter(p));
@@ -53,7 +56,8 @@ protected:
 
   ProgramFolder folder;
   SmallProgram program{6};
-  Lines said;
+  Lines said, renames;
+  bool partial = true;
   std::vector<float> w = {1, 2, 3, 4, 5, 6}, two = {7, -8};
 };
 
@@ -199,6 +203,159 @@ TEST_F(InitialWeights, NothingIsAnError) {
   EXPECT_ERROR(take({from(folder / "data.json")}, 0), "not a safetensors file");
 }
 
+/// Hugging Face's files have names of the bare model, graphs those of what was
+/// exported around it; or the other way.
+TEST_F(InitialWeights, WrappersInFrontOfNames) {
+  program.parameters[0].onnx = {};
+  program.parameters[0].tensor.name = "tower.net.transformer.wte.weight";
+  program.parameters[1].onnx = {};
+  program.parameters[1].tensor.name = "head.net.lm_head.weight";
+  program.parameters[2].onnx = {};
+  program.parameters[2].tensor.name = "head.ln_f.weight";
+  write("weights.safetensors", [&](SafetensorsWriter &f) {
+    f.add("head.ln_f.weight", DType::F32, {2}, w.data() + 2);
+    f.add("head.frozen", DType::F32, {2}, w.data());
+  });
+  std::string path = write("hf.safetensors", [&](SafetensorsWriter &f) {
+    f.add("wte.weight", DType::F32, {2, 3}, w.data());
+    f.add("lm_head.weight", DType::F32, {2}, two.data());
+    f.add("model.language_model.ln_f.weight", DType::F32, {2}, w.data());
+    f.add("frozen", DType::F32, {2}, two.data());
+  });
+  partial = false;
+  EXPECT_EQ(take({from(path)}, 0), w);
+  EXPECT_EQ(take({from(path)}, 1), two);
+  EXPECT_EQ(take({from(path)}, 2), (std::vector<float>{1, 2}));
+  EXPECT_EQ(said, Lines{"initial values of 4 of 4 parameters from " + path +
+                        "; 3 of them under names that begin otherwise "
+                        "('wte.weight' for "
+                        "'tower.net.transformer.wte.weight')"});
+}
+
+TEST_F(InitialWeights, NamesThatOnlyBeginAlikeAreOthers) {
+  program.parameters[0].onnx = {};
+  program.parameters[0].tensor.name = "tower.net.w.weight";
+  partial = false;
+  auto withTensor = [&](const std::string &name) {
+    return write("one.safetensors", [&](SafetensorsWriter &f) {
+      f.add(name, DType::F32, {2, 3}, w.data());
+      f.add("u", DType::F32, {2}, two.data());
+      f.add("v", DType::F32, {2}, two.data());
+      f.add("frozen", DType::F32, {2}, two.data());
+    });
+  };
+  for (const char *other : {"decoder.w.weight", "xmodel.w.weight", "w.w.weight",
+                            "weight", "model.weight", "model.w"})
+    EXPECT_ERROR(take({from(withTensor(other))}, 0),
+                 "--init-from: 1 of 4 parameters are in no source "
+                 "(tower.net.w.weight); 1 tensor is no parameter's (" +
+                     std::string(other) + ")");
+  EXPECT_EQ(take({from(withTensor("module.model.w.weight"))}, 0), w);
+}
+
+/// Shapes tell apart what names do not; else it must be said.
+TEST_F(InitialWeights, WrappersThatLeaveADoubt) {
+  program.parameters[0].onnx = {};
+  program.parameters[0].tensor.name = "tower.net.n.weight";
+  std::vector<int64_t> shape = {2, 3};
+  std::string path;
+  auto withShape = [&](std::vector<int64_t> second) {
+    return write("two.safetensors", [&](SafetensorsWriter &f) {
+      f.add("model.n.weight", DType::F32, {2, 3}, w.data());
+      f.add("language_model.n.weight", DType::F32, second, w.data());
+    });
+  };
+  EXPECT_EQ(take({from(withShape({2}))}, 0), w);
+  EXPECT_ERROR(take({from(withShape({2, 3}))}, 0),
+               "parameter 'tower.net.n.weight' may be tensor "
+               "'language_model.n.weight' or 'model.n.weight'; --init-rename "
+               "FROM=TO says which");
+  renames = {"model.=net."};
+  EXPECT_EQ(take({from(path = withShape({2, 3}))}, 0), w);
+  renames = {};
+  program.parameters[1].onnx = {};
+  program.parameters[1].tensor.name = "head.module.n.weight";
+  path = write("one.safetensors", [&](SafetensorsWriter &f) {
+    f.add("n.weight", DType::F32, {2, 3}, w.data());
+  });
+  EXPECT_EQ(take({from(path)}, 0), w); // the other has another shape
+  program.parameters[1].tensor.name = "head.v";
+  // The only one of that name, but of another shape.
+  path = write("other.safetensors", [&](SafetensorsWriter &f) {
+    f.add("model.n.weight", DType::F32, {3, 2}, w.data());
+  });
+  EXPECT_ERROR(take({from(path)}, 0),
+               "tensor 'model.n.weight' is F32 [3, 2], parameter "
+               "'tower.net.n.weight' F32 [2, 3]");
+}
+
+TEST_F(InitialWeights, RenamedTensors) {
+  std::string path = write("named.safetensors", [&](SafetensorsWriter &f) {
+    f.add("decoder.w", DType::F32, {2, 3}, w.data());
+    f.add("decoder.head.u", DType::F32, {2}, two.data());
+    f.add("v", DType::F32, {2}, two.data());
+    f.add("frozen", DType::F32, {2}, two.data());
+  });
+  partial = false;
+  renames = {"decoder.head.=", "decoder.=tower."};
+  EXPECT_EQ(take({from(path)}, 0), w);
+  EXPECT_EQ(take({from(path)}, 1), two);
+  EXPECT_EQ(said, Lines{"initial values of 4 of 4 parameters from " + path});
+  renames = {"decoder.="};
+  EXPECT_EQ(take({from(path)}, 1), two);
+  renames = {"decoder.=", "decoder.head.="};
+  EXPECT_ERROR(take({from(path)}, 0),
+               "--init-rename decoder.head.=: no tensor's name begins with "
+               "'decoder.head.', or an earlier one has it");
+  renames = {"decoder.head.u=v"};
+  EXPECT_ERROR(take({from(path)}, 0),
+               "--init-rename gives the tensors 'decoder.head.u' and 'v' one "
+               "name, 'v'");
+  for (const char *bad : {"=", "decoder"}) {
+    renames = {bad};
+    EXPECT_ERROR(take({from(path)}, 0), "' is not FROM=TO");
+  }
+}
+
+TEST_F(InitialWeights, AllOrAnError) {
+  partial = false;
+  std::string path = write("part.safetensors", [&](SafetensorsWriter &f) {
+    f.add("head.u", DType::F32, {2}, two.data());
+    f.add("score", DType::F32, {2}, two.data());
+    f.add("more", DType::F32, {2}, two.data());
+  });
+  EXPECT_ERROR(take({from(path)}, 0),
+               "--init-from: 3 of 4 parameters are in no source (tower.w, "
+               "head.v, head.frozen); 2 tensors are no parameter's (more, "
+               "score); --init-rename FROM=TO maps names, --init-partial keeps "
+               "the program's own values");
+  // What is skipped, or of a module that no source is for, is not missed.
+  EXPECT_EQ(take({from(path)}, 1, {"tower.w", "head.v", "*.frozen"}), two);
+  EXPECT_EQ(take({from("head=" + path)}, 1, {"head.[vf]*"}), two);
+  EXPECT_ERROR(take({from("head=" + path)}, 1), "2 of 4 parameters are in no");
+  // Several sources together.
+  std::string rest = write("rest.safetensors", [&](SafetensorsWriter &f) {
+    f.add("w", DType::F32, {2, 3}, w.data());
+    f.add("v", DType::F32, {2}, two.data());
+    f.add("frozen", DType::F32, {2}, two.data());
+  });
+  EXPECT_EQ(take({from(path), from(rest)}, 0), w);
+}
+
+/// A tensor of a type that is not read matters only if it is asked for.
+TEST_F(InitialWeights, TypesThatAreNotRead) {
+  std::string header =
+      R"({"u":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F8_E4M3","shape":[2,3],"data_offsets":[8,14]}})";
+  uint64_t size = header.size();
+  std::string path = folder / "narrow.safetensors";
+  writeFile(path, std::string(reinterpret_cast<const char *>(&size), 8) +
+                      header + std::string(14, '\0'));
+  EXPECT_ERROR(take({from(path)}, 0),
+               "tensor 'w' is F8_E4M3, a type that is not read");
+  EXPECT_EQ(take({from(path)}, 1, {"tower.w"}), (std::vector<float>{0, 0}));
+  EXPECT_TRUE(saidThat("not used of it: 1 (w)"));
+}
+
 /// Two modules with a parameter of one name.
 TEST_F(InitialWeights, OfOneModule) {
   program.parameters[1].tensor.name = "head.w";
@@ -208,7 +365,8 @@ TEST_F(InitialWeights, OfOneModule) {
   });
   EXPECT_ERROR(take({from(path)}, 0),
                "tensor 'w' may be parameter 'tower.w' or 'head.w'; say "
-               "--init-from MODULE=");
+               "--init-from MODULE=" +
+                   path + " or --init-rename FROM=TO");
   EXPECT_EQ(take({from("head=" + path)}, 1), two);
   EXPECT_TRUE(
       saidThat("initial values of 1 of 3 parameters of head from " + path));

@@ -77,8 +77,8 @@ TEST_F(Narrow, FilesMayBeNarrow) {
   other.add("net.a", DType::F32, {kIn, kOut}, a.data());
   other.add("net.frozen", DType::F32, {kOut}, wide.data());
   other.write(folder / "other.safetensors");
-  std::vector<std::string> said =
-      initializeFrom(trainer, {{"", folder / "other.safetensors"}}, {});
+  std::vector<std::string> said = initializeFrom(
+      trainer, {{{"", folder / "other.safetensors"}}, {}, {}, true});
   EXPECT_EQ(value(0), a);
   EXPECT_EQ(storedOf(trainer, 0), rounded(a));
   EXPECT_EQ(storedOf(trainer, 3), rounded(wide));

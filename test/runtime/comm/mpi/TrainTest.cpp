@@ -218,6 +218,7 @@ TEST(RanksTrain, BeginsWithOtherWeights) {
   for (size_t i = 0; i < all.size(); ++i) {
     Options options = steps(6);
     options.initFrom = {folder / "model.safetensors"};
+    options.initPartial = true;
     options.checkpoint = folder / ("i" + nameOf(all[i]));
     expectLosses(train(all[i], folder, options), wanted, nameOf(all[i]));
     // From what that run has left: the first loss is that of its next step.
