@@ -172,6 +172,8 @@ LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
     fields.push_back(".offset = " + std::to_string(op.getOffset()));
   fields.push_back(".stride = " + std::to_string(op.getStride()));
   fields.push_back(".row = " + size(op.getRowAttr()));
+  if (op.getPerAttr())
+    fields.push_back(".per = " + size(op.getPerAttr()));
   fields.push_back(".module = " + std::to_string(index) +
                    ", .symbol = " + std::to_string(symbol));
   std::string count =

@@ -278,6 +278,8 @@ LogicalResult CheckIndicesOp::verify() {
     return emitOpError("block is chunk, over and stride, of each cut");
   if (getOp().empty())
     return emitOpError("must say what uses the indices");
-  return failure(failed(verifyDim(*this, "extent", getExtentAttr())) ||
-                 failed(verifyDim(*this, "row", getRowAttr())));
+  return failure(
+      failed(verifyDim(*this, "extent", getExtentAttr())) ||
+      failed(verifyDim(*this, "row", getRowAttr())) ||
+      (getPerAttr() && failed(verifyDim(*this, "per", getPerAttr()))));
 }

@@ -73,10 +73,11 @@ def RT_CheckIndicesOp : RT_Op<"check_indices", [MemoryEffects<[MemWrite]>]> {
     runtime/data/Fault.h. Looks at every `stride`-th element of `indices` from `offset` on. Right are 0 to `extent` - 1, with `wrap` also -`extent` to -1, and `ignored`. Of the first other one the task's fault record
     takes down the value, its row (elements a row: `row`), and what the attributes say: `op` that uses it, `input` of the module that it comes from (if that is one), `item` that a row is about (the symbol that counts rows).
     `block` [chunk, over, stride, …]: indices count from the begin of this rank's block of `chunk` rows (on the axis of `over` ranks with `stride`), with more cuts from that of a block within the block, and negative ones from the end have been turned round already.
+    With `per` the indices number places that rows fill one after another (-1 before the first place): after each `per` elements there must be `extent` places more.
     Whoever uses the index clamps it.
   }];
   let arguments = (ins RT_In<"indices">:$indices, RT_Dim:$extent, UnitAttr:$wrap, OptionalAttr<I64Attr>:$ignored, OptionalAttr<DenseI64ArrayAttr>:$block, DefaultValuedAttr<I64Attr, "0">:$offset, DefaultValuedAttr<I64Attr, "1">:$stride,
-                       StrAttr:$op, OptionalAttr<StrAttr>:$input, OptionalAttr<StrAttr>:$item, DefaultValuedAttr<RT_Dim, "\"1\"">:$row);
+                       StrAttr:$op, OptionalAttr<StrAttr>:$input, OptionalAttr<StrAttr>:$item, DefaultValuedAttr<RT_Dim, "\"1\"">:$row, OptionalAttr<RT_Dim>:$per);
   let hasVerifier = 1;
   let assemblyFormat = "$op $indices `below` $extent attr-dict `:` type($indices)";
 }

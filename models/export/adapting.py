@@ -147,11 +147,13 @@ def _masked_scatter(self, mask, source):
     if mask.dim() > 1 and mask.stride(-1) == 0 and source.shape[-1] == self.shape[-1]:
         # Whole rows: one index a row instead of one an element.
         rows = mask[..., 0]
-        place = (rows.flatten().long().cumsum(0) - 1).clamp(min=0)
-        taken = source.reshape(-1, source.shape[-1])[place].reshape(self.shape)
-        return torch.where(rows[..., None], taken, self)
-    place = (mask.flatten().long().cumsum(0) - 1).clamp(min=0)
-    return torch.where(mask, source.flatten()[place].reshape(self.shape), self)
+        return torch.where(rows[..., None], _in_order(rows, source.reshape(-1, source.shape[-1])).reshape(self.shape), self)
+    return torch.where(mask, _in_order(mask, source.flatten()).reshape(self.shape), self)
+
+
+def _in_order(mask, source):
+    """For the k-th true place of `mask` row k - 1 of `source`, of which there may be none: number 0 is a row of zeros, for places before the first."""
+    return torch.cat([source.new_zeros(1, *source.shape[1:]), source])[mask.flatten().long().cumsum(0)]
 
 
 def _is_in(elements, test_elements, *, assume_unique=False, invert=False):

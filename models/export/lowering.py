@@ -159,9 +159,11 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     if dropout_p:
         raise ExportError(f"scaled_dot_product_attention with dropout_p draws random numbers{place_of_code()}: call module.eval(), or make it 0")
     if query.dim() == key.dim() == value.dim() == 3 and (attn_mask is None or attn_mask.dim() <= 3):
-        # The exporter knows four axes only.
-        mask = attn_mask[None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
-        return F.scaled_dot_product_attention(query[None], key[None], value[None], mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+        # The exporter knows four axes only. The first stays first, where items are that a batch is cut by, unless it is heads that share keys.
+        axis = 1 if query.shape[0] == key.shape[0] == value.shape[0] else 0
+        query, key, value = (x.unsqueeze(axis) for x in (query, key, value))
+        mask = attn_mask.unsqueeze(axis) if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
+        return F.scaled_dot_product_attention(query, key, value, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa and axis == 0).squeeze(axis)
     return F.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 

@@ -115,7 +115,8 @@ class FixedGrid(nn.Module):
     @staticmethod
     def _attention(attention, x, cos, sin, length):
         """Attention within runs of `length` rows of x [images, patches, hidden]."""
-        q, k, v = (t.unflatten(-1, (attention.num_heads, -1)) for t in attention.qkv(x).chunk(3, -1))
+        heads = attention.num_heads, x.shape[-1] // attention.num_heads  # PyTorch finds no size for itself where there are no images
+        q, k, v = (t.unflatten(-1, heads) for t in attention.qkv(x).chunk(3, -1))
         q, k = (t * cos[:, None] + _half_turn(t) * sin[:, None] for t in (q, k))
         q, k, v = (t.reshape(-1, length, *t.shape[2:]).transpose(1, 2) for t in (q, k, v))
         out = F.scaled_dot_product_attention(q, k, v, scale=attention.scaling)

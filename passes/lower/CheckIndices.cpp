@@ -125,5 +125,35 @@ void FunctionLowering::checkIndices(Operation *op, Value indices,
       range.ignored ? b.getI64IntegerAttr(*range.ignored) : IntegerAttr(),
       block, b.getI64IntegerAttr(range.offset),
       b.getI64IntegerAttr(range.stride), b.getStringAttr(what),
-      origin.input(bool(block)), item, rt::getDimAttr(b.getContext(), row));
+      origin.input(bool(block)), item, rt::getDimAttr(b.getContext(), row),
+      /*per=*/StringAttr());
+}
+
+void FunctionLowering::checkPlaces(nn::GatherOp op) {
+  DimExpr rows = nn::getShape(op.getInput())[0],
+          places = nn::getNumElements(nn::getShape(op.getIndices()));
+  // A table of a fixed size may have more rows than are taken.
+  if (rows.asConstant())
+    return checkIndices(op, op.getIndices(), {"rows", rows, false, -1});
+  DimExpr per = places, row = places;
+  StringAttr item;
+  auto eachOf = [&](const DimExpr &whole, const std::string &symbol) {
+    std::optional<DimExpr> each = whole.exactDiv(DimExpr::symbol(symbol));
+    return each && each->asConstant() ? each : std::nullopt;
+  };
+  if (SmallVector<std::string> symbols = places.symbols(); symbols.size() == 1)
+    if (std::optional<DimExpr> own = eachOf(places, symbols[0])) {
+      item = b.getStringAttr(symbols[0]);
+      row = *own;
+      if (std::optional<DimExpr> filled = eachOf(rows, symbols[0]))
+        per = row, rows = *filled;
+    }
+  auto dim = [&](const DimExpr &e) {
+    return rt::getDimAttr(b.getContext(), e);
+  };
+  rt::CheckIndicesOp::create(b, op->getLoc(), get(op.getIndices()), dim(rows),
+                             UnitAttr(), IntegerAttr(), DenseI64ArrayAttr(),
+                             b.getI64IntegerAttr(0), b.getI64IntegerAttr(1),
+                             b.getStringAttr("rows that fill them in order"),
+                             StringAttr(), item, dim(row), dim(per));
 }

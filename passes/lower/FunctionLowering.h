@@ -80,6 +80,9 @@ public:
   /// the program does next. The op that uses them must still clamp.
   void checkIndices(mlir::Operation *op, mlir::Value indices,
                     const IndexRange &range);
+  /// The same of places that rows fill in order, where they are not as many as
+  /// the rows.
+  void checkPlaces(nn::GatherOp op);
 
 private:
   /// Where a value ends: an argument of the rt.func or a gradient.

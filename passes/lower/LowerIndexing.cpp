@@ -45,6 +45,8 @@ LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
   Destination d = f.destination(op.getResult());
   if (auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr))
     f.checkIndices(op, op.getIndices(), IndexRange::ofBlock(block));
+  else if (op.getInOrder())
+    f.checkPlaces(op);
   else if (!op.getZeroOutOfRange())
     f.checkIndices(op, op.getIndices(), {"rows", in[1], countsFromEnd(op)});
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);

@@ -131,6 +131,13 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
                               const FactorCut &cut) const {
     auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
     local->removeAttr(kUnpaddedAttr);
+    // Places are counted where all of them are.
+    if (auto gather = dyn_cast<nn::GatherOp>(local.getOperation()))
+      if (nn::getShape(gather.getIndices()) !=
+              nn::getShape(op->getOperand(1)) ||
+          nn::getShape(gather.getInput())[0] !=
+              nn::getShape(op->getOperand(0))[0])
+        gather.setInOrder(false);
     if (cut.rule->factors[cut.factor].kind != nn::FactorKind::blocked)
       return {local.getResult()};
     builder.setInsertionPoint(local);

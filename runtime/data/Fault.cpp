@@ -13,16 +13,16 @@ namespace dt::rt {
 
 namespace {
 
-/// "sample 'a/0017'", "image 3": the item of the part that the row is about;
-/// "row 3" where rows are no items.
-std::string itemOf(const Fault &fault, const ModuleInfo &module,
+/// "sample 'a/0017'", "image 3": the item of the part that element `at` is
+/// about; "element 3" where rows are no items.
+std::string itemOf(const Fault &fault, int64_t at, const ModuleInfo &module,
                    const Part *part,
                    const std::function<std::string(int64_t)> &nameOf) {
-  int64_t row = fault.place / (fault.check.row > 0 ? fault.check.row : 1);
+  int64_t row = at / (fault.check.row > 0 ? fault.check.row : 1);
   size_t symbol = size_t(fault.check.symbol);
   if (fault.check.symbol < 0 || symbol >= module.symbols.size ||
       !module.symbols[symbol].item)
-    return "element " + std::to_string(fault.place);
+    return "element " + std::to_string(at);
   const char *item = module.symbols[symbol].item;
   if (!part || symbol >= part->items.size() ||
       size_t(row) >= part->items[symbol].size())
@@ -32,6 +32,16 @@ std::string itemOf(const Fault &fault, const ModuleInfo &module,
   if (sample && nameOf)
     return "sample '" + nameOf(place) + "'";
   return std::string(item) + " " + std::to_string(place);
+}
+
+/// Of places that rows fill in order: the items that have them together.
+std::string itemsOf(const Fault &fault, const ModuleInfo &module,
+                    const Part *part,
+                    const std::function<std::string(int64_t)> &nameOf) {
+  std::string last = itemOf(fault, fault.place, module, part, nameOf),
+              first = itemOf(fault, fault.place - fault.check.per + 1, module,
+                             part, nameOf);
+  return first == last ? first : first + " to " + last;
 }
 
 } // namespace
@@ -47,7 +57,13 @@ std::string describeFault(const Fault &fault, const ProgramInfo &program,
   const char *name = module.origin ? module.origin : module.name;
   std::string text = c.input ? std::string("input '") + name + "." + c.input
                              : std::string("module '") + name;
-  text += "', " + itemOf(fault, module, part, nameOf) + ": ";
+  if (c.per > 0) {
+    int64_t places = value + 1 - c.extent * (fault.place / c.per);
+    return text + "', " + itemsOf(fault, module, part, nameOf) + ": " +
+           std::to_string(places) + " places for " + std::to_string(c.extent) +
+           " " + c.what;
+  }
+  text += "', " + itemOf(fault, fault.place, module, part, nameOf) + ": ";
   if (c.extent == 0)
     return text + "there are no " + c.what + ", and number " +
            std::to_string(value) + " is asked for";

@@ -27,7 +27,9 @@ struct IndexCheck {
   int64_t base = 0;
   int64_t offset = 0, stride = 1; ///< which elements are for this axis
   int64_t row = 1;                ///< elements a row
-  int32_t module = 0;             ///< index in the program
+  int64_t per = 0;     ///< not 0: places in order, of which each `per` elements
+                       ///< have `extent`
+  int32_t module = 0;  ///< index in the program
   int32_t symbol = -1; ///< of the module, that counts the rows; -1: none
 };
 

@@ -304,6 +304,9 @@ def indexing():
     case("ScatterND-add", "ScatterND", {"x": x, "i": np.array([[1], [1]], I64), "u": f(2, 3, 4)}, None, {"reduction": "add"}, open_dims=False)
     case("ScatterElements", "ScatterElements", {"x": x, "i": np.array([[[1] * 4], [[2] * 4]], I64), "u": f(2, 1, 4)}, None, {"axis": 1}, open_dims=False)
     case("ScatterElements-add", "ScatterElements", {"x": x, "i": np.zeros((2, 2, 4), I64), "u": f(2, 2, 4)}, None, {"axis": 1, "reduction": "add"}, open_dims=False)
+    graph("masked_scatter-counted", [("Reshape", ["m", "minus"], ["flat"], {}), ("Cast", ["flat"], ["ones"], {"to": 7}), ("CumSum", ["ones", "zero"], ["count"], {}), ("Concat", ["val_1", "src"], ["padded"], {"axis": 0}),
+                                     ("Gather", ["padded", "count"], ["taken"], {}), ("Shape", ["x"], ["xs"], {}), ("Reshape", ["taken", "xs"], ["placed"], {}), ("Unsqueeze", ["m", "minus"], ["mu"], {}), ("Where", ["mu", "placed", "x"], ["y"], {})],
+          {"x": f(2, 3, 4), "m": np.array([[True, False, True], [False, True, False]]), "src": f(3, 4)}, {"minus": ints(-1), "zero": np.int64(0), "val_1": np.zeros((1, 4), np.float32)})
     case("OneHot", "OneHot", {"i": ints(0, 2, -1)}, {"d": np.int64(4), "val_1": np.array([0, 1], np.float32)})
     case("OneHot-axis", "OneHot", {"i": np.array([[0, 2], [1, 3]], I64)}, {"d": np.int64(4), "val_1": np.array([-1, 2], np.float32)}, {"axis": 1})
     rows = [("Unsqueeze", ["m"], ["mu"], {}), ("Shape", ["x"], ["xs"], {}), ("Expand", ["mu", "xs"], ["me"], {})]

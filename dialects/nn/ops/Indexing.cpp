@@ -48,6 +48,12 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
   return success();
 }
 
+LogicalResult GatherOp::verify() {
+  if (getInOrder() && (!getZeroOutOfRange() || getAxis() != 0))
+    return emitOpError("in_order needs zero_out_of_range and axis 0");
+  return success();
+}
+
 LogicalResult GatherOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                  Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, *this);

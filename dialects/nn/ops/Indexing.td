@@ -13,9 +13,11 @@ def NN_GatherOp : NN_MovementOp<"gather"> {
   let summary = "input's slices along `axis` at `indices` (ONNX Gather; an embedding is axis 0)";
   let description = [{
     Result dims: input's before the axis, those of the indices, input's after it. Negative indices count from the end. With `zero_out_of_range` an index outside [0, size) gives zeros (no wrap-around).
+    `in_order` beside it: the indices number places that the rows fill one after another, from 0 on (-1 before the first place). When the program runs there must be as many places as rows: in each item, where both follow the same one. Rows of a fixed number may be more.
   }];
   let extraClassDeclaration = declarations # "bool picksItems(::dt::nn::ItemStates operands);";
-  let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range);
+  let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range, UnitAttr:$in_order);
+  let hasVerifier = 1;
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
 def NN_GatherGradOp : NN_GradOp<"gather_grad", [], NN_TypeGiven> {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/import/NodeImporter.h"
+#include "models/frontend/import/PlacesInOrder.h"
 #include "models/frontend/symbolic/Simplify.h"
 
 using namespace mlir;
@@ -142,6 +143,9 @@ LogicalResult gather(NodeImporter &n) {
   if (indices)
     if (std::optional<Run> r = runOf(n, *indices, n.shape(0)[*axis]))
       return n.set(0, gatherRun(n, *r, *indices, *axis));
+  if (*axis == 0 && n.rank(1) == 1 && !indices)
+    if (std::optional<Value> taken = gatherInOrder(n, n.value(1)))
+      return n.set(0, *taken);
   return n.set(
       0, n.make<nn::GatherOp>({n.value(0), n.value(1)}, n.i64("axis", *axis)));
 }
@@ -259,10 +263,14 @@ LogicalResult gatherNd(NodeImporter &n) {
     if (std::optional<Value> v = gatherAxes(n, *indices))
       return n.set(0, *v);
   // Rows named by one index are a gather, which knows embeddings' gradient.
-  if (batchDims == 0 && n.shape(1).back() == DimExpr(1))
+  if (batchDims == 0 && n.shape(1).back() == DimExpr(1)) {
+    if (n.rank(1) == 2 && !indices)
+      if (std::optional<Value> taken = gatherInOrder(n, n.value(1)))
+        return n.set(0, *taken);
     return n.set(0, n.make<nn::GatherOp>(
                         {n.value(0), n.squeeze(n.value(1), n.rank(1) - 1)},
                         n.i64("axis", 0)));
+  }
   return n.set(0, n.make<nn::GatherNdOp>({n.value(0), n.value(1)},
                                          n.i64("batch_dims", batchDims)));
 }
@@ -297,44 +305,6 @@ LogicalResult nonZero(NodeImporter &n) {
                             : "data");
   n.output(0).nonZero = GraphValue::NonZero{x, count, of};
   return success();
-}
-
-/// The k-th true place of the mask takes update k. `cumsum(mask) - 1` is that
-/// number, where the mask is true; elsewhere the data stay. A mask repeated
-/// along trailing axes moves whole rows.
-LogicalResult maskedScatter(NodeImporter &n, Value mask, Value updates) {
-  Value data = n.value(0);
-  Shape shape = n.shape(0);
-  if (!data || nn::getShape(mask) != shape)
-    return n.fail("the mask behind the indices must have the data's shape");
-  size_t rows = shape.size();
-  Value narrow = mask;
-  if (auto repeat = mask.getDefiningOp<nn::BroadcastOp>()) {
-    Shape from = nn::getShape(repeat.getInput());
-    while (from.size() == shape.size() && rows > 1 &&
-           from[rows - 1] == DimExpr(1))
-      --rows;
-    if (from.size() == shape.size() &&
-        llvm::equal(ArrayRef(from).take_front(rows),
-                    ArrayRef(shape).take_front(rows)))
-      narrow = repeat.getInput();
-    else
-      rows = shape.size();
-  }
-  ArrayRef<DimExpr> lead = ArrayRef(shape).take_front(rows);
-  DimExpr width = nn::getNumElements(ArrayRef(shape).drop_front(rows));
-  DimExpr count = nn::getNumElements(lead);
-  std::optional<DimExpr> available =
-      nn::getNumElements(nn::getShape(updates)).exactDiv(width);
-  if (!available)
-    return n.fail("the updates are no whole rows of " + width.str());
-  Value flat = n.castTo(n.reshape(narrow, {count}), n.b.getI64Type());
-  Value order = n.make<nn::CumsumOp>(flat, n.i64("axis", 0));
-  Value at = n.make<nn::SubOp>({order, n.number(1, n.b.getI64Type())});
-  Value source = n.reshape(updates, {*available, width});
-  Value taken = n.make<nn::GatherOp>(
-      {source, at}, {n.i64("axis", 0), n.unit("zero_out_of_range")});
-  return n.set(0, n.make<nn::WhereOp>({narrow, n.reshape(taken, shape), data}));
 }
 
 //===----------------------------------------------------------------------===//

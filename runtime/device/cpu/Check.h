@@ -11,6 +11,17 @@
 
 namespace dt::rt {
 
+/// Takes down the first run of elements that has other than `extent` places.
+template <typename T>
+void checkPlaces(const T *indices, int64_t n, const IndexCheck &check,
+                 Fault *fault) {
+  for (int64_t i = check.per - 1; i < n; i += check.per)
+    if (int64_t(indices[i]) + 1 != check.extent * ((i + 1) / check.per)) {
+      *fault = {1, check, int64_t(indices[i]), i};
+      return;
+    }
+}
+
 /// Takes down the first of n indices that is out of range; see Fault.h. One
 /// pass over the indices, which are few beside what they select.
 template <typename T>
@@ -18,6 +29,8 @@ void checkIndices(const T *indices, int64_t n, const IndexCheck &check,
                   Fault *fault) {
   if (!fault || fault->found)
     return;
+  if (check.per > 0)
+    return checkPlaces(indices, n, check, fault);
   const int64_t low = check.wrap && !check.local ? -check.extent : 0;
   const int64_t high = check.extent, base = check.base;
   const int64_t ignored = check.ignores ? check.ignored : low;

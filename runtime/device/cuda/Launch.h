@@ -47,13 +47,15 @@ template <typename T>
 __global__ void checkKernel(const T *indices, int64_t n, IndexCheck check,
                             Fault *fault) {
   int64_t low = check.wrap && !check.local ? -check.extent : 0;
-  int64_t i = check.offset +
-              (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) * check.stride;
-  for (; i < n; i += int64_t(gridDim.x) * blockDim.x * check.stride) {
+  int64_t begin = check.per > 0 ? check.per - 1 : check.offset;
+  int64_t step = check.per > 0 ? check.per : check.stride;
+  int64_t i = begin + (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) * step;
+  for (; i < n; i += int64_t(gridDim.x) * blockDim.x * step) {
     int64_t v = indices[i] + check.base;
-    if ((v >= low && v < check.extent) ||
-        (check.ignores && v == check.ignored) ||
-        atomicCAS_system(&fault->found, 0, 1))
+    bool right = check.per > 0 ? v + 1 == check.extent * ((i + 1) / check.per)
+                               : (v >= low && v < check.extent) ||
+                                     (check.ignores && v == check.ignored);
+    if (right || atomicCAS_system(&fault->found, 0, 1))
       continue;
     fault->check = check;
     fault->value = v;

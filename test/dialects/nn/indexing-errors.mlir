@@ -61,3 +61,11 @@ func.func @outside(%x: tensor<2x7xf32>, %i: tensor<3x4xi64>) {
   %0 = nn.gather_elements %x at %i {axis = 1 : i64} : tensor<2x7xf32>, tensor<3x4xi64>
   return
 }
+
+// -----
+
+func.func @order(%x: tensor<2x7xf32>, %i: tensor<3xi64>) {
+  // expected-error @+1 {{in_order needs zero_out_of_range and axis 0}}
+  %0 = nn.gather %x at %i {axis = 0 : i64, in_order} : tensor<2x7xf32>, tensor<3xi64>
+  return
+}

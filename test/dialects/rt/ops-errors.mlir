@@ -614,3 +614,10 @@ rt.func @f(%a: !rt.buffer<i64, [8]>) {
   // expected-error @+1 {{'extent': '4*' is not a size}}
   rt.check_indices "rows of gather" %a below "4*" : !rt.buffer<i64, [8]>
 }
+
+// -----
+
+rt.func @f(%a: !rt.buffer<i64, [8]>) {
+  // expected-error @+1 {{'per': '*4' is not a size}}
+  rt.check_indices "rows of gather" %a below "4" {per = "*4"} : !rt.buffer<i64, [8]>
+}

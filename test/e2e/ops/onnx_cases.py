@@ -24,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
 import check_ops  # noqa: E402
 
 # A batch's mask may name more rows than the file has; what is squeezed depends on the batch.
-ONLY_FIXED = {"masked_scatter", "masked_scatter-rows", "Squeeze-all"}
+ONLY_FIXED = {"masked_scatter", "masked_scatter-rows", "masked_scatter-counted", "Squeeze-all"}
 # Differences do not tell the slopes: scores of -1e4 and below round their changes away, and of -inf alone there are none.
 ONLY_VALUES = re.compile("masked-(?!guarded)|ReduceLogSumExp-hidden")
 INDEX_LIMIT = 3  # integers of a batch are indices below this

@@ -102,3 +102,17 @@ func.func @padded(%x: tensor<2x10xf32>, %l: tensor<2xi64> {nn.name = "labels"}) 
   %0 = nn.cross_entropy %x, %l {ignore_index = -100 : i64, nn.block = {extent = 9 : i64, chunk = 10 : i64, over = 1 : i64, stride = 1 : i64, ignored = -100 : i64, what = "classes of cross_entropy"}} : tensor<2x10xf32>, tensor<2xi64>
   return %0 : tensor<2xf32>
 }
+
+// Places that rows fill in order: as many as rows, in each item where both follow the same one, else all together. Rows of a table may be more.
+nn.dim @images of "image" max 8
+// CHECK-LABEL: rt.func @places(
+// CHECK: rt.check_indices "rows that fill them in order" %{{.*}} below "4" {item = "batch", per = "40", row = "40"} : <i64, ["40*batch"]>
+// CHECK: rt.check_indices "rows that fill them in order" %{{.*}} below "4*images" {item = "batch", per = "40*batch", row = "40"} : <i64, ["40*batch"]>
+// CHECK: rt.check_indices "rows of gather" %{{.*}} below "9" {ignored = -1 : i64, input = "i", item = "batch", row = "40"} : <i64, ["40*batch"]>
+func.func @places(%x: tensor<?x7xf32, #nn.dims<4*batch>>, %y: tensor<?x7xf32, #nn.dims<4*images>>, %z: tensor<9x7xf32>, %i: tensor<?xi64, #nn.dims<40*batch>> {nn.name = "i"})
+    -> (tensor<?x7xf32, #nn.dims<40*batch>>, tensor<?x7xf32, #nn.dims<40*batch>>, tensor<?x7xf32, #nn.dims<40*batch>>) {
+  %0 = nn.gather %x at %i {axis = 0 : i64, zero_out_of_range, in_order} : tensor<?x7xf32, #nn.dims<4*batch>>, tensor<?xi64, #nn.dims<40*batch>>
+  %1 = nn.gather %y at %i {axis = 0 : i64, zero_out_of_range, in_order} : tensor<?x7xf32, #nn.dims<4*images>>, tensor<?xi64, #nn.dims<40*batch>>
+  %2 = nn.gather %z at %i {axis = 0 : i64, zero_out_of_range, in_order} : tensor<9x7xf32>, tensor<?xi64, #nn.dims<40*batch>>
+  return %0, %1, %2 : tensor<?x7xf32, #nn.dims<40*batch>>, tensor<?x7xf32, #nn.dims<40*batch>>, tensor<?x7xf32, #nn.dims<40*batch>>
+}

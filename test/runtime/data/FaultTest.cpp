@@ -75,6 +75,26 @@ TEST(Fault, BlocksCountFromTheirBegin) {
             "'embed' (-10 to 9)");
 }
 
+TEST(Fault, PlacesAreAsManyAsRowsInEachItemOrInAll) {
+  IndexCheck check = below(2);
+  check.what = "rows that fill them in order";
+  check.per = check.row = 3, check.symbol = 0;
+  EXPECT_FALSE(faultOf<int64_t>({-1, 0, 1, 2, 3, 3}, check).found);
+  Fault fault = faultOf<int64_t>({-1, 0, 1, 2, 2, 2}, check);
+  SmallProgram program(6);
+  EXPECT_EQ(describeFault(fault, program.info, nullptr, {}),
+            "module 'tower', image 1 of a microbatch: 1 places for 2 rows that "
+            "fill them in order");
+  EXPECT_EQ(faultOf<int64_t>({0, 1, 2, 3, 3, 3}, check).place, 2);
+  check.per = 6, check.extent = 4;
+  EXPECT_FALSE(faultOf<int64_t>({0, 1, 2, 3, 3, 3}, check).found);
+  fault = faultOf<int64_t>({0, 1, 2, 2, 2, 2}, check);
+  EXPECT_EQ(describeFault(fault, program.info, nullptr, {}),
+            "module 'tower', image 0 of a microbatch to image 1 of a "
+            "microbatch: 3 places for 4 rows that fill them in order");
+  EXPECT_FALSE(faultOf<int64_t>({}, check).found);
+}
+
 TEST(Fault, TheFirstOneStays) {
   Fault fault{};
   int64_t first = 8, second = 9;
