@@ -304,6 +304,13 @@ def indexing():
     case("ScatterND-add", "ScatterND", {"x": x, "i": np.array([[1], [1]], I64), "u": f(2, 3, 4)}, None, {"reduction": "add"}, open_dims=False)
     case("ScatterElements", "ScatterElements", {"x": x, "i": np.array([[[1] * 4], [[2] * 4]], I64), "u": f(2, 1, 4)}, None, {"axis": 1}, open_dims=False)
     case("ScatterElements-add", "ScatterElements", {"x": x, "i": np.zeros((2, 2, 4), I64), "u": f(2, 2, 4)}, None, {"axis": 1, "reduction": "add"}, open_dims=False)
+    # Whole slices to places that the graph knows are a select.
+    case("ScatterND-slices", "ScatterND", {"x": x, "u": f(2, 3, 4)}, {"i": np.array([[-1], [1]], I64)}, order=["x", "i", "u"], open_dims=False)
+    case("ScatterND-slices-add", "ScatterND", {"x": x, "u": f(2, 4)}, {"i": np.array([[0, 1], [4, -1]], I64)}, {"reduction": "add"}, order=["x", "i", "u"], open_dims=False)
+    case("ScatterND-all", "ScatterND", {"x": f(2, 3), "u": f(3, 3)}, {"i": np.array([[1], [0], [1]], I64)}, order=["x", "i", "u"], open_dims=False)
+    case("ScatterElements-slice", "ScatterElements", {"x": x, "u": f(5, 1, 4)}, {"i": np.full((5, 1, 4), -2)}, {"axis": 1}, order=["x", "i", "u"], open_dims=False)
+    case("ScatterElements-slices-add", "ScatterElements", {"x": x, "u": f(5, 3, 2)}, {"i": np.tile(np.array([3, 0]), (5, 3, 1))}, {"axis": 2, "reduction": "add"}, order=["x", "i", "u"], open_dims=False)
+    case("ScatterElements-part", "ScatterElements", {"x": x, "u": f(2, 1, 4)}, {"i": np.full((2, 1, 4), 2)}, {"axis": 1}, order=["x", "i", "u"], open_dims=False)
     graph("masked_scatter-counted", [("Reshape", ["m", "minus"], ["flat"], {}), ("Cast", ["flat"], ["ones"], {"to": 7}), ("CumSum", ["ones", "zero"], ["count"], {}), ("Concat", ["val_1", "src"], ["padded"], {"axis": 0}),
                                      ("Gather", ["padded", "count"], ["taken"], {}), ("Shape", ["x"], ["xs"], {}), ("Reshape", ["taken", "xs"], ["placed"], {}), ("Unsqueeze", ["m", "minus"], ["mu"], {}), ("Where", ["mu", "placed", "x"], ["y"], {})],
           {"x": f(2, 3, 4), "m": np.array([[True, False, True], [False, True, False]]), "src": f(3, 4)}, {"minus": ints(-1), "zero": np.int64(0), "val_1": np.zeros((1, 4), np.float32)})

@@ -66,6 +66,20 @@ class Experts(nn.Module):
         return y[0] if isinstance(y, tuple) else y
 
 
+class Interleaved(nn.Module):
+    """The rotary table of Qwen3-VL's language model, which it writes in place."""
+
+    def __init__(self):
+        super().__init__()
+        rope = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+        config = hf.Qwen3VLTextConfig(hidden_size=WIDTH, head_dim=WIDTH, num_attention_heads=1, num_key_value_heads=1, vocab_size=WORDS, rope_parameters=rope)
+        self.linear, self.table = nn.Linear(WIDTH, WIDTH), hf.models.qwen3_vl.modeling_qwen3_vl.Qwen3VLTextRotaryEmbedding(config)
+
+    def forward(self, x):
+        cos, sin = self.table(x, (x[..., :3] * 4).long().permute(2, 0, 1))
+        return self.linear(x) * cos + x * sin
+
+
 class Padded(nn.Module):
     """Rows of a table, of which one has no gradient."""
 
@@ -85,6 +99,29 @@ def complex_views(x):
     turned = torch.view_as_complex(x.unflatten(-1, (4, 2)))
     a, b = turned.split([1, 3], 1)
     return torch.view_as_real(a.expand(-1, 3, 4) * b)
+
+
+def in_place(change):
+    """A function that changes its argument (a copy of what comes) where whole slices lie."""
+
+    def changed(x):
+        y = x.clone()
+        return y if (result := change(y, x)) is None else result
+
+    return changed
+
+
+def interleave(y, x):
+    """Qwen3-VL's rotary table: frequencies of the second and third table among those of the first."""
+    tables = torch.stack([y, x * 2, x * 3])
+    first = tables[0]
+    first[..., 1:6:3] = tables[1, ..., 1:6:3]
+    first[..., 2:6:3] = tables[2, ..., 2:6:3]
+    return first
+
+
+def assign(places):
+    return lambda y, x: y.__setitem__(places, x[places].square())
 
 
 MASK = torch.arange(16).reshape(4, 4) % 3 > 0
@@ -112,7 +149,27 @@ REWRITES = {
     "complex views": complex_views,
     "pieces": lambda x: torch.cat(x.chunk(3, -1)[::-1], -1),
 }
-LAYERS = {"experts": Experts, "padding": Padded}
+REWRITES |= {
+    f"in place: {name}": in_place(change)
+    for name, change in {
+        "tables among each other": interleave,
+        "every second": assign((..., slice(1, None, 2))),
+        "one": assign((slice(None), 2)),
+        "the last": assign((..., -1)),
+        "a block": assign((slice(None), slice(1, 3), slice(0, None, 3))),
+        "a list": assign((slice(None), torch.tensor([3, 0]))),
+        "pairs": assign((slice(None), torch.tensor([3, 0]), torch.tensor([1, 5]))),
+        "a number": lambda y, x: y[:, 1:3].fill_(0.5),
+        "a sum": lambda y, x: y[:, 1:3].add_(x[:, :2]),
+        "a mask of a slice": lambda y, x: y[:, 2:].masked_fill_(y[:, 2:] > 0, 0.25),
+        "index_copy": lambda y, x: y.index_copy(1, torch.tensor([2, 1]), x[:, 2:].square()),
+        "index_add": lambda y, x: y.index_add(2, torch.tensor([7, 0, 2]), x[..., :3]),
+        "index_fill": lambda y, x: y.index_fill(2, torch.tensor([0, 5]), 0.5),
+        "slice_scatter": lambda y, x: torch.slice_scatter(y, x[..., :3].square(), 2, 1, 7, 2),
+        "select_scatter": lambda y, x: torch.select_scatter(y, x[:, 0].square(), 1, 2),
+    }.items()
+}
+LAYERS = {"experts": Experts, "padding": Padded, "Qwen3-VL's rotary table": Interleaved}
 
 
 class Rewrites(nn.Module):

@@ -6,6 +6,7 @@
 
 #include "models/frontend/import/NodeImporter.h"
 #include "models/frontend/import/PlacesInOrder.h"
+#include "models/frontend/import/WholeSlices.h"
 #include "models/frontend/symbolic/Simplify.h"
 
 using namespace mlir;
@@ -363,6 +364,8 @@ LogicalResult scatterNd(NodeImporter &n) {
         return n.set(0, *r);
     return n.set(0, n.reshape(n.value(2), n.shape(0)));
   }
+  if (std::optional<Value> put = putTuples(n, *kind))
+    return n.set(0, *put);
   return n.set(0, scatter(n, *kind, n.value(1)));
 }
 
@@ -379,6 +382,8 @@ LogicalResult scatterElements(NodeImporter &n) {
     return n.fail("data, indices and updates do not fit");
   if (failed(checkInside(n, n.symbolic(1), *axis)))
     return failure();
+  if (std::optional<Value> put = putElements(n, *kind, *axis))
+    return n.set(0, *put);
   Type i64 = n.b.getI64Type();
   Shape column = places;
   column.push_back(DimExpr(1));
