@@ -127,7 +127,8 @@ public:
           return failure();
     }
     warnSegments();
-    return failure(failed(checkUsed()) || failed(checkLabels()));
+    return failure(failed(checkUsed()) || failed(checkLabels()) ||
+                   failed(checkPlaces(program, config, locate)));
   }
 
 private:

@@ -27,6 +27,14 @@ llvm::LogicalResult
 checkInputs(mlir::ModuleOp program, const Recipe &recipe,
             llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
+/// Where a graph puts rows of pictures in order among tokens, each segment's
+/// template makes as many of these tokens as its pictures have rows. Else one
+/// error at `locate("data.segments.NAME.tokens")`. Places that the graph finds
+/// in another way are compared when the program runs (rt.check_indices).
+llvm::LogicalResult
+checkPlaces(mlir::ModuleOp program, const rt::data::Config &config,
+            llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
+
 } // namespace dt::models
 
 #endif // MODELS_FRONTEND_RECIPE_INPUTS_H

@@ -71,6 +71,18 @@ def write_graphs(folder):
         [helper.make_node("Gather", ["table", "ids"], ["rows"]), helper.make_node("MatMul", ["rows", "head"], ["plain"]), helper.make_node("Cast", ["places"], ["floats"], to=1),
          helper.make_node("ReduceSum", ["floats"], ["sum"], keepdims=0), helper.make_node("Mul", ["sum", "zero"], ["nothing"]), helper.make_node("Add", ["plain", "nothing"], ["logits"])],
         [value("ids", ["batch", "seq"], TensorProto.INT64), value("places", ["images", "patches"], TensorProto.INT64)], ["logits"], {"table": (10, 4), "head": (4, 10), "zero": (1,)})
+    # Both in one: the rows of pictures, three of each, in order where ids are those of "<image>".
+    vlm = graph(
+        [helper.make_node("Reshape", ["pixels", "rows_of"], ["patches"]), helper.make_node("MatMul", ["patches", "patch"], ["rows"]), helper.make_node("Concat", ["val_1", "rows"], ["padded"], axis=0),
+         helper.make_node("Equal", ["ids", "image"], ["there"]), helper.make_node("Cast", ["there"], ["ones"], to=7), helper.make_node("Reshape", ["ones", "all"], ["flat"]),
+         helper.make_node("CumSum", ["flat", "first"], ["count"]), helper.make_node("Gather", ["padded", "count"], ["taken"]), helper.make_node("Gather", ["table", "ids"], ["text"]),
+         helper.make_node("Shape", ["text"], ["sizes"]), helper.make_node("Reshape", ["taken", "sizes"], ["placed"]), helper.make_node("Unsqueeze", ["there", "last"], ["mask"]),
+         helper.make_node("Where", ["mask", "placed", "text"], ["both"]), helper.make_node("MatMul", ["both", "head"], ["logits"])],
+        [value("ids", ["batch", "seq"], TensorProto.INT64), value("pixels", ["images", 3, 8, 8])], ["logits"], {"table": (10, 4), "patch": (64, 4), "head": (4, 10)})
+    for name, number in {"rows_of": [-1, 64], "all": [-1], "first": 0, "image": SPECIAL.index("<image>"), "last": [-1]}.items():
+        vlm.graph.initializer.append(numpy_helper.from_array(np.array(number), name))
+    vlm.graph.initializer.append(numpy_helper.from_array(np.zeros((1, 4), np.float32), "val_1"))
+    onnx.save(vlm, folder / "vlm.onnx")
     onnx.save(vision, folder / "vision.onnx")
     onnx.save(llm, folder / "llm.onnx")
 
@@ -87,6 +99,39 @@ def changed(path, to):
     return recipe
 
 
+def in_one_graph(*count, parts=("image", "text"), item="image"):
+    """The same of one graph that reads both; `count`: tokens of the template's places."""
+    places = [{"token": "<image>", "count": n} for n in count]
+    return RECIPE | {
+        "modules": {"vlm": {"onnx": "vlm.onnx"}},
+        "items": {"image": {"max": 2}} if item == "image" else {},
+        "dims": {"batch": "sample", "images": item, "seq": 12},
+        "losses": [{"name": "text", "kind": "cross_entropy", "logits": "vlm.logits", "labels": "labels"}],
+        "data": RECIPE["data"] | {"segments": {"pair": {"parts": list(parts), "tokens": [*places, {"text": "text", "loss": True}]}}},
+        "inputs": {"vlm.ids": {"tokens": "ids"}, "vlm.pixels": {"pixels": "image"}, "labels": {"tokens": "labels"}},
+    }
+
+
+def with_texts(recipe, places):
+    """And segments without a picture, that have places nevertheless."""
+    words = {"parts": ["text"], "tokens": [{"token": "<image>", "count": places}] * (places > 0) + [{"text": "text", "loss": True}]}
+    recipe["data"]["segments"]["words"] = words
+    return recipe
+
+
+PLACES = 'data.segments.pair.tokens: error: makes {} "<image>" of {}, but module \'vlm\' puts the rows of pictures there, 3 of each; expected {}'
+# Of whole recipes: what the line says; None: there is none.
+WHOLE = [
+    (in_one_graph(3), None),
+    (in_one_graph(2, 1), None),
+    (in_one_graph(3, 3, parts=("image", "image", "text")), None),
+    (in_one_graph(3, item="sample"), None),
+    (in_one_graph(4), PLACES.format(4, "1 picture", 3)),
+    (in_one_graph(2, item="sample"), PLACES.format(2, "1 picture", 3)),
+    (in_one_graph(3, parts=("image", "image", "text")), PLACES.format(3, "2 pictures", 6)),
+    (with_texts(in_one_graph(3), 1), PLACES.format(1, "0 pictures", 0).replace("pair", "words")),
+    (with_texts(in_one_graph(3), 0), None),
+]
 CASES = [
     (("inputs", "vision.time"), {"random": "uniform", "per": "image"}, "inputs.vision.time: error: makes floats, but 'time' of module 'vision' is of"),
     (("inputs", "vision.time"), {"random": "uniform_int", "below": 6, "per": "image"}, "inputs.vision.time: error: may be any of 6 numbers, but goes to the 5 rows of a table"),
@@ -151,7 +196,7 @@ def main():
         exported_so["dims"]["batch"], exported_so["batch"]["micro"] = 6, 4
         special = [(RECIPE, None), (fixed, None), (unreached, "modules.llm: error: no loss depends on this module"), (frozen, None), (weightless, "losses: every weight is 0"),
                    (exported_so, "inputs.llm.ids: error: makes a row a sample, 4 in a batch, but 'ids' of module 'llm' always has 6")]
-        for recipe, expected in special + [(changed(path, to), text) for path, to, text in CASES]:
+        for recipe, expected in special + WHOLE + [(changed(path, to), text) for path, to, text in CASES]:
             done = run(sys.argv[1], recipe, folder)
             lines = done.stderr.splitlines()
             if expected is None:
@@ -161,7 +206,7 @@ def main():
             if not good:
                 failed += 1
                 print(f"expected {expected}, ended with {done.returncode}: {done.stderr}")
-    print(f"{len(special) + len(CASES)} recipes, {failed} wrong")
+    print(f"{len(special) + len(WHOLE) + len(CASES)} recipes, {failed} wrong")
     sys.exit(1 if failed else 0)
 
 
