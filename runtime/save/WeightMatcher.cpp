@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/save/WeightMatcher.h"
+#include "runtime/data/Convert.h"
 
 #include <algorithm>
 #include <fnmatch.h>
