@@ -9,6 +9,7 @@
 #include "runtime/state/Placement.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace dt::rt {
 

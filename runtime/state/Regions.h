@@ -11,6 +11,7 @@
 #ifndef DT_RUNTIME_STATE_REGIONS_H
 #define DT_RUNTIME_STATE_REGIONS_H
 
+#include "runtime/Optimizers.h"
 #include "runtime/state/Ownership.h"
 
 #include <vector>
