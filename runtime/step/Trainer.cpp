@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace dt::rt {
 
@@ -474,24 +473,6 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
     observer->enters(-1, false);
   }
   return result;
-}
-
-const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step) {
-  Waits waits(trainer.comm().board(), {Awaited::Own});
-  const Batch *batch = nullptr;
-  std::optional<BatchesEnded> ended;
-  std::string failure = failureOf([&] {
-    try {
-      batch = &source.next(step);
-    } catch (const BatchesEnded &e) {
-      ended = e;
-    }
-  });
-  if (ended)
-    throw *ended;
-  if (!batch)
-    trainer.stepFailed(failure);
-  return *batch;
 }
 
 void Trainer::stepFailed(const std::string &failure) {

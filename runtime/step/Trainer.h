@@ -228,7 +228,7 @@ private:
 };
 
 /// The batch of a step; one that a rank cannot get ends all of them with its
-/// message.
+/// message. Throws CommonError, or BatchesEnded on all ranks.
 const Batch &nextBatch(Trainer &trainer, BatchSource &source, int64_t step);
 
 /// Throws Error unless the part has the module's dims, within their bounds, and

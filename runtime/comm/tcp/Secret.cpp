@@ -7,6 +7,8 @@
 #include "runtime/comm/tcp/Secret.h"
 #include "runtime/base/Files.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
