@@ -56,6 +56,7 @@ class Case:
     after: Optional[Callable] = None  # after(run): further checks; raises Failure
     code: object = 1  # exit code, several in a tuple
     line: Optional[str] = None  # regex of the one line on stderr; None: nothing is there
+    each_rank: bool = False  # every rank finds it by itself and may say it before it is ended
     more_lines: bool = False  # others may stand beside it (of mpirun, of several files)
     out: Optional[str] = None  # regex of stdout
     within: float = NOT_EVEN_SLOWLY  # seconds
@@ -217,7 +218,7 @@ def check(run):
     lines = [line for line in run.stderr.splitlines() if line.strip() and not MPIRUN.search(line)]
     want = re.compile(run.fill(case.line)) if case.line else None
     matching = [line for line in lines if want and want.search(line)]
-    if want and len(matching) != 1:
+    if want and not 1 <= len(matching) <= (run.ranks if case.each_rank else 1):
         raise Failure(f"expected one line /{want.pattern}/")
     if len(lines) > len(matching) and not case.more_lines:
         raise Failure("other lines on stderr")

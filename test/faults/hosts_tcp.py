@@ -57,7 +57,7 @@ CASES = [
     case("trains", flags=("--steps", 2 * EVERY), code=0, resumes=2 * EVERY),
     case("resumes", before=lambda run: train_first(run, steps=2 * EVERY), flags=("--resume",), code=0, out=f"resumed at step {2 * EVERY}", resumes=STEPS),
     # Other machines are listened to by who has a secret, or trusts the network.
-    case("no-secret", environment={"DT_SECRET": ""}, code=(1, 75), line="^error: rank [012]: ranks of several machines need a secret to meet over TCP: set DT_SECRET ", more_lines=True, resumes="new"),
+    case("no-secret", environment={"DT_SECRET": ""}, code=(1, 75), line="^error: rank [012]: ranks of several machines need a secret to meet over TCP: set DT_SECRET ", each_rank=True, resumes="new"),
     case("trusted", environment={"DT_SECRET": "", "DT_TRUST_NETWORK": "1"}, flags=("--steps", EVERY), code=0, resumes=EVERY),
     # Folders that are not the same on both: data may be, what is written may not.
     case("own-data", before=own("shards"), code=0, resumes=STEPS),
