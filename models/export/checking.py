@@ -70,26 +70,36 @@ def _perturb(module, proto, seed):
             t.CopyFrom(onnx.numpy_helper.from_array(values[t.name].detach().numpy(), t.name))
 
 
-def run_onnx(proto, inputs):
-    """Outputs of the graph under onnxruntime, by name; `inputs` in the graph's order."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    # Its fusions take BatchNorm for the inference form, also where it is not.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    feed = {i.name: x.detach().numpy() for i, x in zip(session.get_inputs(), inputs)}
-    return dict(zip((o.name for o in session.get_outputs()), session.run(None, feed)))
+class Session:
+    """A graph under onnxruntime. `weights`: {name: array} of initializers that it has in a file; they are used where they are."""
+
+    def __init__(self, proto, weights=None):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        # Its fusions take BatchNorm for the inference form, also where it is not.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.disable_prepacking", "1")  # a copy of the weights
+        self.weights = {name: np.ascontiguousarray(value) for name, value in (weights or {}).items()}
+        if self.weights:
+            options.add_external_initializers(list(self.weights), [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in self.weights.values()])
+        self.session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+    def __call__(self, inputs):
+        """Outputs by name; `inputs` in the graph's order."""
+        feed = {i.name: x.detach().numpy() for i, x in zip(self.session.get_inputs(), inputs)}
+        return dict(zip((o.name for o in self.session.get_outputs()), self.session.run(None, feed)))
 
 
 def run_module(module, inputs):
     """Outputs of the module as it was exported, in order; its state (statistics of BatchNorm) stays as it was."""
-    values = _call(copy.deepcopy(module), inputs)
+    shared = {id(p): p for p in module.parameters()}  # which nothing writes into
+    values = _call(copy.deepcopy(module, shared), inputs)
     return [v.detach().numpy() for v in (values if isinstance(values, (tuple, list)) else (values,))]
 
 
 def _compare(module, proto, inputs, tolerance, moved):
     worst = 0.0
-    for want, (name, have) in zip(run_module(module, inputs), run_onnx(proto, inputs).items()):
+    for want, (name, have) in zip(run_module(module, inputs), Session(proto)(inputs).items()):
         if want.shape != have.shape:
             raise CheckError(f"output '{name}' has shape {list(have.shape)}, in PyTorch {list(want.shape)}: a dim that varies was taken for a number, or the other way")
         if not agree(want, have, tolerance):
@@ -163,7 +173,7 @@ def _first_module(module, proto, inputs, tolerance):
     for value in dict.fromkeys(last[n] for n, _, _ in wanted):
         if value not in known:
             probed.graph.output.append(onnx.ValueInfoProto(name=value))
-    have = run_onnx(probed, inputs)
+    have = Session(probed)(inputs)
     for name, kind, want in wanted:
         got = have[last[name]]
         if got.shape == want.shape and not agree(want, got, tolerance):

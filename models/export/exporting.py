@@ -38,15 +38,12 @@ from .lowering import TRANSLATIONS
 from .requests import check_output, check_request, equal_dims, shapes_by_input
 from .verifying import refuse_invalid, verify
 from .widening import narrow_kinds, widened
+from .writing import KIND, take_weights, write
 
-KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 # Ours, beside it: "False" at a parameter that the module itself keeps fixed.
 REQUIRES_GRAD = "requires_grad"
 # "True" at a parameter that several places use: the module itself does, no pass has merged what was equal.
 SHARED = "distrain.shared"
-WEIGHTS_FILE = "weights.bin"
-# Of the model: the external file that is left out on purpose. Without it such a file is one that was lost.
-LEFT_OUT = "distrain.left_out"
 # A constant above this is not one the user wrote by hand; it is the sign of a
 # folded weight, and importers refuse it.
 MAX_CONSTANT = 64 * 1024
@@ -67,7 +64,7 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     path            the .onnx file to write.
     dynamic_shapes  {"input_ids": {0: "batch", 1: "seq"}}, by `input_names`; a string names the dim in
                     the file. Inputs left out have fixed shapes. A key that is none of them is an error.
-    weights         False writes the graph only: parameters keep name, shape and type, and their data
+    weights         Weights of 2 GB and more, which no ONNX file holds, go to `path`.data beside it. False writes the graph only: parameters keep name, shape and type, and their data
                     is said to lie in a file that does not exist (`weights.bin`), which the model's metadata
                     say is meant. Such a module may live on the meta device.
     buffers         {name: tensor}: values of buffers of a module on the meta device, where they matter.
@@ -101,15 +98,14 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     _mark_shared(model.graph)
     _strip_traces(model.graph)
     model.producer_name = "pytorch"
-    if check and not any(t.is_meta for t in (*module.parameters(), *module.buffers(), *example_inputs) if t is not None):
-        verify(module, ir.serde.serialize_model(model), program.exported_program, tuple(x for x in example_inputs if x is not None))
-    if not weights:
-        _strip_weights(model)
+    # Copies of all weights are made of one at a time.
+    values = take_weights(model)
     proto = ir.serde.serialize_model(model)
+    if check and not any(t.is_meta for t in (*module.parameters(), *module.buffers(), *example_inputs) if t is not None):
+        verify(module, proto, values, program.exported_program, tuple(x for x in example_inputs if x is not None))
     # Some operators have no form of their own in 16 bits; the compiler imports these files as float32.
     refuse_invalid(widened(proto) if narrow_kinds(module) else proto)
-    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(path).write_bytes(proto.SerializeToString(deterministic=True))
+    write(proto, values if weights else None, pathlib.Path(path))
     return proto
 
 
@@ -377,17 +373,6 @@ def _strip_traces(graph):
     """Python stack traces: half of a file's size, with the paths of whoever exported it."""
     for node in graph.all_nodes():
         node.metadata_props.pop("pkg.torch.onnx.stack_trace", None)
-
-
-def _strip_weights(model):
-    model.metadata_props[LEFT_OUT] = WEIGHTS_FILE
-    offset = 0
-    for name, value in model.graph.initializers.items():
-        if value.metadata_props.get(KIND) != "PARAMETER":
-            continue
-        tensor = value.const_value
-        value.const_value = ir.ExternalTensor(WEIGHTS_FILE, offset, tensor.nbytes, tensor.dtype, shape=ir.Shape(tensor.shape), name=name, base_dir="")
-        offset += tensor.nbytes
 
 
 def parameter_count(proto):

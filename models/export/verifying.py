@@ -22,25 +22,26 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .adapting import traceable
-from .checking import run_module, run_onnx
+from .checking import Session, run_module
 from .errors import ExportError
-from .widening import narrow_kinds, wide, wide_module, widened
+from .widening import NARROW, narrow_kinds, wide, wide_module, widened
+from .writing import KIND
 
 # Of how many runs with other roundings the largest deviation counts, and how many times it may be passed:
 # a sum of n numbers rounds about sqrt(n) times, of which these runs see one.
 RUNS, FACTOR = 3, 64
-KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 IGNORED = -100  # the label that PyTorch's losses ignore by default
 
 
-def verify(module, proto, program, inputs):
-    """Raises ExportError, of one line, where `proto` (with weights) gives another output than `module`; `program` is what PyTorch traced.
+def verify(module, proto, weights, program, inputs):
+    """Raises ExportError, of one line, where `proto` with `weights` (take_weights) gives another output than `module`; `program` is what PyTorch traced.
 
     Draws that the module itself refuses are left out, and elements that it has no number for.
     """
     epsilon = max([torch.finfo(torch.float32).eps, *(torch.finfo(kind).eps for kind in narrow_kinds(module))])
     wide_copy, graph = (wide_module(module), widened(proto)) if narrow_kinds(module) else (module, proto)
-    compare = _Comparison(wide_copy, graph, program, epsilon)
+    values = {name: np.asarray(tensor.numpy(), np.float32) if tensor.dtype in NARROW.values() else tensor.numpy() for name, tensor in weights.items()}
+    compare = _Comparison(wide_copy, graph, values, program, epsilon)
     example = wide(inputs)
     if not compare(example, "on the example"):
         return
@@ -169,9 +170,9 @@ class _Rounded(TorchDispatchMode):
 
 
 class _Comparison:
-    def __init__(self, module, proto, program, epsilon):
-        self.module, self.proto, self.program, self.epsilon = module, proto, program, epsilon
-        self.own = True  # whether the module runs as it is, not only as it is traced
+    def __init__(self, module, proto, weights, program, epsilon):
+        self.module, self.proto, self.weights, self.program, self.epsilon = module, proto, weights, program, epsilon
+        self.session = None  # of ONNX Runtime, made when it is first asked for
 
     def __call__(self, inputs, where):
         """False if the module does not take these inputs."""
@@ -181,7 +182,8 @@ class _Comparison:
         if any(not np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(wanted, self._run(inputs))):
             raise ExportError(f"{type(self.module).__name__} gives other outputs each time it is called: a program that trains has no use for random numbers of one export; call module.eval(), or make them an input")
         try:
-            have = run_onnx(self.proto, inputs)
+            self.session = self.session or Session(self.proto, self.weights)
+            have = self.session(inputs)
         except Exception as e:
             if "NOT_IMPLEMENTED" in str(e):
                 warnings.warn(f"the graph is not compared with the module, as ONNX Runtime lacks an operator: {_line(e)}", stacklevel=4)
@@ -276,7 +278,7 @@ def _first_difference(comparison, inputs):
         probed.CopyFrom(proto)
         made = {o for n in proto.graph.node for o in n.output} - {o.name for o in proto.graph.output}
         probed.graph.output.extend(onnx.ValueInfoProto(name=n.name) for n in recorder.values if n.name in made and n.op != "placeholder")
-        have = run_onnx(probed, inputs)
+        have = Session(probed, comparison.weights)(inputs)
     except Exception:  # an explanation that fails is none
         return ""
     outputs = {name: o.name for name, o in zip(program.graph_signature.user_outputs, proto.graph.output) if isinstance(name, str)}

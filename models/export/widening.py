@@ -66,5 +66,7 @@ def _widen_nodes(nodes):
 
 
 def _widen_tensor(tensor):
-    if tensor.data_type in NARROW.values():
+    if tensor.data_type in NARROW.values() and tensor.data_location == TensorProto.EXTERNAL:
+        tensor.data_type = TensorProto.FLOAT  # of which only the form is looked at
+    elif tensor.data_type in NARROW.values():
         tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype(np.float32), tensor.name))

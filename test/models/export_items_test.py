@@ -34,7 +34,7 @@ sys.path += [str(ROOT / "models"), str(ROOT / "test/e2e")]
 import tolerance  # noqa: E402
 import train_model  # noqa: E402
 from export import architectures, export, golden  # noqa: E402
-from export.checking import run_onnx  # noqa: E402
+from export.checking import Session  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 IMAGE, WORDS, SEQ, WIDTH, ROWS = 63, 64, 12, 8, 2
@@ -271,7 +271,7 @@ class Items(unittest.TestCase):
             # ONNX Runtime's own SoftmaxCrossEntropyLoss takes no empty axis.
             taken = [y for name, y in names.items() if sum(counts) or name != "smoothed cross entropy"]
             proto = onnx.utils.Extractor(self.proto).extract_model(["ids", "x"], taken)
-            got = run_onnx(proto, (ids, x))
+            got = Session(proto)((ids, x))
             for (name, output), want in zip(names.items(), wanted):
                 with self.subTest(items=title, rewrite=name):
                     if output not in taken:

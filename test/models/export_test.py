@@ -8,7 +8,9 @@
 # ===-----------------------------------------------------------------------===
 """export_test.py: tests of models/export."""
 
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -30,7 +32,7 @@ from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
 from export import CheckError, ExportError, FixedGrid, FixedShapes, check, export  # noqa: E402
-from export import adapting, architectures, exporting, golden, training  # noqa: E402
+from export import adapting, architectures, exporting, golden, training, writing  # noqa: E402
 
 FOLDER = tempfile.TemporaryDirectory()
 
@@ -88,6 +90,43 @@ class Exporting(unittest.TestCase):
         locations = {e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"}
         self.assertEqual(locations, {said(proto)})
         self.assertIsNone(said(exported(Small(), (torch.randn(3, 4),))))
+
+    def test_weights_that_no_file_of_one_message_holds_lie_beside_it(self):
+        module = Small()
+        with unittest.mock.patch.object(writing, "MOST_IN_FILE", 64):
+            exported(module, (torch.randn(3, 4),))
+        path = pathlib.Path(FOLDER.name) / "model.onnx"
+        self.assertEqual({e.value for t in onnx.load(path, load_external_data=False).graph.initializer for e in t.external_data if e.key == "location"}, {"model.onnx.data"})
+        onnx.checker.check_model(path)
+        check(module, onnx.load(path), (torch.randn(5, 4),))
+
+    def test_the_file_is_the_graph_that_is_returned(self):
+        proto = exported(Small(), (torch.randn(3, 4),))
+        self.assertEqual(onnx.load(pathlib.Path(FOLDER.name) / "model.onnx"), proto)
+
+    def test_exporting_copies_weights_once(self):
+        code = """
+import sys
+import torch
+from export import export
+
+def status(key):
+    return int(next(line for line in open("/proc/self/status") if line.startswith(key)).split()[1])
+
+def exported(size):
+    module = torch.nn.Sequential(*(torch.nn.Linear(size, size) for _ in range(24)))
+    open("/proc/self/clear_refs", "w").write("5")  # the peak is now's
+    before = status("VmRSS")
+    export(module, (torch.randn(2, size),), sys.argv[1])
+    return sum(p.nbytes for p in module.parameters()) / 1024, status("VmHWM") - before
+
+exported(8)  # what the exporter itself needs
+weights, taken = exported(1024)
+print(f"{taken / weights:.2f} times the weights")
+sys.exit(taken > 1.75 * weights)
+"""
+        path = pathlib.Path(FOLDER.name) / "large.onnx"
+        subprocess.run([sys.executable, "-c", code, path], env={**os.environ, "PYTHONPATH": str(pathlib.Path(exporting.__file__).parents[1])}, check=True)
 
     def test_what_draws_random_numbers_is_refused(self):
         class Functional(Small):
