@@ -20,7 +20,7 @@ using namespace mlir;
 
 namespace dt::differentiate {
 
-FailureOr<Save> getSaveMode(func::FuncOp function) {
+FailureOr<Save> getSaveMode(func::FuncOp function, bool insideLayer) {
   Attribute attr = function->getAttr(nn::kSaveAttr);
   bool ofModule = !attr;
   if (ofModule)
@@ -29,9 +29,8 @@ FailureOr<Save> getSaveMode(func::FuncOp function) {
     return Save::Vjp;
   auto text = dyn_cast<StringAttr>(attr);
   auto save = rt::fromText<Save>(text ? text.getValue() : "");
-  // A module that saves nothing computes its function again, once: the layers
-  // inside that second run keep what they need.
-  if (save == Save::None && ofModule && function.isPrivate())
+  // A layer runs again once: what it calls keeps what that second run needs.
+  if (save == Save::None && ofModule && insideLayer)
     return Save::Vjp;
   if (save)
     return *save;
@@ -201,7 +200,10 @@ LogicalResult JointBuilder::reverseCall(func::CallOp call,
   Flags exist;
   for (Value grad : grads)
     exist.push_back(grad != nullptr);
-  auto vjp = parent.differentiateCallee(callee, wants, exist);
+  FailureOr<Save> save = getSaveMode(callee, !joint.isModuleFunction);
+  if (failed(save))
+    return failure();
+  auto vjp = parent.differentiateCallee(callee, *save, wants, exist);
   if (failed(vjp))
     return failure();
   const FunctionVjp &pair = **vjp;
@@ -279,24 +281,23 @@ std::string Differentiator::freeName(StringRef base, StringRef suffix) {
   return name;
 }
 
-FailureOr<const FunctionVjp *> Differentiator::differentiateCallee(
-    func::FuncOp function, ArrayRef<Want> wanted, ArrayRef<bool> gradients) {
-  Key key(function, SmallVector<Want>(wanted), Flags(gradients));
+FailureOr<const FunctionVjp *>
+Differentiator::differentiateCallee(func::FuncOp function, Save save,
+                                    ArrayRef<Want> wanted,
+                                    ArrayRef<bool> gradients) {
+  Key key(function, save, SmallVector<Want>(wanted), Flags(gradients));
   if (auto it = memo.find(key); it != memo.end())
     return &it->second;
   if (!inProgress.insert(function).second) {
     function.emitOpError("calls itself; a layer function must not");
     return failure();
   }
-  FailureOr<Save> save = getSaveMode(function);
-  if (failed(save))
-    return failure();
   func::FuncOp copy = function.clone();
   copy.setName(freeName(function.getName(), ".joint"));
   symbols.insert(copy);
   Joint joint;
   joint.isModuleFunction = false;
-  joint.save = *save;
+  joint.save = save;
   SmallVector<unsigned> counts(gradients.begin(), gradients.end());
   if (failed(JointBuilder(*this, copy, wanted, joint).build(counts)))
     return failure();
@@ -344,7 +345,7 @@ static void nameBackward(const FunctionVjp &pair, ArrayRef<Attribute> sources,
 
 LogicalResult Differentiator::differentiateModule(func::FuncOp function) {
   MLIRContext *context = function.getContext();
-  FailureOr<Save> save = getSaveMode(function);
+  FailureOr<Save> save = getSaveMode(function, /*insideLayer=*/false);
   if (failed(save))
     return failure();
   SmallVector<Want> wanted;

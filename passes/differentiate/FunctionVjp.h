@@ -25,7 +25,9 @@ enum class Want : uint8_t { nothing, value, parameter };
 
 using rt::Save;
 /// Reads nn.save of a function or its module; emits an error on other words.
-mlir::FailureOr<Save> getSaveMode(mlir::func::FuncOp function);
+/// `insideLayer`: a layer calls the function, not a module's function.
+mlir::FailureOr<Save> getSaveMode(mlir::func::FuncOp function,
+                                  bool insideLayer);
 
 /// What an operand of the backward function is, seen from the call. A
 /// gradient's index is that of its result (a module function's: its number
@@ -72,11 +74,12 @@ public:
   mlir::LogicalResult differentiateModule(mlir::func::FuncOp function);
   /// A callee. `gradients`: which results have one.
   mlir::FailureOr<const FunctionVjp *>
-  differentiateCallee(mlir::func::FuncOp function, llvm::ArrayRef<Want> wanted,
+  differentiateCallee(mlir::func::FuncOp function, Save save,
+                      llvm::ArrayRef<Want> wanted,
                       llvm::ArrayRef<bool> gradients);
 
   /// After the module functions: calls of which only the results proper are
-  /// used go back to the plain functions (a module that saves nothing);
+  /// used go back to the plain functions (a layer that runs again);
   /// functions that nobody calls any more are erased.
   void cleanUp();
 
@@ -86,7 +89,8 @@ private:
   friend class JointBuilder;
   std::string freeName(llvm::StringRef base, llvm::StringRef suffix);
 
-  using Key = std::tuple<mlir::Operation *, llvm::SmallVector<Want>, Flags>;
+  using Key =
+      std::tuple<mlir::Operation *, Save, llvm::SmallVector<Want>, Flags>;
   mlir::SymbolTable symbols;
   Activity activity;
   std::map<Key, FunctionVjp> memo;

@@ -34,7 +34,8 @@ def Differentiate : Pass<"nn-differentiate", "::dt::dist::ModuleOp"> {
   let description = [{
     Reverse mode. The vector-Jacobian products of the ops on active paths are written after the forward ops; then the function is cut in two. What the backward half uses of the forward half is an
     argument, a residual, or computed again: by default (`nn.save = "vjp"`) ops with the trait Recomputable, unless that would keep more bytes than the value itself has; "all" keeps everything
-    that is asked for; "none" keeps nothing and computes the function again from its inputs. The attribute stands on a function or on the module.
+    that is asked for; "none" keeps nothing and computes the function again from its inputs. The attribute stands on a function or on the module: of a module that says "none" the layers that its function
+    calls run again, each in its own backward function, and what else the function has in its backward; what comes into the layers is kept.
 
     Calls are differentiated once for each combination of callee, gradients that exist and gradients that are wanted. Contributions are added in the order of the reversed program, gradients of
     parameters not at all: each goes into its own nn.accumulate or `nn.param_grad` result.

@@ -22,16 +22,14 @@ public:
       : joint(joint), function(joint.function), body(function.front()),
         saved(
             function,
-            [save = joint.save](Operation *op) {
-              return canRecompute(op, save);
-            },
+            [this](Operation *op) { return canRecompute(op); },
             joint.save == Save::None) {}
 
   FunctionVjp split(StringRef forwardName, StringRef backwardName);
 
 private:
   bool isForward(Value v) const;
-  static bool canRecompute(Operation *op, Save save);
+  bool canRecompute(Operation *op) const;
 
   void findRequired();
   void listInputs();
@@ -58,14 +56,17 @@ bool Splitter::isForward(Value v) const {
   return joint.forwardOps.contains(v.getDefiningOp());
 }
 
-bool Splitter::canRecompute(Operation *op, Save save) {
-  switch (save) {
+bool Splitter::canRecompute(Operation *op) const {
+  switch (joint.save) {
   case Save::Vjp:
     return op->hasTrait<nn::Recomputable>();
   case Save::All:
     return false;
   case Save::None:
-    return isMemoryEffectFree(op) || isa<func::CallOp>(op);
+    // Layers of a module run again one by one, from what comes into each.
+    if (isa<func::CallOp>(op))
+      return !joint.isModuleFunction;
+    return isMemoryEffectFree(op);
   }
   return false;
 }

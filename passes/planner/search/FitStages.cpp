@@ -23,7 +23,6 @@ namespace {
 
 /// What keeps most, and so is fastest, first.
 constexpr Save kSaves[] = {Save::All, Save::Vjp, Save::None};
-constexpr size_t kVjp = 1;
 
 class Fitter {
 public:
@@ -114,16 +113,10 @@ Fitter::Choice Fitter::choose(int position, int begin, int end) const {
 }
 
 double Fitter::bytesOf(size_t save, int position, int begin, int end) const {
-  auto kept = [&](const LayerPrices *by, int last) {
-    return (by->kept[last] - by->kept[begin]) * factor;
-  };
-  // What keeps nothing keeps what comes into it, and has all of it while it
-  // runs again.
-  bool again = kSaves[save] == Save::None;
+  const std::vector<double> &kept = prices[save]->kept;
   return state[end] - state[begin] +
-         held[position] *
-             (kept(prices[save], again ? begin + 1 : end) + 3 * message) +
-         (again ? kept(prices[kVjp], end) : 0) + workspace[save] + 4 * message;
+         held[position] * ((kept[end] - kept[begin]) * factor + 3 * message) +
+         workspace[save] + 4 * message;
 }
 
 template <typename Function>

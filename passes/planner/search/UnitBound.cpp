@@ -69,18 +69,14 @@ double UnitBound::late(int stage) const {
 double UnitBound::workspace(int stage) const {
   if (apart)
     return 0;
-  CostOptions vjp = options[stage];
-  vjp.save = Save::Vjp;
-  double most = 0, again = 0;
+  double most = 0;
   int last = -1;
   for (int i = unit.cuts[stage]; i < unit.cuts[stage + 1]; ++i) {
     int kind = module.layers[i];
-    if (unit.getSave(stage) == Save::None)
-      again += cost.keptByKind(kind, vjp, part);
     if (kind != std::exchange(last, kind))
       most = std::max(most, cost.workspace(kind, options[stage], part, split));
   }
-  return (most + again) / unit.sub;
+  return most / unit.sub;
 }
 
 double UnitBound::gather(int begin, int end) const {

@@ -40,15 +40,13 @@ public:
   double kept(int begin, int end) const {
     return (priced->kept[end] - priced->kept[begin]) * factor;
   }
-  /// Of a stage, from forwards to the gradients of inputs: one that runs again
-  /// in one piece keeps what comes into it. What goes to the next stage and
-  /// comes back has room besides, and what goes back of a whole backward.
+  /// Of a stage, from forwards to the gradients of inputs. What goes to the
+  /// next stage and comes back has room besides, and what goes back of a whole
+  /// backward.
   double keptBy(int stage) const {
-    int begin = unit.cuts[stage];
-    bool again = unit.getSave(stage) == Save::None;
     double messages = (stage + 1 < getNumStages() ? 2 * sentBy(stage) : 0) +
                       (stage > 0 && !split ? sentBy(stage - 1) : 0);
-    return kept(begin, again ? begin + 1 : unit.cuts[stage + 1]) +
+    return kept(unit.cuts[stage], unit.cuts[stage + 1]) +
            messages * microbatches;
   }
   /// Of the smallest part, forward and back to the inputs' gradients (`whole`:

@@ -192,11 +192,6 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
         KindPrice sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
-        // Of a stage that runs again in one piece what comes into it is kept.
-        if (unit.getSave(s) == Save::None)
-          sum.kept = (*kinds)[module.layers[unit.cuts[s]]].kept,
-          sum.keptToWeights =
-              (*kinds)[module.layers[unit.cuts[s]]].keptToWeights;
         if (hasWeightsOnly(info))
           sum.times.weight += std::exchange(sum.times.input, 0);
         record(problem, stageBase[u] + s, parts, k, c, r, sum);

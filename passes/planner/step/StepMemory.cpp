@@ -25,19 +25,14 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
   CostOptions options = plan.getOptions(u, info.index);
-  CostOptions vjp = options;
-  vjp.save = Save::Vjp;
   std::vector<double> known(module.kinds.size(), -1);
   bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
   auto gradientBehind = [&](int layer) {
     return module.kinds[module.layers[layer]].output.at(piece);
   };
-  double layer = 0, beside = 0;
+  double layer = 0;
   for (int i = begin; i < end; ++i) {
     int kind = module.layers[i];
-    // All of a stage that keeps nothing is there while it runs again.
-    if (options.save == Save::None)
-      beside += cost.keptByKind(kind, vjp, piece);
     double &own = known[kind];
     if (own < 0)
       own = cost.workspace(kind, options, piece, halves);
@@ -47,7 +42,7 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
       ends += gradientBehind(i);
     layer = std::max(layer, own + ends);
   }
-  return layer + beside;
+  return layer;
 }
 
 /// Calls f(bytes, sent, gradient, turn) for what comes into a stage and goes

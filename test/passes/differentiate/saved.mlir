@@ -63,16 +63,27 @@ dist.loss "l" in @all numerator "num" weight 1.0
 
 // -----
 
-// Nothing is kept: the plain layer runs forward, its keeping form in the backward function.
+// What comes into each layer is kept: each runs again in its own backward function, what stands before and behind them in that of the module.
 // CHECK-LABEL: dist.module @none
-// CHECK: func.func private @layer(
-// CHECK: func.func @forward.fwd({{.*}}) -> (tensor<f32> {nn.name = "num"})
-// CHECK: call @layer(
-// CHECK: func.func @forward.bwd(%{{.*}}: tensor<2x4xf32> {nn.name = "x"}, %{{.*}}: tensor<f32> {nn.grad_of = "num", nn.loss = "l"})
-// CHECK: %[[R:.*]]:2 = call @layer.fwd
-// CHECK: call @layer.bwd({{.*}}%[[R]]#1
+// CHECK: func.func private @layer.fwd(%{{.*}}, %{{.*}}) -> tensor<2x4xf32>
+// CHECK: func.func private @layer.bwd(
+// CHECK: %[[U:.*]] = nn.linear
+// CHECK: nn.gelu_grad %[[U]]
+// CHECK: func.func @forward.fwd(
+// CHECK: nn.rms_norm
+// CHECK: %[[A:.*]] = call @layer.fwd(
+// CHECK: %[[B:.*]] = call @layer.fwd(%[[A]]
+// CHECK: nn.tanh %[[B]]
+// CHECK: return %{{.*}}, %[[A]], %[[B]] : tensor<f32>, tensor<2x4xf32>, tensor<2x4xf32>
+// CHECK: func.func @forward.bwd(%[[X:[a-z0-9]+]]: tensor<2x4xf32> {nn.name = "x"}, %[[A:[a-z0-9]+]]: tensor<2x4xf32> {nn.residual}, %[[B:[a-z0-9]+]]: tensor<2x4xf32> {nn.residual}
+// CHECK-NOT: call @layer.fwd
+// CHECK: nn.tanh %[[B]]
+// CHECK: call @layer.bwd(%[[A]]
+// CHECK: %[[N:.*]] = nn.rms_norm %[[X]]
+// CHECK: call @layer.bwd(%[[N]]
 dist.module @none attributes {nn.save = "none"} {
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
+  nn.parameter @g : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "g">
   func.func private @layer(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
     %0 = nn.linear %x, %w : tensor<2x4xf32>, tensor<4x4xf32>
     %1 = nn.gelu %0 : tensor<2x4xf32>
@@ -80,12 +91,47 @@ dist.module @none attributes {nn.save = "none"} {
   }
   func.func @forward(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {
     %w = nn.read @w : tensor<4x4xf32>
-    %0 = func.call @layer(%x, %w) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+    %g = nn.read @g : tensor<4xf32>
+    %0 = nn.rms_norm %x scale %g {eps = 1.0e-6 : f64} : tensor<2x4xf32>, tensor<4xf32>
+    %1 = func.call @layer(%0, %w) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+    %2 = func.call @layer(%1, %w) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+    %3 = nn.tanh %2 : tensor<2x4xf32>
+    %4 = nn.reduce sum %3 {axes = array<i64: 0, 1>} : tensor<2x4xf32>
+    return %4 : tensor<f32>
+  }
+}
+dist.loss "l" in @none numerator "num" weight 1.0
+
+// -----
+
+// A layer of layers runs again as one: what it calls keeps what that second run needs.
+// CHECK-LABEL: dist.module @nested
+// CHECK: func.func private @inner.fwd(%{{.*}}, %{{.*}}) -> (tensor<2x4xf32>, tensor<2x4xf32>)
+// CHECK: func.func private @outer.bwd(
+// CHECK: %[[R:.*]]:2 = call @inner.fwd
+// CHECK: call @inner.bwd({{.*}}%[[R]]#1
+// CHECK: func.func @forward.fwd(
+// CHECK: return %{{.*}} : tensor<f32>{{$}}
+dist.module @nested attributes {nn.save = "none"} {
+  nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
+  func.func private @inner(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+    %0 = nn.linear %x, %w : tensor<2x4xf32>, tensor<4x4xf32>
+    %1 = nn.gelu %0 : tensor<2x4xf32>
+    return %1 : tensor<2x4xf32>
+  }
+  func.func private @outer(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+    %0 = func.call @inner(%x, %w) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+    %1 = nn.add %0, %x : tensor<2x4xf32>, tensor<2x4xf32>
+    return %1 : tensor<2x4xf32>
+  }
+  func.func @forward(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {
+    %w = nn.read @w : tensor<4x4xf32>
+    %0 = func.call @outer(%x, %w) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
     %1 = nn.reduce sum %0 {axes = array<i64: 0, 1>} : tensor<2x4xf32>
     return %1 : tensor<f32>
   }
 }
-dist.loss "l" in @none numerator "num" weight 1.0
+dist.loss "l" in @nested numerator "num" weight 1.0
 
 // -----
 
