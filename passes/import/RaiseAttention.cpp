@@ -13,6 +13,7 @@
 #include "passes/import/Match.h"
 #include "passes/import/Passes.h"
 #include "passes/import/Rotary.h"
+#include "passes/import/SharedHeads.h"
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -31,40 +32,6 @@ namespace dt::import {
 namespace {
 
 constexpr int64_t kSwapHeads[] = {0, 2, 1, 3};
-
-/// reshape(transpose(reshape(x))) where the inner reshape only merges dims that
-/// the outer one splits again is one transpose (exporters write K^T like this).
-LogicalResult transposeInReshapes(nn::ReshapeOp outer,
-                                  PatternRewriter &rewriter) {
-  auto transpose = outer.getInput().getDefiningOp<nn::TransposeOp>();
-  auto inner = transpose ? transpose.getInput().getDefiningOp<nn::ReshapeOp>()
-                         : nn::ReshapeOp();
-  if (!inner)
-    return failure();
-  nn::Shape x = nn::getShape(inner.getInput()),
-            merged = nn::getShape(inner.getResult());
-  auto groups = nn::getReassociation(x, merged);
-  if (!groups)
-    return failure();
-  SmallVector<SmallVector<int64_t>> parts(merged.size());
-  for (auto &[from, to] : *groups) {
-    if (to.size() != 1)
-      return failure();
-    parts[to[0]].append(from.begin(), from.end());
-  }
-  SmallVector<int64_t> permutation;
-  nn::Shape out;
-  for (int64_t axis : transpose.getPermutation())
-    for (int64_t d : parts[axis]) {
-      permutation.push_back(d);
-      out.push_back(x[d]);
-    }
-  if (out != nn::getShape(outer.getResult()))
-    return failure();
-  rewriter.replaceOpWithNewOp<nn::TransposeOp>(outer, inner.getInput(),
-                                               permutation);
-  return success();
-}
 
 /// transpose(x * c) -> transpose(x) * c: the number travels towards attention.
 LogicalResult splatThroughTranspose(nn::TransposeOp transpose,
@@ -255,52 +222,6 @@ LogicalResult unroundScale(nn::AttentionOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// KV heads repeated for their group of query heads:
-/// transpose(reshape(broadcast(x))) with x [b, k, 1, s, d]; the broadcast.
-nn::BroadcastOp matchHeadExpansion(Value v) {
-  auto transpose = v.getDefiningOp<nn::TransposeOp>();
-  if (!transpose || transpose.getPermutation() != ArrayRef<int64_t>(kSwapHeads))
-    return {};
-  auto merge = transpose.getInput().getDefiningOp<nn::ReshapeOp>();
-  auto repeat = merge ? merge.getInput().getDefiningOp<nn::BroadcastOp>()
-                      : nn::BroadcastOp();
-  if (!repeat)
-    return {};
-  nn::Shape wide = nn::getShape(repeat.getResult()),
-            narrow = nn::getShape(repeat.getInput());
-  if (wide.size() != 5 || narrow.size() != 5 || narrow[2] != nn::DimExpr(1) ||
-      nn::getShape(merge.getResult()) !=
-          nn::Shape{wide[0], wide[1] * wide[2], wide[3], wide[4]})
-    return {};
-  for (size_t i : {0, 1, 3, 4})
-    if (wide[i] != narrow[i])
-      return {};
-  return repeat;
-}
-
-/// The heads before their repetition, [b, s, k, d].
-Value unexpanded(nn::BroadcastOp repeat, PatternRewriter &rewriter) {
-  nn::Shape narrow = nn::getShape(repeat.getInput());
-  auto type = nn::makeTensorType({narrow[0], narrow[1], narrow[3], narrow[4]},
-                                 repeat.getType().getElementType());
-  Value x =
-      nn::ReshapeOp::create(rewriter, repeat.getLoc(), type, repeat.getInput());
-  return nn::TransposeOp::create(rewriter, repeat.getLoc(), x, kSwapHeads);
-}
-
-LogicalResult absorbHeadExpansion(nn::AttentionOp op,
-                                  PatternRewriter &rewriter) {
-  nn::BroadcastOp k = matchHeadExpansion(op.getKey()),
-                  v = matchHeadExpansion(op.getValue());
-  if (!k || !v ||
-      nn::getShape(k.getInput())[1] != nn::getShape(v.getInput())[1])
-    return failure();
-  rewriter.replaceOpWithNewOp<nn::AttentionOp>(
-      op, op.getQuery(), unexpanded(k, rewriter), unexpanded(v, rewriter),
-      op.getMask(), op.getScale(), op.getCausal(), op.getEmptyRow());
-  return success();
-}
-
 /// A bool mask that is `j <= i + s - t`, alone or one side of an `and`, becomes
 /// the attribute; one that is always true is dropped.
 LogicalResult absorbMask(nn::AttentionOp op, PatternRewriter &rewriter) {
@@ -326,14 +247,13 @@ struct RaiseAttentionPass
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     RewritePatternSet patterns(context);
-    patterns.add(transposeInReshapes)
-        .add(splatThroughTranspose)
+    patterns.add(splatThroughTranspose)
         .add(raiseAttentionCore)
         .add(absorbScale)
         .add(unroundScale)
-        .add(absorbHeadExpansion)
         .add(absorbMask);
     populateRotaryPatterns(patterns);
+    populateSharedHeadsPatterns(patterns);
     for (StringRef name : {nn::TransposeOp::getOperationName(),
                            nn::ReshapeOp::getOperationName()})
       RegisteredOperationName::lookup(name, context)

@@ -374,6 +374,52 @@ func.func @uneven_halves(%xt: tensor<2x4x5x16xf32>, %f: tensor<1x5x8xf32>) -> te
 
 // -----
 
+// The same as exporters write it now: batch, heads and their repetition are merged at once before K is transposed. One head for all, and none of what was
+// around it is left.
+// CHECK-LABEL: @merged_at_once
+// CHECK-SAME: %[[Q:.*]]: tensor<2x5x4x16xf32>, %[[K:.*]]: tensor<2x5x1x16xf32>, %[[V:.*]]: tensor<2x5x1x16xf32>
+// CHECK-NEXT: %[[R:.*]], %{{.*}} = nn.attention %[[Q]], %[[K]], %[[V]] {
+// CHECK-NEXT: return %[[R]]
+func.func @merged_at_once(%q: tensor<2x5x4x16xf32>, %k: tensor<2x5x1x16xf32>, %v: tensor<2x5x1x16xf32>) -> tensor<2x5x4x16xf32> {
+  %qt = nn.transpose %q [0, 2, 1, 3] : tensor<2x5x4x16xf32>
+  %kt = nn.transpose %k [0, 2, 1, 3] : tensor<2x5x1x16xf32>
+  %vt = nn.transpose %v [0, 2, 1, 3] : tensor<2x5x1x16xf32>
+  %k5 = nn.reshape %kt : tensor<2x1x5x16xf32> to tensor<2x1x1x5x16xf32>
+  %ke = nn.broadcast %k5 : tensor<2x1x1x5x16xf32> to tensor<2x1x4x5x16xf32>
+  %v5 = nn.reshape %vt : tensor<2x1x5x16xf32> to tensor<2x1x1x5x16xf32>
+  %ve = nn.broadcast %v5 : tensor<2x1x1x5x16xf32> to tensor<2x1x4x5x16xf32>
+  %vh = nn.reshape %ve : tensor<2x1x4x5x16xf32> to tensor<2x4x5x16xf32>
+  %k3 = nn.reshape %ke : tensor<2x1x4x5x16xf32> to tensor<8x5x16xf32>
+  %k3t = nn.transpose %k3 [0, 2, 1] : tensor<8x5x16xf32>
+  %k4 = nn.reshape %k3t : tensor<8x16x5xf32> to tensor<2x4x16x5xf32>
+  %s = nn.matmul %qt, %k4 : tensor<2x4x5x16xf32>, tensor<2x4x16x5xf32>
+  %p = nn.softmax %s {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %vh : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  %ot = nn.transpose %o [0, 2, 1, 3] : tensor<2x4x5x16xf32>
+  return %ot : tensor<2x5x4x16xf32>
+}
+
+// -----
+
+// All heads one after another, and then all of them again: query heads that share one do not stand together.
+// CHECK-LABEL: @heads_again
+// CHECK: nn.broadcast
+// CHECK: nn.attention
+func.func @heads_again(%q: tensor<2x4x5x16xf32>, %k: tensor<2x2x5x16xf32>, %v: tensor<2x2x5x16xf32>) -> tensor<2x4x5x16xf32> {
+  %k5 = nn.reshape %k : tensor<2x2x5x16xf32> to tensor<2x1x2x5x16xf32>
+  %ke = nn.broadcast %k5 : tensor<2x1x2x5x16xf32> to tensor<2x2x2x5x16xf32>
+  %kh = nn.reshape %ke : tensor<2x2x2x5x16xf32> to tensor<2x4x5x16xf32>
+  %v5 = nn.reshape %v : tensor<2x2x5x16xf32> to tensor<2x1x2x5x16xf32>
+  %ve = nn.broadcast %v5 : tensor<2x1x2x5x16xf32> to tensor<2x2x2x5x16xf32>
+  %vh = nn.reshape %ve : tensor<2x2x2x5x16xf32> to tensor<2x4x5x16xf32>
+  %s = nn.matmul %q, %kh {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %p = nn.softmax %s {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %vh : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
 // Repeated heads, but the rest is read as other sizes: five keys of 16 numbers
 // become 16 keys of five.
 // CHECK-LABEL: @reread_heads
