@@ -21,8 +21,7 @@ public:
   Splitter(Joint &joint)
       : joint(joint), function(joint.function), body(function.front()),
         saved(
-            function,
-            [this](Operation *op) { return canRecompute(op); },
+            function, [this](Operation *op) { return canRecompute(op); },
             joint.save == Save::None) {}
 
   FunctionVjp split(StringRef forwardName, StringRef backwardName);

@@ -141,8 +141,9 @@ LogicalResult raiseCrossEntropy(nn::MulOp mul, PatternRewriter &rewriter) {
                           mul.getLoc(), rewriter);
   if (!labels)
     return failure();
-  Value loss = nn::CrossEntropyOp::create(rewriter, mul.getLoc(),
-                                          logs.getInput(), labels, ignored);
+  Value loss =
+      nn::CrossEntropyOp::create(rewriter, mul.getLoc(), logs.getInput(),
+                                 labels, /*classes=*/Value(), ignored);
   Value negative = nn::NegOp::create(rewriter, mul.getLoc(), loss);
   rewriter.replaceOpWithNewOp<nn::ReshapeOp>(mul, mul.getType(), negative);
   return success();

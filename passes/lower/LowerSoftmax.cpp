@@ -111,6 +111,9 @@ LogicalResult lowerSoftmaxGrad(OpTy op, FunctionLowering &f) {
   return success();
 }
 
+/// What padding counts as: its exponential is 0 beside any logit.
+constexpr double kPadding = -1e30;
+
 /// Logits as rows, a point a row.
 struct Rows {
   Shape rows, all;
@@ -123,6 +126,22 @@ struct Rows {
     all = {rows[0], classes};
   }
 };
+
+/// A function that reads the logits of the kernel's row; padding is far below
+/// all others.
+template <typename OpTy>
+std::function<Value(Value)> readLogits(OpTy op, FunctionLowering &f,
+                                       KernelBuilder &k, Value x) {
+  Value row = k.index(0), bound;
+  if (Value classes = op.getClasses())
+    bound = k.toIndex(k.load(k.use(f.get(classes), Shape{}), {}));
+  return [&k, x, row, bound](Value i) {
+    Value logit = k.load(x, {row, i});
+    return bound ? k.select(k.less(i, bound), logit,
+                            k.number(logit.getType(), kPadding))
+                 : logit;
+  };
+}
 
 /// Whether a label takes part, as the op's description says.
 Value isValid(KernelBuilder &k, Value label, const DimExpr &classes,
@@ -150,8 +169,8 @@ LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
         y = k.use(d.buffer, r.rows);
   Type type = k.scalarOf(x);
   Value row = k.index(0), label = k.load(labels, row);
+  auto element = readLogits(op, f, k, x);
   auto loss = [&] {
-    auto element = [&](Value i) { return k.load(x, {row, i}); };
     Value m = maximum(k, r.classes, type, element);
     Value sum = total(k, r.classes, type,
                       [&](Value i) { return k.exp(k.sub(element(i), m)); });
@@ -175,7 +194,7 @@ LogicalResult lowerCrossEntropyGrad(nn::CrossEntropyGradOp op,
   Value losses = op.getLoss() ? k.use(f.get(op.getLoss()), r.rows) : Value();
   Type type = k.scalarOf(x);
   Value row = k.index(0), label = k.load(labels, row);
-  auto element = [&](Value i) { return k.load(x, {row, i}); };
+  auto element = readLogits(op, f, k, x);
   // (share of a class - [it is the label]) * dy; rounded once, as the
   // difference is small near the label.
   auto storeAll = [&](Value g, function_ref<Value(Value)> scaledShare) {

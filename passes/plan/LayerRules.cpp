@@ -172,12 +172,11 @@ void LayerBuilder::addAttention(Operation *op, const nn::Work &work,
   if (!fused)
     return;
   cut.insert(op->result_begin(), op->result_end());
-  // [items, tokens, heads, width]
-  for (unsigned i : {0u, 1u}) {
-    auto type = cast<RankedTensorType>(op->getOperand(i).getType());
-    if (type.getRank() == 4 && !type.isDynamicDim(2))
-      heads = std::gcd(heads, type.getDimSize(2));
-  }
+  // [items, tokens, heads, width]. Query heads that share a head of keys may be
+  // cut apart, too.
+  auto query = cast<RankedTensorType>(op->getOperand(0).getType());
+  if (query.getRank() == 4 && !query.isDynamicDim(2))
+    heads = std::gcd(heads, query.getDimSize(2));
 }
 
 /// Groups of channels are divided as the channels are.

@@ -4,7 +4,8 @@
 //
 // The shard phase cuts each module by itself, and a tied parameter may be used
 // in different ways: an embedding in the first stage, class scores in the last.
-// Its copies must be cut alike, or their gradients could not be summed. So the
+// Its copies must be padded and cut alike, or their gradients could not be
+// summed. So the
 // phase is tried on a copy of the program; what does not agree is asked to be
 // cut by rows (a vocabulary), and where that does not work is kept whole.
 //
@@ -27,7 +28,7 @@ namespace {
 
 struct AgreeTiesPass : impl::AgreeTiesBase<AgreeTiesPass> {
   void runOnOperation() override {
-    if (!concernsShards())
+    if (getOperation().getOps<dist::TieOp>().empty())
       return;
     SmallVector<dist::TieOp> open = findDisagreeing();
     for (StringRef how : {"rows", "whole"}) {
@@ -70,18 +71,6 @@ private:
         }
     }
     return copies;
-  }
-
-  bool concernsShards() {
-    return llvm::any_of(getOperation().getOps<dist::TieOp>(), [&](auto tie) {
-      return llvm::any_of(ArrayRef{tie.getAlias(), tie.getParameter()},
-                          [&](SymbolRefAttr name) {
-                            auto module =
-                                getOperation().lookupSymbol<dist::ModuleOp>(
-                                    name.getRootReference());
-                            return module && dist::Placement(module).tp > 1;
-                          });
-    });
   }
 
   /// Ties whose ends differ after the shard phase.

@@ -228,6 +228,9 @@ void CutFinder::classify(CutConstraints &info) {
   info.tokens.assign(classes.getNumClasses(), false);
   for (const Relation &r : relations)
     forEach(r, [&](unsigned cut, int64_t chunk) {
+      // What is made from nothing is sliced where it is read.
+      if (r.step >= 0 && program.steps[r.step].operands.empty())
+        return;
       if (r.kind == FactorKind::replicate || !canCut(r, chunk))
         info.blocked[classes[cut]] = true;
     });

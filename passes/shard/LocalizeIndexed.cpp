@@ -225,10 +225,20 @@ struct LocalLabels {
   }
 };
 
+/// How many of this rank's columns are classes (below 0: none), where not all
+/// are: of the number that is the last of the loss's operands.
+template <typename OpT>
+Value localClasses(Maker &m, OpT loss, ValueRange operands,
+                   const FactorCut &cut) {
+  if (!loss.getClasses())
+    return {};
+  return localIndices(m, operands.back(), cut, std::nullopt);
+}
+
 /// Log-sum-exp over the whole vocabulary, and the label's score if it is here.
 struct RowScores {
   Value sum;
-  RowScores(Maker &m, Value logits, const LocalLabels &labels,
+  RowScores(Maker &m, Value logits, const LocalLabels &labels, Value classes,
             const FactorCut &cut) {
     Type rows = nn::withElementType(labels.clipped.getType(),
                                     getElementTypeOrSelf(logits));
@@ -238,7 +248,7 @@ struct RowScores {
     Value picked = m.like(at, rows);
     // The loss of any class plus its score is the block's log-sum-exp.
     Value loss = nn::CrossEntropyOp::create(m.builder, m.loc, logits,
-                                            labels.clipped, -100)
+                                            labels.clipped, classes, -100)
                      .getResult();
     Value block = m.make<nn::AddOp>(loss, picked);
     Value top = m.allReduce(rt::Reduction::Max, block, cut.axis);
@@ -258,7 +268,8 @@ struct CrossEntropyModel : BlockModel<CrossEntropyModel, nn::CrossEntropyOp> {
     Maker m(builder, op->getLoc());
     int64_t classes = wholeSize(op, cut), ignore = op.getIgnoreIndex();
     LocalLabels labels(m, operands[1], ignore, cut, classes);
-    RowScores scores(m, operands[0], labels, cut);
+    RowScores scores(m, operands[0], labels, localClasses(m, op, operands, cut),
+                     cut);
     cut.rowSum = scores.sum;
     // The label's own score, with the label as it is: that is what is checked.
     auto rank = nn::getRank(operands[0]);
@@ -287,22 +298,29 @@ struct CrossEntropyGradModel
     LocalLabels labels(m, operands[1],
                        static_cast<int64_t>(op.getIgnoreIndex()), cut,
                        wholeSize(op, cut));
+    Value classes = localClasses(m, op, operands, cut);
     Value sum = cut.rowSum;
     if (!sum)
-      sum = RowScores(m, operands[0], labels, cut).sum;
+      sum = RowScores(m, operands[0], labels, classes, cut).sum;
     Type element = getElementTypeOrSelf(operands[0]);
     Value zero = m.number(0, element), one = m.number(1, element);
     Value grad = m.select(labels.valid, operands[2], zero);
     Value shifted = m.make<nn::SubOp>(operands[0], m.column(sum));
     Value share = nn::ExpOp::create(builder, loc, shifted);
-    Value hot = m.select(isLabel(m, labels, cut), one, zero);
+    Value numbers = numberClasses(m, labels, cut);
+    if (classes)
+      share =
+          m.select(m.compare(nn::Compare::lt, numbers,
+                             m.cast(classes, getElementTypeOrSelf(numbers))),
+                   share, zero);
+    Value hot = m.select(isLabel(m, labels, numbers), one, zero);
     Value result = m.make<nn::SubOp>(share, hot);
     return m.make<nn::MulOp>(result, m.column(grad));
   }
 
-  /// [rows, chunk]: the class is the row's label.
-  static Value isLabel(Maker &m, const LocalLabels &labels,
-                       const FactorCut &cut) {
+  /// [chunk]: 0, 1, 2, ...
+  static Value numberClasses(Maker &m, const LocalLabels &labels,
+                             const FactorCut &cut) {
     Type element = getElementTypeOrSelf(labels.clipped);
     auto type = RankedTensorType::get({cut.chunk}, element);
     auto classes = nn::GenerateOp::create(m.builder, m.loc, type);
@@ -311,9 +329,14 @@ struct CrossEntropyGradModel
     OpBuilder inner = OpBuilder::atBlockEnd(&block);
     Value number = arith::IndexCastOp::create(inner, m.loc, element, i);
     nn::YieldOp::create(inner, m.loc, number);
-    Value none = m.integer(-1, element);
+    return classes.getResult();
+  }
+
+  /// [rows, chunk]: the class is the row's label.
+  static Value isLabel(Maker &m, const LocalLabels &labels, Value numbers) {
+    Value none = m.integer(-1, getElementTypeOrSelf(labels.clipped));
     Value label = m.select(labels.inside, labels.clipped, none);
-    return m.compare(nn::Compare::eq, m.column(label), classes.getResult());
+    return m.compare(nn::Compare::eq, m.column(label), numbers);
   }
 };
 

@@ -2,9 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A dim that is looked up, or that holds class scores, gets zeros at its end
-// until the ranks divide it. Scores of the padding are hidden from the loss, so
-// that its gradients are zero too.
+// A dim that is looked up, or that holds class scores, gets zeros at its end.
+// The loss is told how many classes there are, so that scores of the padding
+// count as none and their gradients are zero too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,15 +23,13 @@ namespace {
 /// Everything that has the dim: values, parameters, function results.
 class Padding {
 public:
-  Padding(dist::ModuleOp module, int64_t size, int64_t ranks)
-      : module(module), size(size), padded((size + ranks - 1) / ranks * ranks) {
-  }
+  Padding(dist::ModuleOp module, int64_t size) : module(module), size(size) {}
 
   /// False if something needs the dim as it is.
   bool collect(nn::ParameterOp parameter, unsigned dim);
-  void apply();
-  /// Whether it is worth it: somebody looks up or compares classes.
-  bool isVocabulary() const { return !lookups.empty() || !losses.empty(); }
+  /// The size that is good for so many ranks; the same if none is worth it.
+  int64_t choose(int64_t ranks) const;
+  void apply(int64_t to);
 
 private:
   bool addParameter(nn::ParameterOp parameter, unsigned dim);
@@ -47,7 +45,7 @@ private:
   void markWhole(Operation *op, NamedAttrList block) const;
 
   dist::ModuleOp module;
-  int64_t size, padded;
+  int64_t size, padded = 0;
   llvm::MapVector<Value, unsigned> values;
   llvm::MapVector<Operation *, unsigned> parameters;
   llvm::MapVector<std::pair<Operation *, unsigned>, unsigned> results;
@@ -216,39 +214,24 @@ Type Padding::grown(Type type, unsigned dim) const {
   return nn::makeTensorType(shape, getElementTypeOrSelf(type));
 }
 
-/// Scores of the padding are far below all others.
+/// Scores of the padding count as none.
 void Padding::hide(Operation *loss) {
   OpBuilder builder(loss);
-  Location loc = loss->getLoc();
-  Value logits = loss->getOperand(0);
-  auto mask = nn::GenerateOp::create(
-      builder, loc, RankedTensorType::get({padded}, builder.getI1Type()));
-  Block &block = mask.getBody().emplaceBlock();
-  Value i = block.addArgument(builder.getIndexType(), loc);
-  OpBuilder inner = OpBuilder::atBlockEnd(&block);
-  Value bound = arith::ConstantIndexOp::create(inner, loc, size);
-  Value real =
-      arith::CmpIOp::create(inner, loc, arith::CmpIPredicate::slt, i, bound);
-  nn::YieldOp::create(inner, loc, real);
-  Type element = getElementTypeOrSelf(logits);
-  auto scalar = RankedTensorType::get({}, element);
-  // The least that half precision holds is enough there.
-  double least = element.isF16() ? -6e4 : -1e30;
-  Value low = nn::ConstantOp::create(
-      builder, loc, scalar,
-      DenseElementsAttr::get(scalar,
-                             Attribute(FloatAttr::get(element, least))));
-  Value hidden =
-      nn::WhereOp::create(builder, loc, mask.getResult(), logits, low);
-  loss->setOperand(0, hidden);
+  auto number = RankedTensorType::get({}, builder.getI64Type());
+  Value classes = nn::ConstantOp::create(
+      builder, loss->getLoc(), number,
+      DenseElementsAttr::get(number,
+                             Attribute(builder.getI64IntegerAttr(size))));
   loss->setAttr(kUnpaddedAttr, builder.getI64IntegerAttr(size));
-  if (auto forward = dyn_cast<nn::CrossEntropyOp>(loss)) {
-    NamedAttrList block;
-    block.append("ignored",
-                 builder.getI64IntegerAttr(int64_t(forward.getIgnoreIndex())));
-    block.append("what", builder.getStringAttr("classes of cross_entropy"));
-    markWhole(loss, block);
-  }
+  if (auto backward = dyn_cast<nn::CrossEntropyGradOp>(loss))
+    return backward.getClassesMutable().assign(classes);
+  auto forward = cast<nn::CrossEntropyOp>(loss);
+  forward.getClassesMutable().assign(classes);
+  NamedAttrList block;
+  block.append("ignored",
+               builder.getI64IntegerAttr(int64_t(forward.getIgnoreIndex())));
+  block.append("what", builder.getStringAttr("classes of cross_entropy"));
+  markWhole(loss, block);
 }
 
 /// Says which indices are right while the op is not cut; what cuts it says it
@@ -299,7 +282,29 @@ void Padding::wrap(Operation *lookup) {
     normal(cast<nn::GatherGradOp>(lookup));
 }
 
-void Padding::apply() {
+int64_t Padding::choose(int64_t ranks) const {
+  if (losses.empty() && lookups.empty())
+    return size;
+  // A table whose copy holds class scores is padded like that (AgreeTies.cpp).
+  bool hasClasses =
+      !losses.empty() || llvm::any_of(parameters, [](auto &entry) {
+        return entry.first->hasAttr(kCutHintAttr);
+      });
+  // Products of classes like whole tiles, or at least aligned rows.
+  for (int64_t tile : {64, 8, 1}) {
+    int64_t unit = tile * ranks, to = (size + unit - 1) / unit * unit;
+    bool useful = tile == 1 ? ranks > 1 : hasClasses;
+    // More than a quarter of nothing is not worth storing.
+    if (useful && (to - size) * 4 <= size)
+      return to;
+    if (ranks == 1)
+      return size;
+  }
+  return size;
+}
+
+void Padding::apply(int64_t to) {
+  padded = to;
   for (auto &[value, dim] : values)
     value.setType(cast<RankedTensorType>(grown(value.getType(), dim)));
   for (auto &[op, dim] : parameters) {
@@ -338,14 +343,13 @@ void dt::shard::padVocabulary(dist::ModuleOp module, int64_t ranks) {
     auto type = cast<RankedTensorType>(parameter.getType());
     for (unsigned dim = 0; dim < type.getRank(); ++dim) {
       int64_t size = type.getDimSize(dim);
-      int64_t missing = (ranks - size % ranks) % ranks;
-      // More than a quarter of nothing is not worth storing.
-      if (missing == 0 || missing * 4 > size || type.getRank() < 2 ||
-          parameter->hasAttr(dist::kLayoutAttr))
+      if (type.getRank() < 2 || parameter->hasAttr(dist::kLayoutAttr))
         continue;
-      Padding padding(module, size, ranks);
-      if (padding.collect(parameter, dim) && padding.isVocabulary())
-        padding.apply();
+      Padding padding(module, size);
+      if (!padding.collect(parameter, dim))
+        continue;
+      if (int64_t to = padding.choose(ranks); to != size)
+        padding.apply(to);
     }
   }
 }

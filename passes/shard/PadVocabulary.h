@@ -11,10 +11,12 @@
 
 namespace dt::shard {
 
-/// Pads each vocabulary (a dim that is looked up or holds class scores) until
-/// `ranks` divide it, with a remark; parameters and outputs say in their
-/// `dist.layout` what they are without. Where something else needs the dim as
-/// it is, nothing is done.
+/// Pads each vocabulary (a dim that is looked up or holds class scores), with a
+/// remark: class scores to a multiple of 64 times `ranks` (as Megatron-LM's
+/// make_vocab_size_divisible_by), or 8 times where that is too much for them;
+/// what is only looked up until `ranks` divide it. Parameters and outputs say
+/// in their `dist.layout` what they are without. Where something else needs the
+/// dim as it is, nothing is done.
 void padVocabulary(dist::ModuleOp module, int64_t ranks);
 
 } // namespace dt::shard

@@ -25,7 +25,7 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
   let summary = "Bring a module that has `dist.tp` into the form that the partitioner reads";
   let description = [{
     Calls of functions that are not called in a chain (one's result the next one's operand) are inlined: their boundaries are no places where layouts could meet. Biases of products become additions,
-    since a bias must not be added by every rank. A vocabulary that the ranks do not divide is padded.
+    since a bias must not be added by every rank. Vocabularies are padded (PadVocabulary.h), also on one rank.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
   let options = [

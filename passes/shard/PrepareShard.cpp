@@ -153,7 +153,7 @@ void PrepareShardPass::runOnOperation() {
     module->setAttr(dist::kSequenceParallelAttr, builder.getUnitAttr());
   int64_t ranks = getTensorParallel(module);
   if (ranks <= 1)
-    return;
+    return padVocabulary(module, 1);
   joinForwards(module);
   inlineCalls(module);
   module.walk([](nn::LinearOp op) { splitBias(op); });

@@ -4,6 +4,7 @@
 #
 # name, model, samples of a step, samples of a microbatch (None: the plan says), plan (layouts.py says
 # how it is written; "auto": --plan=auto). `refused`: the plan cannot work, and the error must match.
+# `words`: the model with fewer words, which are padded; one process has them as they are.
 # `overlap`: sums of gradients begin before the last backward ends.
 # ===-----------------------------------------------------------------------===
 """CASES: what layouts.py tries."""
@@ -33,6 +34,12 @@ case("unet-dp2", "unet", 4, 4, "model:dp=2")
 case("unet-tp2", "unet", 4, 4, "model:tp=2", subset=True)
 case("unet-pp2", "unet", 4, 1, "model:pp=2", subset=True)
 case("clip-dp2", "clip", 8, 4, "model_vision_model:dp=2 model_text_model:dp=2,ranks=0-1", patch=SPLIT)
+
+# Vocabularies that are padded: on one rank, cut, and in two stages of which one looks up what the other has class scores of.
+case("gpt2-words", "gpt2", 8, 4, "model:", words=250, subset=True)
+case("gpt2-words-tp2-pp2", "gpt2", 8, 2, "model:tp=2,pp=2", words=250, subset=True)
+case("gpt2-words-pp2", "gpt2", 8, 2, "model:pp=2", words=250)
+case("llama-words-tp3", "llama", 8, 4, "model:tp=3", words=251)
 
 # Schedules.
 for schedule in ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "accumulate"):

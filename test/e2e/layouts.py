@@ -32,6 +32,7 @@ from safetensors.numpy import load_file, save_file
 import batches
 import golden
 import tolerance
+import words
 from layout_cases import CASES
 from train_model import QUICK, build, build_for, prebuilt
 
@@ -85,11 +86,13 @@ class Runner:
         self.references, self.lock = {}, threading.Lock()
         self.runtime = prebuilt(dt_opt)
 
-    def recipe(self, case, micro, folder):
+    def recipe(self, case, micro, folder, padded=True):
         source = self.models / case["model"]
         recipe = json.loads((source / case.get("recipe", "recipe.json")).read_text())
         for module in recipe["modules"].values():
             shutil.copy(source / module["onnx"], folder / module["onnx"])
+            if "words" in case:
+                words.shorten(folder / module["onnx"], case["words"], padded)
         recipe["batch"] = {"global": case["samples"]} | ({"micro": micro} if micro else {})
         recipe = batches.adapt(recipe, case["model"])
         recipe["optimizer"]["clip"] = 1.0
@@ -117,13 +120,16 @@ class Runner:
             raise Failure(f"--plan=auto predicts {plan['predicted']}")
         return plan
 
-    def compile(self, case, micro, plan, folder, target="cpu"):
-        recipe = self.recipe(case, micro, folder)
+    def compile(self, case, micro, plan, folder, target="cpu", padded=True):
+        recipe = self.recipe(case, micro, folder, padded)
         command = [self.dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", folder / "program"]
         if plan:
             (folder / "plan.json").write_text(json.dumps(plan))
             command += [f"--plan={folder / 'plan.json'}"]
-        return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=HANGS)
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=HANGS)
+        if "words" in case and done.returncode == 0 and ("is padded from" in done.stderr) != padded:
+            raise Failure(f"the vocabulary is {'not ' if padded else ''}padded")
+        return done
 
     def check_said(self, case, plan, folder):
         """A recipe that says the size that the plan chose is the same program, to the byte; what is trained is the one of the recipe that does not."""
@@ -155,8 +161,12 @@ class Runner:
         else:
             self.build(folder)
 
+    def batch(self, case):
+        batch = batches.make(self.models / case["model"], case["samples"])
+        return {name: words.shortened(values, case) for name, values in batch.items()}
+
     def train(self, case, folder, ranks, flags=(), batch=None):
-        save_file(batch or batches.make(self.models / case["model"], case["samples"]), folder / "batch.safetensors")
+        save_file(batch or self.batch(case), folder / "batch.safetensors")
         command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", str(STEPS), "--threads", "1", "--save-gradients", "gradients.safetensors"]
         command += ["--metrics", "metrics.jsonl", "--report", "report.json", *flags]
         if ranks > 1:
@@ -171,7 +181,7 @@ class Runner:
         return load_file(folder / "gradients.safetensors"), np.array(losses)
 
     def reference(self, case):
-        key = json.dumps([case["model"], case["samples"], case.get("recipe"), case.get("patch")])
+        key = json.dumps([case.get(part) for part in ("model", "samples", "recipe", "patch", "words")])
         with self.lock:
             own = self.references.setdefault(key, [threading.Lock(), None])
         with own[0]:
@@ -181,7 +191,7 @@ class Runner:
     def make_reference(self, case, key):
         folder = self.work / ("reference-" + hashlib.md5(key.encode()).hexdigest()[:8])
         folder.mkdir()
-        done = self.compile(case, case["samples"], None, folder)
+        done = self.compile(case, case["samples"], None, folder, padded=False)
         if done.returncode:
             raise Failure(f"the reference does not compile: {done.stderr[-1500:]}")
         self.build(folder)
@@ -231,8 +241,8 @@ class Reference:
     def draw(self, precision, seed):
         weights = load_file(self.folder / "program/weights.safetensors")
         save_file(tolerance.perturbed(weights, precision, seed), self.folder / "drawn.safetensors")
-        batch = batches.make(self.runner.models / self.case["model"], self.case["samples"])
-        return self.runner.train(self.case, self.folder, 1, ("--init-from", "drawn.safetensors"), tolerance.perturbed(batch, precision, seed + tolerance.DRAWS))
+        batch = tolerance.perturbed(self.runner.batch(self.case), precision, seed + tolerance.DRAWS)
+        return self.runner.train(self.case, self.folder, 1, ("--init-from", "drawn.safetensors"), batch)
 
 
 def compare(gradients, losses, reference, precision="f32"):

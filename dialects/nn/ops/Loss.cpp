@@ -38,6 +38,8 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
     return fail(loc, "labels " + shapeToString(labels) +
                          " must be the logits' dims " + shapeToString(logits) +
                          " without the last");
+  if (op.getClasses() && !getShape(op.getClasses()).empty())
+    return fail(loc, "classes must be one number");
   out.push_back(makeTensorType(labels, elementOf(op.getLogits())));
   return success();
 }
@@ -47,7 +49,8 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &builder, ValueRange grads,
   GradientBuilder g(builder, *this);
   if (wanted[0])
     result[0] = g.make<CrossEntropyGradOp>(getLogits(), getLabels(), grads[0],
-                                           getResult(), getIgnoreIndexAttr());
+                                           getResult(), getClasses(),
+                                           getIgnoreIndexAttr());
   return success();
 }
 

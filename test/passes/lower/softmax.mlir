@@ -39,3 +39,17 @@ func.func @cross_entropy(%x: tensor<?x40x512xf32, #nn.dims<batch>>, %l: tensor<?
   %1 = nn.cross_entropy_grad %x, %l, %dy {ignore_index = -100 : i64} : tensor<?x40x512xf32, #nn.dims<batch>>, tensor<?x40xi64, #nn.dims<batch>>, tensor<?x40xf32, #nn.dims<batch>>
   return %0, %1 : tensor<?x40xf32, #nn.dims<batch>>, tensor<?x40x512xf32, #nn.dims<batch>>
 }
+
+// Logits behind the classes are there, but count as none.
+// CHECK-LABEL: rt.func @padded_cross_entropy(
+// CHECK: rt.kernel @cross_entropy
+// CHECK: %[[CLASSES:.*]] = rt.load %{{.*}}[] : !rt.buffer<i64, []>
+// CHECK: %[[BOUND:.*]] = arith.index_cast %[[CLASSES]] : i64 to index
+// CHECK: scf.for
+// CHECK: %[[REAL:.*]] = arith.cmpi slt, %{{.*}}, %[[BOUND]] : index
+// CHECK: arith.select %[[REAL]], %{{.*}}, %{{.*}} : f32
+func.func @padded_cross_entropy(%x: tensor<80x512xf32>, %l: tensor<80xi64>) -> tensor<80xf32> {
+  %n = nn.constant dense<500> : tensor<i64>
+  %0 = nn.cross_entropy %x, %l classes %n {ignore_index = -100 : i64} : tensor<80x512xf32>, tensor<80xi64>, tensor<i64>
+  return %0 : tensor<80xf32>
+}

@@ -41,8 +41,8 @@ Value clipContrastive(LossBuilder &l, Value logits) {
     return {};
   Value labels = l.rowNumbers(nn::getShape(logits)[0]);
   Value columns = l.make<nn::TransposeOp>(logits, ArrayRef<int64_t>{1, 0});
-  Value byRow = l.make<nn::CrossEntropyOp>(logits, labels, -100);
-  Value byColumn = l.make<nn::CrossEntropyOp>(columns, labels, -100);
+  Value byRow = l.make<nn::CrossEntropyOp>(logits, labels, Value(), -100);
+  Value byColumn = l.make<nn::CrossEntropyOp>(columns, labels, Value(), -100);
   Value both = l.make<nn::AddOp>(l.sum(byRow), l.sum(byColumn));
   return l.make<nn::MulOp>(both, l.splat(both.getType(), 0.5));
 }

@@ -27,7 +27,7 @@ Value crossEntropy(LossBuilder &l, Value logits) {
   if (!labels)
     return {};
   int64_t ignored = l.loss.setting;
-  Value rows = l.make<nn::CrossEntropyOp>(logits, labels, ignored);
+  Value rows = l.make<nn::CrossEntropyOp>(logits, labels, Value(), ignored);
   l.countTargets(labels, [&](OpBuilder &at, Value given) {
     Value counted =
         nn::CmpOp::create(at, l.loc, nn::Compare::ne, given,
