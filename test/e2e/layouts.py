@@ -306,7 +306,7 @@ def main():
     parser.add_argument("--only", default="", help="cases whose name matches")
     parser.add_argument("--precision", default="f32", choices=["f32", "bf16"], help="of all modules; bf16 beside bf16 in one process")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it; one process runs on the CPU")
-    parser.add_argument("--subset", action="store_true", help="a third of them, every kind once")
+    parser.add_argument("--subset", action="store_true", help="a quarter of them, every kind once")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--jobs", type=int, default=2, help="cases under way at once")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
