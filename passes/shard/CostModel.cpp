@@ -117,7 +117,9 @@ double CostModel::convert(Masks &masks, unsigned variable, State to,
 }
 
 /// Whole operands, sums that are partial already, a cut that some operand has
-/// or a parameter may take, or one that only the result has.
+/// or a parameter may take, or one that only the result has; and along the
+/// tokens a sum that is reduced for this op alone: what it makes is no smaller,
+/// so that is what would travel (a cast to float32).
 bool CostModel::isAllowed(const Masks &masks, const Step &step,
                           const Strategy &s) const {
   if (step.kind != Step::compute)
@@ -137,7 +139,9 @@ bool CostModel::isAllowed(const Masks &masks, const Step &step,
       continue;
     const Variable &v = program.variables[step.operands[i]];
     anyOperand = true;
-    if (mask(i) & kUndecided)
+    if (s.operands.size() == 1 && mask(i) == bit(kPartial))
+      matches |= cuts.tokens[v.classes[s.operands[i] - kFirstCut]];
+    else if (mask(i) & kUndecided)
       matches |= !cuts.blocked[v.classes[s.operands[i] - kFirstCut]];
     else
       matches |= !v.constant && (mask(i) & bit(s.operands[i]));
