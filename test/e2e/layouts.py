@@ -86,13 +86,13 @@ class Runner:
         self.references, self.lock = {}, threading.Lock()
         self.runtime = prebuilt(dt_opt)
 
-    def recipe(self, case, micro, folder, padded=True):
+    def recipe(self, case, micro, folder):
         source = self.models / case["model"]
         recipe = json.loads((source / case.get("recipe", "recipe.json")).read_text())
         for module in recipe["modules"].values():
             shutil.copy(source / module["onnx"], folder / module["onnx"])
             if "words" in case:
-                words.shorten(folder / module["onnx"], case["words"], padded)
+                words.shorten(folder / module["onnx"], case["words"], case.get("padded", True))
         recipe["batch"] = {"global": case["samples"]} | ({"micro": micro} if micro else {})
         recipe = batches.adapt(recipe, case["model"])
         recipe["optimizer"]["clip"] = 1.0
@@ -120,15 +120,16 @@ class Runner:
             raise Failure(f"--plan=auto predicts {plan['predicted']}")
         return plan
 
-    def compile(self, case, micro, plan, folder, target="cpu", padded=True):
-        recipe = self.recipe(case, micro, folder, padded)
+    def compile(self, case, micro, plan, folder, target="cpu"):
+        recipe = self.recipe(case, micro, folder)
         command = [self.dt_opt, recipe, "--emit=cpp", f"--target={target}", "-o", folder / "program"]
         if plan:
             (folder / "plan.json").write_text(json.dumps(plan))
             command += [f"--plan={folder / 'plan.json'}"]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=HANGS)
-        if "words" in case and done.returncode == 0 and ("is padded from" in done.stderr) != padded:
-            raise Failure(f"the vocabulary is {'not ' if padded else ''}padded")
+        padded = "is padded from" in done.stderr
+        if "words" in case and done.returncode == 0 and padded != case.get("padded", True):
+            raise Failure(f"the vocabulary is {'' if padded else 'not '}padded")
         return done
 
     def check_said(self, case, plan, folder):
@@ -191,7 +192,7 @@ class Runner:
     def make_reference(self, case, key):
         folder = self.work / ("reference-" + hashlib.md5(key.encode()).hexdigest()[:8])
         folder.mkdir()
-        done = self.compile(case, case["samples"], None, folder, padded=False)
+        done = self.compile(dict(case, padded=False), case["samples"], None, folder)
         if done.returncode:
             raise Failure(f"the reference does not compile: {done.stderr[-1500:]}")
         self.build(folder)
