@@ -10,6 +10,7 @@
 #include "runtime/base/Stop.h"
 #include "runtime/base/Thread.h"
 #include "runtime/comm/Launch.h"
+#include "runtime/device/Device.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -127,6 +128,10 @@ void Watchdog::handOn() {
   board.awaitWriter(awaitedWriter());
   if (uint64_t progress = progressCount(); progress != filesProgress) {
     filesProgress = progress;
+    board.tick();
+  }
+  if (uint64_t progress = device::countProgress(); progress != deviceProgress) {
+    deviceProgress = progress;
     board.tick();
   }
 }

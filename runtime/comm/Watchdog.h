@@ -73,7 +73,7 @@ private:
   std::mutex checking; ///< also guards what follows
   std::vector<Seen> seen;
   std::vector<std::vector<int>> groups; ///< by number; empty: unknown
-  uint64_t filesProgress = 0;
+  uint64_t filesProgress = 0, deviceProgress = 0;
   std::thread thread;
 };
 

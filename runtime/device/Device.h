@@ -68,6 +68,13 @@ void synchronize();
 /// work, and puts `found` back to 0.
 Fault *faultRecord();
 
+/// A place in the work of stream(), for who looks whether the device moves on
+/// while the host waits for much of its work. Not while a function is recorded.
+void noteProgress();
+/// Any thread: how many of these places the device has passed. Where device
+/// memory is the host's the host knows by itself: 0.
+uint64_t countProgress();
+
 /// Between rehearse(true) and rehearse(false) a module's function makes what a
 /// call of these sizes needs (memory, plans of libraries, tables) and computes
 /// nothing. False: that is not for this target, a call needs nothing like it.

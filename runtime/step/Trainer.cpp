@@ -370,6 +370,7 @@ void Trainer::runRows(const Batch &batch, StepObserver *observer,
     stamps.add();
     size_t calls = blocked.collectives.size();
     uint64_t sent = runRow(row, part);
+    device::noteProgress();
     stamps.add();
     double spent = threadSeconds() - blocked.cpu - cpu - reducer->takeSpent();
     watch.rowDone(number, row, part);
@@ -457,6 +458,7 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
   // The verdict is the same on all ranks. Where it says no, what is left is the
   // state before the step.
   updates->run(step, lr, scalars->verdict());
+  device::noteProgress();
   reducer->gatherParameters();
   transfers->finish();
   carrier->settle();

@@ -48,6 +48,9 @@ struct {
   std::thread::id thread = {}; ///< whose calls are captured
 } capture;
 auto &attempts = *new std::vector<WorkPtr>; ///< that may not have ended
+/// Guards what a thread may ask while another one is in a call: which events
+/// there are, what they stand behind, and what of that has ended.
+auto &asking = *new std::mutex;
 
 template <typename T> T &find(std::set<T *> &all, T *one, const char *what) {
   if (!all.count(one))
@@ -106,6 +109,7 @@ void runAll(const std::vector<WorkPtr> &needed) {
       vain = 0;
       if (work.run)
         checkBeside();
+      std::lock_guard<std::mutex> lock(asking);
       work = {.ended = dt::rt::now()};
     } else if (++vain > 10) {
       if (needed.empty())
@@ -208,12 +212,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
   Entry entry;
   bool timed = !(flags & cudaEventDisableTiming);
+  std::lock_guard<std::mutex> lock(asking);
   *event = *events.insert(new CUevent_st{timed, nullptr}).first;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   Entry entry;
+  std::lock_guard<std::mutex> lock(asking);
   events.erase(&eventOf(event));
   delete event;
   return cudaSuccess;
@@ -223,7 +229,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Entry entry;
   CUevent_st &e = eventOf(event);
-  e = {e.timed, append(stream, {})};
+  WorkPtr place = append(stream, {});
+  std::lock_guard<std::mutex> lock(asking);
+  e = {e.timed, place};
   return cudaSuccess;
 }
 
@@ -242,8 +250,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-/// Who asks often enough has waited: then it runs.
+/// Who asks often enough has waited: then it runs. While another thread waits,
+/// what runs for that.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (!entryMutex.try_lock()) {
+    std::lock_guard<std::mutex> lock(asking);
+    return isOpen(eventOf(event).recorded) ? cudaErrorNotReady : cudaSuccess;
+  }
+  entryMutex.unlock();
   Entry entry;
   CUevent_st &e = eventOf(event);
   if (!isOpen(e.recorded))

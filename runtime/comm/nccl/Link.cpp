@@ -92,6 +92,8 @@ Request Links::begin(Link &link, const Awaited &what, const NcclCall &call) {
   event->holdBack(link.stream);
   finishCall(link, call(link.stream), what);
   event->record(link.stream);
+  device::OnStream on(link.stream);
+  device::noteProgress();
   open.push_back({event, what});
   return Request(std::make_unique<Operation>(std::move(event)));
 }

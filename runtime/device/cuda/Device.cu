@@ -15,10 +15,12 @@
 #include "runtime/device/cuda/Launch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -28,6 +30,7 @@ namespace dt::rt {
 namespace {
 
 int theDevice = 0;
+std::atomic<bool> initialized{false};
 cudaStream_t theStream = nullptr;
 std::string description = "cuda";
 
@@ -71,6 +74,46 @@ private:
   bool awaited = true; ///< all copies
   uint64_t copies = 0;
 } uploads;
+
+/// Places in the streams that the device has not passed, as far as is known.
+/// Streams go on beside one another, so each is asked for.
+class Places {
+public:
+  void add(cudaStream_t stream) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (ahead.size() >= kMost)
+      look();
+    if (ahead.size() >= kMost)
+      return; // those that are there show that it moves on
+    if (spare.empty())
+      spare.push_back(cuda::makeEvent());
+    ahead.push_back(spare.back());
+    spare.pop_back();
+    cuda::check(cudaEventRecord(ahead.back(), stream), "cudaEventRecord");
+  }
+  uint64_t count() {
+    std::lock_guard<std::mutex> lock(mutex);
+    look();
+    return passed;
+  }
+
+private:
+  /// What a call of the device has gone wrong with, its next caller says.
+  void look() {
+    auto reached = [](cudaEvent_t event) {
+      return cudaEventQuery(event) == cudaSuccess;
+    };
+    auto end = std::stable_partition(ahead.begin(), ahead.end(), reached);
+    passed += uint64_t(end - ahead.begin());
+    spare.insert(spare.end(), ahead.begin(), end);
+    ahead.erase(ahead.begin(), end);
+  }
+
+  static constexpr size_t kMost = 4096;
+  std::mutex mutex;
+  std::vector<cudaEvent_t> ahead, spare;
+  uint64_t passed = 0;
+} places;
 
 constexpr int kThreads = 256;
 
@@ -265,6 +308,7 @@ void initialize(int, int number) {
   cuda::check(cudaSetDevice(theDevice), "cudaSetDevice");
   theStream = cuda::makeStream();
   description = std::string("cuda, ") + properties.name;
+  initialized = true;
 }
 
 const char *describe() { return description.c_str(); }
@@ -287,6 +331,19 @@ Fault *faultRecord() {
 }
 
 void synchronize() { wait(theStream); }
+
+void noteProgress() {
+  if (!cuda::rehearsing)
+    places.add(theStream);
+}
+
+uint64_t countProgress() {
+  // A thread that has not said so asks another device, which gets a context.
+  thread_local bool said = false;
+  if (!said && initialized)
+    said = cudaSetDevice(theDevice) == cudaSuccess;
+  return said ? places.count() : 0;
+}
 
 bool rehearse(bool on) {
   cuda::rehearsing = on;
