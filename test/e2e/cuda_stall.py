@@ -24,7 +24,7 @@ import train_model
 from cuda_waits import Variant, emit
 
 STALL = 1  # second
-LONGER = 4  # a step takes so many of these, or more
+LONGER = 3  # a step takes so many of these, or more
 WITHIN = 10  # seconds beyond --stall
 
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -177,7 +178,11 @@ void Links::fail(Link &link, ncclResult_t result, const Awaited &what) {
 }
 
 Links::Links(Comm &control)
-    : control(control), beside(cuda::makeStream(/*urgent=*/true)) {}
+    : control(control), beside(cuda::makeStream(/*urgent=*/true)) {
+  // Switches that add (NVLink SHARP) take what comes in the order in which it
+  // comes: another sum each time.
+  ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+}
 
 Links::~Links() {
   bool whole = !std::uncaught_exceptions();
