@@ -54,6 +54,17 @@ struct Descriptor {
   }
 };
 
+/// Gradients of attention that add in a fixed order have memory for all scores,
+/// in bf16, in squares of 64 (cudnn-frontend, pull request 398).
+size_t workspaceOf(const std::vector<Step> &steps, int engine) {
+  auto multiplies = [](const Step &s) { return s.kind == Step::Matmul; };
+  if (engine != kTensorCores || std::ranges::count_if(steps, multiplies) <= 2)
+    return kEngines[engine].workspace;
+  const Sizes &s = std::ranges::find_if(steps, multiplies)->result.sizes;
+  return size_t(s[0] * s[1] * ((s[2] + 63) / 64 * 64) * ((s[3] + 63) / 64) *
+                64 * 2);
+}
+
 size_t bytesOf(cudnnBackendAttributeType_t t) {
   bool wide = t == CUDNN_TYPE_HANDLE || t == CUDNN_TYPE_INT64 ||
               t == CUDNN_TYPE_VOID_PTR || t == CUDNN_TYPE_BACKEND_DESCRIPTOR;
@@ -337,7 +348,8 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
   } else if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX) {
     *static_cast<int64_t *>(values) = from.engines.at(0);
   } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-    std::memcpy(values, &kEngines[from.engines.at(0)].workspace, 8);
+    size_t bytes = workspaceOf(from.steps, from.engines.at(0));
+    std::memcpy(values, &bytes, 8);
   } else {
     reject("no attribute ", name);
   }
@@ -383,7 +395,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
                            (!steps[0].convolves() || steps[0].result.narrow));
   queueCall(handle->stream,
             pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
-            kEngines[engine].workspace, [=] {
+            workspaceOf(steps, engine), [=] {
               if (exact)
                 return run(steps, values);
               for (const Step &s : steps)

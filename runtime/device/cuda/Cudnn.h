@@ -72,7 +72,10 @@ bool convolve(const ConvProblem &problem, const void *x, const void *w,
 /// Queue attention or its gradients in the same way: see
 /// runtime/device/cpu/Attention.h. False, too, for what cuDNN is not asked for:
 /// masks, a causal rule where there are not as many keys as queries, addresses
-/// that are not multiples of 16 bytes.
+/// that are not multiples of 16 bytes; a line then says so, once a shape, as
+/// CUDA cores take tens of times as long. Gradients whose plan wants more than
+/// DT_CUDNN_WORKSPACE bytes (1 GiB) are computed in parts of the batch, then of
+/// the heads.
 bool attend(const AttentionShape &s, const void *q, const void *k,
             const void *v, void *o, float *lse, void *stream);
 bool attendBackward(const AttentionShape &s, const void *q, const void *k,

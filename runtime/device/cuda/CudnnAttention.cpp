@@ -9,10 +9,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/Log.h"
 #include "runtime/device/cuda/Cuda.h"
 #include "runtime/device/cuda/CudnnGraph.h"
 
 #include <cmath>
+#include <set>
 
 namespace dt::rt::cudnn {
 
@@ -20,6 +22,10 @@ namespace {
 
 /// Of addresses and, in elements of bf16, of strides and head sizes.
 constexpr int64_t kAlignment = 16, kEach = 8;
+
+constexpr char kUnaligned[] = "an address is no multiple of 16 bytes",
+               kUnplanned[] = "cuDNN has no plan for it within "
+                              "DT_CUDNN_WORKSPACE bytes (1 GiB without it)";
 
 /// Values of the host that a graph reads.
 const float kHidden = -INFINITY, kOne = 1;
@@ -31,17 +37,34 @@ bool isAligned(std::initializer_list<const void *> addresses) {
   return true;
 }
 
-/// Masks are not asked for, nor rows without a key, which cuDNN gives a value
-/// of its own: a causal rule leaves all rows one where t == s.
-bool isKnown(const AttentionShape &s) {
-  for (int64_t size : {s.b, s.t, s.s, s.h, s.d, s.dv})
-    if (size == 0)
-      return false;
+/// Why these engines are not asked; null: they are. Rows without a key, which
+/// cuDNN gives a value of its own, are left out: a causal rule leaves all rows
+/// one where t == s.
+const char *getObstacle(const AttentionShape &s) {
   for (int64_t each : {s.d, s.dv, s.qb, s.qt, s.qh, s.kb, s.ks, s.kh, s.vb,
                        s.vs, s.vh, s.ob, s.ot, s.oh})
     if (each % kEach)
-      return false;
-  return s.mask == MaskKind::None && (!s.causal || s.t == s.s);
+      return "heads, or what lies between them, are no multiple of 8";
+  if (s.mask != MaskKind::None)
+    return "it has a mask";
+  return s.causal && s.t != s.s ? "it is causal, with more keys than queries"
+                                : nullptr;
+}
+
+bool isEmpty(const AttentionShape &s) {
+  return s.b * s.t * s.s * s.h * s.d * s.dv == 0;
+}
+
+/// Once a shape: it runs on CUDA cores, tens of times slower.
+bool refuse(const AttentionShape &s, bool backward, const char *why) {
+  static std::set<Sizes> said;
+  if (!isEmpty(s) && said.insert({backward, s.b, s.t, s.s, s.h, s.d}).second)
+    printError("warning: %s of attention, %lld heads of %lld by %lld rows, "
+               "%lld wide, batch %lld: not on tensor cores, as %s\n",
+               backward ? "gradients" : "results", (long long)s.h,
+               (long long)s.t, (long long)s.s, (long long)s.d, (long long)s.b,
+               why);
+  return false;
 }
 
 Tensor transpose(Tensor t) {
@@ -251,7 +274,39 @@ const Plan &keptPlan(const AttentionProblem &p) {
   return planFor(key, [&](const Gpu &gpu) { return findPlan(p, gpu); });
 }
 
+/// What a call does at once: all, or where no plan has room for that a part of
+/// the batch, or of one element's heads.
+struct Part {
+  AttentionShape shape;
+  const Plan *plan;
+};
+
+/// Gradients that are added up in a fixed order take memory for all scores.
+Part findPart(const AttentionProblem &whole) {
+  Part part{whole.shape, nullptr};
+  auto fits = [&] {
+    part.plan = &keptPlan({part.shape, whole.backward});
+    return part.plan->plan != nullptr;
+  };
+  if (fits() || !whole.backward)
+    return part;
+  int64_t heads = whole.shape.hk, group = whole.shape.h / heads;
+  for (int64_t b = whole.shape.b - 1; b > 0; --b)
+    if (part.shape.b = b; whole.shape.b % b == 0 && fits())
+      return part;
+  for (int64_t hk = heads - 1; hk > 0; --hk)
+    if (part.shape.hk = hk, part.shape.h = hk * group;
+        heads % hk == 0 && fits())
+      return part;
+  return part;
+}
+
 void *mutableOf(const void *address) { return const_cast<void *>(address); }
+
+/// Where a part of tensors begins, in elements of 2 bytes.
+void *at(const void *begin, int64_t elements) {
+  return static_cast<char *>(mutableOf(begin)) + 2 * elements;
+}
 
 } // namespace
 
@@ -266,11 +321,15 @@ Plan findPlan(const AttentionProblem &p, const Gpu &gpu) {
 
 bool attend(const AttentionShape &s, const void *q, const void *k,
             const void *v, void *o, float *lse, void *stream) {
-  if (!isOn() || !isKnown(s) || !isAligned({q, k, v, o}))
+  if (!isOn() || isEmpty(s))
     return false;
+  if (const char *why = getObstacle(s))
+    return refuse(s, false, why);
+  if (!isAligned({q, k, v, o}))
+    return refuse(s, false, kUnaligned);
   const Plan &plan = keptPlan({s, false});
   if (!plan.plan)
-    return false;
+    return refuse(s, false, kUnplanned);
   void *workspace = plan.workspace ? cuda::scratch(2, plan.workspace) : nullptr;
   if (cuda::rehearsing)
     return true;
@@ -286,31 +345,37 @@ bool attendBackward(const AttentionShape &s, const void *q, const void *k,
                     const void *v, const void *o, const float *lse,
                     const void *doutput, void *dq, void *dk, void *dv,
                     void *stream) {
-  if (!isOn() || !isKnown(s) || !isAligned({q, k, v, o, doutput, dq, dk, dv}))
+  if (!isOn() || isEmpty(s))
     return false;
-  const Plan &plan = keptPlan({s, true});
-  if (!plan.plan)
-    return false;
-  size_t own = (plan.workspace + 255) / 256 * 256;
+  if (const char *why = getObstacle(s))
+    return refuse(s, true, why);
+  if (!isAligned({q, k, v, o, doutput, dq, dk, dv}))
+    return refuse(s, true, kUnaligned);
+  Part part = findPart({s, true});
+  const AttentionShape &p = part.shape;
+  if (!part.plan->plan)
+    return refuse(s, true, kUnplanned);
+  size_t own = (part.plan->workspace + 255) / 256 * 256;
   char *workspace = static_cast<char *>(
-      cuda::scratch(2, own + size_t(s.b * s.h * s.t) * sizeof(float)));
+      cuda::scratch(2, own + size_t(p.b * p.h * p.t) * sizeof(float)));
   if (cuda::rehearsing)
     return true;
-  std::vector<void *> addresses{mutableOf(q),
-                                mutableOf(k),
-                                mutableOf(v),
-                                mutableOf(o),
-                                mutableOf(doutput),
-                                mutableOf(lse),
-                                dq,
-                                dk,
-                                dv,
-                                workspace + own,
-                                mutableOf(&s.scale),
-                                mutableOf(&kOne)};
-  if (s.causal)
-    addresses.push_back(mutableOf(&kHidden));
-  execute(plan, addresses, workspace, stream);
+  for (int64_t b = 0; b < s.b; b += p.b)
+    for (int64_t h = 0; h < s.h; h += p.h) {
+      int64_t kv = h / (s.h / s.hk), ofQ = b * s.qb + h * s.qh,
+              ofK = b * s.kb + kv * s.kh, ofV = b * s.vb + kv * s.vh,
+              ofO = b * s.ob + h * s.oh;
+      std::vector<void *> addresses{
+          at(q, ofQ),          at(k, ofK),
+          at(v, ofV),          at(o, ofO),
+          at(doutput, ofO),    mutableOf(lse + (b * s.h + h) * s.t),
+          at(dq, ofQ),         at(dk, ofK),
+          at(dv, ofV),         workspace + own,
+          mutableOf(&s.scale), mutableOf(&kOne)};
+      if (s.causal)
+        addresses.push_back(mutableOf(&kHidden));
+      execute(*part.plan, addresses, workspace, stream);
+    }
   return true;
 }
 

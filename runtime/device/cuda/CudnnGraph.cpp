@@ -11,6 +11,7 @@
 #include "runtime/device/cuda/Cuda.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -19,8 +20,14 @@ namespace dt::rt::cudnn {
 
 namespace {
 
-/// A plan that wants more is not taken.
-constexpr int64_t kMostWorkspace = int64_t(1) << 30;
+/// Bytes. A plan that wants more is not taken.
+int64_t mostWorkspace() {
+  static const int64_t most = [] {
+    const char *said = std::getenv("DT_CUDNN_WORKSPACE");
+    return said ? std::atoll(said) : int64_t(1) << 30;
+  }();
+  return most;
+}
 
 /// Numbers of the tensors inside of a graph; the others count from 1.
 constexpr int64_t kInside = 1000;
@@ -77,7 +84,7 @@ bool take(Descriptor &configuration, bool narrow, const Gpu &gpu, Plan &found) {
   int64_t workspace = 0;
   get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
       &workspace);
-  if (workspace > kMostWorkspace)
+  if (workspace > mostWorkspace())
     return false;
   get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
       &found.engine);
