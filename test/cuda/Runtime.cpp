@@ -165,9 +165,22 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
   return copy(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 
+static size_t mostPitch() {
+  static const size_t most = setting("DT_CUDA_DOUBLE_PITCH", 0x7fffffff);
+  return most;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
+  *properties = {"the double of a GPU", mostPitch()};
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
                               size_t fromPitch, size_t width, size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {
+  if (std::max(toPitch, fromPitch) > mostPitch())
+    return refuse(cudaErrorInvalidValue,
+                  text("a pitch of ", std::max(toPitch, fromPitch), " bytes"));
   return copy(to, toPitch, from, fromPitch, width, height, kind, stream);
 }
 

@@ -30,6 +30,7 @@ namespace dt::rt {
 namespace {
 
 int theDevice = 0;
+size_t mostPitch = 0; ///< bytes between rows that one copy may step over
 std::atomic<bool> initialized{false};
 cudaStream_t theStream = nullptr;
 std::string description = "cuda";
@@ -306,6 +307,7 @@ void initialize(int, int number) {
   cuda::check(cudaGetDeviceProperties(&properties, theDevice),
               "cudaGetDeviceProperties");
   cuda::check(cudaSetDevice(theDevice), "cudaSetDevice");
+  mostPitch = properties.memPitch;
   theStream = cuda::makeStream();
   description = std::string("cuda, ") + properties.name;
   initialized = true;
@@ -427,7 +429,14 @@ void copy(void *to, const void *from, size_t bytes) {
 
 void copyRows(void *to, size_t toStep, const void *from, size_t fromStep,
               size_t bytes, size_t count) {
-  if (bytes && count && !cuda::rehearsing)
+  if (!bytes || !count || cuda::rehearsing)
+    return;
+  // Rows that lie further apart are few.
+  if (std::max(toStep, fromStep) > mostPitch)
+    for (size_t i = 0; i < count; ++i)
+      copy(static_cast<char *>(to) + i * toStep,
+           static_cast<const char *>(from) + i * fromStep, bytes);
+  else
     cuda::check(cudaMemcpy2DAsync(to, toStep, from, fromStep, bytes, count,
                                   cudaMemcpyDeviceToDevice, theStream),
                 "cudaMemcpy of rows");

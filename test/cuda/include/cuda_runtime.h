@@ -99,6 +99,7 @@ using cudaEvent_t = struct CUevent_st *;
 
 struct cudaDeviceProp {
   char name[256];
+  size_t memPitch;
 };
 
 const char *cudaGetErrorString(cudaError_t error);
@@ -106,10 +107,7 @@ cudaError_t cudaGetLastError();
 
 /// Devices have nothing of their own here: a process has one memory.
 cudaError_t cudaGetDeviceCount(int *count);
-inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
-  *properties = {"the double of a GPU"};
-  return cudaSuccess;
-}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 cudaError_t cudaSetDevice(int device);
 inline cudaError_t cudaDeviceGetPCIBusId(char *name, int length, int device) {
   __builtin_snprintf(name, size_t(length), "0000:%02x:00.0", device);
