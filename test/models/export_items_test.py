@@ -320,7 +320,7 @@ class Items(unittest.TestCase):
         program = Program(self.folder / "cut", self.recipe(2), plan)
         self.trained(program)
         # A part has one sample here, and is looked at alone.
-        self.refused(program, (0, 1, 1, 0), (0, 1, 0, 1), "error: module 'model', sample 2: 2 places for 0 rows that fill them in order")
+        self.refused(program, (0, 1, 1, 0), (0, 1, 0, 0), "error: module 'model', sample 2: 2 places for 0 rows that fill them in order")
 
 
 class Pictures(unittest.TestCase):
