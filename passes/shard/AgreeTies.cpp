@@ -2,12 +2,12 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The shard phase cuts each module by itself, and a tied parameter may be used
-// in different ways: an embedding in the first stage, class scores in the last.
-// Its copies must be padded and cut alike, or their gradients could not be
-// summed. So the
-// phase is tried on a copy of the program; what does not agree is asked to be
-// cut by rows (a vocabulary), and where that does not work is kept whole.
+// The shard phase pads and cuts each module by itself, and a tied parameter may
+// be used in different ways: an embedding in the first stage, class scores in
+// the last. Its copies must come out alike, or their gradients could not be
+// summed. So the phase is tried on a copy of the program; what does not agree
+// is asked to be padded as class scores and cut by rows (a vocabulary), and
+// where that does not work is kept whole.
 //
 //===----------------------------------------------------------------------===//
 
