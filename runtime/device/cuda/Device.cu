@@ -11,11 +11,13 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Stop.h"
+#include "runtime/base/Thread.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/Launch.h"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +25,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace dt::rt {
@@ -31,7 +34,6 @@ namespace {
 
 int theDevice = 0;
 size_t mostPitch = 0; ///< bytes between rows that one copy may step over
-std::atomic<bool> initialized{false};
 cudaStream_t theStream = nullptr;
 std::string description = "cuda";
 
@@ -77,44 +79,63 @@ private:
 } uploads;
 
 /// Places in the streams that the device has not passed, as far as is known.
-/// Streams go on beside one another, so each is asked for.
+/// Streams go on beside one another, so each is asked for, by a thread that
+/// does nothing else: calls may wait for room in the device's queues, and who
+/// looks for hangs must not.
 class Places {
 public:
   void add(cudaStream_t stream) {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (ahead.size() >= kMost)
-      look();
-    if (ahead.size() >= kMost)
+    std::call_once(begun, [this] {
+      startThread("the look at the device", [this] { look(); }).detach();
+    });
+    cudaEvent_t event = take();
+    if (!event)
       return; // those that are there show that it moves on
-    if (spare.empty())
-      spare.push_back(cuda::makeEvent());
-    ahead.push_back(spare.back());
-    spare.pop_back();
-    cuda::check(cudaEventRecord(ahead.back(), stream), "cudaEventRecord");
-  }
-  uint64_t count() {
+    cuda::check(cudaEventRecord(event, stream), "cudaEventRecord");
     std::lock_guard<std::mutex> lock(mutex);
-    look();
-    return passed;
+    ahead.push_back(event);
   }
+  uint64_t count() const { return passed; }
 
 private:
-  /// What a call of the device has gone wrong with, its next caller says.
+  /// One that is not recorded; null: there are many already.
+  cudaEvent_t take() {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (ahead.size() >= kMost)
+      return nullptr;
+    if (spare.empty())
+      return cuda::makeEvent();
+    cudaEvent_t event = spare.back();
+    spare.pop_back();
+    return event;
+  }
+  /// As long as the process lives. What a call of the device has gone wrong
+  /// with, its next caller says.
   void look() {
-    auto reached = [](cudaEvent_t event) {
-      return cudaEventQuery(event) == cudaSuccess;
-    };
-    auto end = std::stable_partition(ahead.begin(), ahead.end(), reached);
-    passed += uint64_t(end - ahead.begin());
-    spare.insert(spare.end(), ahead.begin(), end);
-    ahead.erase(ahead.begin(), end);
+    cudaSetDevice(theDevice);
+    for (std::vector<cudaEvent_t> asked;; asked.clear()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        asked.swap(ahead);
+      }
+      auto reached =
+          std::partition(asked.begin(), asked.end(), [](cudaEvent_t event) {
+            return cudaEventQuery(event) != cudaSuccess;
+          });
+      passed += uint64_t(asked.end() - reached);
+      std::lock_guard<std::mutex> lock(mutex);
+      ahead.insert(ahead.end(), asked.begin(), reached);
+      spare.insert(spare.end(), reached, asked.end());
+    }
   }
 
   static constexpr size_t kMost = 4096;
+  std::once_flag begun;
   std::mutex mutex;
   std::vector<cudaEvent_t> ahead, spare;
-  uint64_t passed = 0;
-} places;
+  std::atomic<uint64_t> passed{0};
+} &places = *new Places; // outlives its thread
 
 constexpr int kThreads = 256;
 
@@ -310,7 +331,6 @@ void initialize(int, int number) {
   mostPitch = properties.memPitch;
   theStream = cuda::makeStream();
   description = std::string("cuda, ") + properties.name;
-  initialized = true;
 }
 
 const char *describe() { return description.c_str(); }
@@ -339,13 +359,7 @@ void noteProgress() {
     places.add(theStream);
 }
 
-uint64_t countProgress() {
-  // A thread that has not said so asks another device, which gets a context.
-  thread_local bool said = false;
-  if (!said && initialized)
-    said = cudaSetDevice(theDevice) == cudaSuccess;
-  return said ? places.count() : 0;
-}
+uint64_t countProgress() { return places.count(); }
 
 bool rehearse(bool on) {
   cuda::rehearsing = on;
