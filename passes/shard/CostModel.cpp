@@ -116,10 +116,16 @@ double CostModel::convert(Masks &masks, unsigned variable, State to,
   return cost;
 }
 
+bool CostModel::widens(const Step &step) const {
+  return step.operands.size() == 1 && step.results.size() == 1 &&
+         program.variables[step.results[0]].bytes >
+             program.variables[step.operands[0]].bytes;
+}
+
 /// Whole operands, sums that are partial already, a cut that some operand has
 /// or a parameter may take, or one that only the result has; and along the
-/// tokens a sum that is reduced for this op alone: what it makes is no smaller,
-/// so that is what would travel (a cast to float32).
+/// tokens a sum that this op makes wider (a cast to float32): it is reduced
+/// before, or what is wider would travel.
 bool CostModel::isAllowed(const Masks &masks, const Step &step,
                           const Strategy &s) const {
   if (step.kind != Step::compute)
@@ -139,7 +145,7 @@ bool CostModel::isAllowed(const Masks &masks, const Step &step,
       continue;
     const Variable &v = program.variables[step.operands[i]];
     anyOperand = true;
-    if (s.operands.size() == 1 && mask(i) == bit(kPartial))
+    if (mask(i) == bit(kPartial) && widens(step))
       matches |= cuts.tokens[v.classes[s.operands[i] - kFirstCut]];
     else if (mask(i) & kUndecided)
       matches |= !cuts.blocked[v.classes[s.operands[i] - kFirstCut]];

@@ -62,6 +62,8 @@ public:
 private:
   using Log = llvm::SmallVectorImpl<Conversion>;
   static unsigned findTurn(const ShardProblem &program);
+  /// An op of one operand whose result has more bytes.
+  bool widens(const Step &step) const;
   /// `forward`: a cut will have to be gathered again on the way back.
   double convert(Masks &masks, unsigned variable, State to, bool mayGather,
                  Log *log, bool forward = false) const;

@@ -106,7 +106,8 @@ def harm(program, batch, folder, generator, length):
     begin = time.time()
     os.kill(pid, signal.SIGSTOP if what == "stop" else signal.SIGKILL)
     what = f"{what} {'' if rank is None else rank} at {when}"
-    limit = WITHIN if "stop" not in what else STALL + 5
+    # Of a rank that has not begun others are sure five seconds later.
+    limit = WITHIN if "stop" not in what else STALL + 5 + WITHIN
     try:
         _, errors = run.communicate(timeout=limit + 10)
     except subprocess.TimeoutExpired:
