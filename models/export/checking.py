@@ -79,7 +79,7 @@ class Session:
         # Its fusions take BatchNorm for the inference form, also where it is not.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry("session.disable_prepacking", "1")  # a copy of the weights
-        self.weights = {name: np.ascontiguousarray(value) for name, value in (weights or {}).items()}
+        self.weights = {name: np.asarray(value, order="C") for name, value in (weights or {}).items()}
         if self.weights:
             options.add_external_initializers(list(self.weights), [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in self.weights.values()])
         self.session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -100,6 +100,19 @@ class Exporting(unittest.TestCase):
         onnx.checker.check_model(path)
         check(module, onnx.load(path), (torch.randn(5, 4),))
 
+    def test_a_parameter_may_be_one_number_or_lie_in_any_order(self):
+        class Scaled(Small):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.tensor(2.0))
+                self.turned = nn.Parameter(torch.randn(3, 5).T)
+
+            def forward(self, x):
+                return F.linear(super().forward(x) * self.scale, self.turned)
+
+        module = Scaled()
+        check(module, exported(module, (torch.randn(3, 4),)), (torch.randn(5, 4),))
+
     def test_the_file_is_the_graph_that_is_returned(self):
         proto = exported(Small(), (torch.randn(3, 4),))
         self.assertEqual(onnx.load(pathlib.Path(FOLDER.name) / "model.onnx"), proto)
