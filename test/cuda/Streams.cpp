@@ -27,7 +27,8 @@ struct CUstream_st {
 struct CUevent_st {
   bool timed = true;
   WorkPtr recorded;
-  unsigned asked = 0; ///< in vain, since it was recorded
+  std::thread::id thread = {}; ///< that recorded it
+  unsigned asked = 0;          ///< in vain, since then
 };
 
 /// What was captured, in the stream's order; an instance is a copy.
@@ -231,7 +232,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   CUevent_st &e = eventOf(event);
   WorkPtr place = append(stream, {});
   std::lock_guard<std::mutex> lock(asking);
-  e = {e.timed, place};
+  e = {e.timed, place, std::this_thread::get_id()};
   return cudaSuccess;
 }
 
@@ -250,14 +251,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-/// Who asks often enough has waited: then it runs. While another thread waits,
-/// what runs for that.
+/// Who asks often enough has waited: then it runs. Another thread than the one
+/// that recorded it looks only, whatever that one is in.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (!entryMutex.try_lock()) {
+  {
     std::lock_guard<std::mutex> lock(asking);
-    return isOpen(eventOf(event).recorded) ? cudaErrorNotReady : cudaSuccess;
+    const CUevent_st &e = eventOf(event);
+    if (e.thread != std::this_thread::get_id())
+      return isOpen(e.recorded) ? cudaErrorNotReady : cudaSuccess;
   }
-  entryMutex.unlock();
   Entry entry;
   CUevent_st &e = eventOf(event);
   if (!isOpen(e.recorded))
