@@ -217,9 +217,17 @@ cudaError_t cudaGetDeviceCount(int *count) {
   return *count ? cudaSuccess : refuse(cudaErrorNoDevice, "none");
 }
 
+static thread_local int deviceOfThread = 0;
+
 cudaError_t cudaSetDevice(int device) {
   Entry entry;
   if (device < 0 || device >= deviceCount())
     reject("device ", device, " of ", deviceCount());
+  deviceOfThread = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+  *device = deviceOfThread;
   return cudaSuccess;
 }

@@ -109,6 +109,7 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
 inline cudaError_t cudaDeviceGetPCIBusId(char *name, int length, int device) {
   __builtin_snprintf(name, size_t(length), "0000:%02x:00.0", device);
   return cudaSuccess;
