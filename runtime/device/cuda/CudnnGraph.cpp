@@ -23,8 +23,14 @@ namespace {
 /// Bytes. A plan that wants more is not taken.
 int64_t mostWorkspace() {
   static const int64_t most = [] {
-    const char *said = std::getenv("DT_CUDNN_WORKSPACE");
-    return said ? std::atoll(said) : int64_t(1) << 30;
+    const char *name = "DT_CUDNN_WORKSPACE", *said = std::getenv(name);
+    if (!said)
+      return int64_t(1) << 30;
+    char *end = nullptr;
+    long long bytes = std::strtoll(said, &end, 10);
+    if (end == said || *end || bytes < 0)
+      cuda::fail(name, "expected a number of bytes");
+    return int64_t(bytes);
   }();
   return most;
 }
