@@ -40,15 +40,13 @@ def write(proto, weights, path):
     form = onnx.ModelProto()
     form.CopyFrom(proto)
     del form.graph.initializer[:]
-    if weights is None:
-        pass
-    elif sum(t.nbytes for t in weights.values()) <= MOST_IN_FILE:
+    if weights is not None and sum(t.nbytes for t in weights.values()) <= MOST_IN_FILE:
         for tensor in proto.graph.initializer:
             if value := weights.get(name := tensor.name):
                 tensor.Clear()
                 ir.serde.serialize_tensor_into(tensor, value)
                 tensor.name = name
-    else:
+    elif weights is not None:
         _write_beside(proto, weights, path.with_name(path.name + ".data"))
     with path.open("wb") as file:
         _write_message(form, proto.graph.initializer, file)
@@ -67,7 +65,7 @@ def _write_beside(proto, weights, path):
 
 
 def _write_message(form, initializers, file):
-    """As SerializeToString() has it, but initializers go to the file one by one, behind the graph's other fields."""
+    """As SerializeToString() has it, one graph field for readers that know but one; initializers go to the file one by one, behind the graph's other fields."""
     graph = form.graph.SerializeToString(deterministic=True)
     number = form.graph.DESCRIPTOR.fields_by_name["initializer"].number
     form.ClearField("graph")
