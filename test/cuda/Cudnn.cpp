@@ -210,14 +210,20 @@ void finishGraph(Descriptor &d) {
     reject("a convolution beside other operations");
 }
 
-/// As attention's engines have it: in memory, bf16 in rows of whole packs.
+/// As attention's engines have it: in memory, bf16 in rows that whole packs
+/// lie apart; products have rows of whole packs.
 bool isForTensorCores(const Step &s) {
-  auto isPacked = [](const Tensor &t) {
+  auto isPacked = [&](const Tensor &t) {
     if (!t.narrow || t.place == Tensor::Inside)
       return true;
-    for (size_t d = 0; d < t.sizes.size(); ++d)
-      if ((t.strides[d] == 1 ? t.sizes[d] : t.strides[d]) % 8)
+    for (size_t d = 0; d < t.sizes.size(); ++d) {
+      bool inner = t.strides[d] == 1;
+      int64_t each = !inner                   ? t.strides[d]
+                     : s.kind == Step::Matmul ? t.sizes[d]
+                                              : 0;
+      if (each % 8)
         return false;
+    }
     return t.alignment >= 16;
   };
   return isPacked(s.result) && std::ranges::all_of(s.operands, isPacked);

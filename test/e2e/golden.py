@@ -89,6 +89,7 @@ def run(program, golden, threads, folder, draw=None):
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANGS)
     if done.returncode != 0:
         sys.exit(f"train ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    (folder / "train.err").write_text(done.stderr)
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines() if line.strip()]
     losses = np.array([r["loss"] for r in records if "loss" in r])
     return load_outputs(folder / "outputs.safetensors"), load_file(folder / "gradients.safetensors"), losses

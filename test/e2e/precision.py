@@ -20,7 +20,8 @@
 # fails is tried again from weights and inputs that are off by one rounding each: a
 # fault is what most of these runs show, too.
 #
-# --precision f32 asks for float32's curve and gradients instead.
+# --precision f32 asks for float32's curve and gradients instead. On a double of CUDA
+# nothing of a bf16 program may run without tensor cores: a line would say so.
 # ===-----------------------------------------------------------------------===
 """precision.py MODEL_FOLDER... --dt-opt PATH [--precision bf16|f32]: compares training in bf16 with PyTorch's autocast. --all: every folder with a precision.json."""
 
@@ -134,6 +135,7 @@ def check(model, arguments):
         work = pathlib.Path(temporary)
         program = make(model, arguments.precision, arguments.dt_opt.resolve(), arguments.double, work)
         plain = run()
+        slow = [line for line in (work / "train.err").read_text().splitlines() if "not on tensor cores" in line] if narrow else []
         lines, faults = judge(plain)
         drawn = [run((arguments.precision, seed)) for seed in range(tolerance.DRAWS)] if faults else []
         if drawn and not narrow:
@@ -143,7 +145,9 @@ def check(model, arguments):
     stays = {name: 2 * sum(name in drawn for drawn in again) >= len(again) for name in faults}
     for name, fault in faults.items():
         print(f"  {fault}{'' if stays[name] else ' (most draws of one rounding have not: no fault)'}", flush=True)
-    return not any(stays.values())
+    for line in slow:
+        print(f"  {line}", flush=True)
+    return not slow and not any(stays.values())
 
 
 def main():

@@ -8,20 +8,21 @@
 // owns 64 rows of its result, up to 128 columns of them, and adds to these in
 // one order: nothing is atomic, runs repeat bit by bit. Tiles that the causal
 // rule hides are not computed. All is computed in float32, products without
-// tensor cores: bf16 takes cuDNN's where it has a plan.
+// tensor cores: bf16 takes cuDNN's where it has a plan, and these kernels then
+// answer the queries alone that cuDNN does not (AttentionMask.h).
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/device/cuda/AttentionScore.h"
 #include "runtime/device/cuda/Calls.h"
-#include "runtime/device/cuda/Cuda.h"
 #include "runtime/device/cuda/Cudnn.h"
 
 namespace dt::rt {
 
 namespace {
 
-constexpr int kTile = 64; ///< queries, keys
-constexpr int kSide = 16; ///< threads are a square
+constexpr int kTile = kQueryTile; ///< queries, keys
+constexpr int kSide = 16;         ///< threads are a square
 constexpr int kThreads = kSide * kSide;
 constexpr int kEach = kTile / kSide; ///< rows, and columns of scores, a thread
 constexpr int kStep = 16;            ///< elements of a product at a time
@@ -153,17 +154,11 @@ __device__ void addWeighted(float (&sums)[kEach][kWide], const Rows<T> &rows,
 __device__ float scoreOf(float product, const void *mask,
                          const AttentionShape &s, int64_t b, int64_t h,
                          int64_t i, int64_t j) {
-  if (i >= s.t || j >= s.s || (s.causal && j > i + (s.s - s.t)))
+  if (i >= s.t || j >= s.s || !isVisible(s, i, j))
     return -INFINITY;
-  float bias = 0;
-  int64_t at = b * s.maskB + h * s.maskH + i * s.maskT + j * s.maskS;
-  if (s.mask == MaskKind::Boolean && !static_cast<const uint8_t *>(mask)[at])
-    return -INFINITY;
-  if (s.mask == MaskKind::Additive)
-    bias = static_cast<const float *>(mask)[at];
-  if (s.mask == MaskKind::AdditiveNarrow)
-    bias = static_cast<const bf16 *>(mask)[at];
-  return s.scale * product + bias;
+  float added = maskOf(mask, s, b, h, i, j);
+  return s.mask == MaskKind::Boolean && added != 0 ? added
+                                                   : s.scale * product + added;
 }
 
 /// Calls apply(value, i, j) for what this thread keeps in `scores`.
@@ -239,9 +234,11 @@ __device__ void exponentiate(Shared &shared) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 2)
     forwardKernel(const T *q, const T *k, const T *v, const void *mask, T *o,
-                  float *lse, AttentionShape s) {
+                  float *lse, AttentionShape s, Queries wanted) {
   DT_DYNAMIC_SHARED(Shared, shared);
   Place p(s.t, s.dv, s.h);
+  if (!getWord(wanted, p.b, p.h, p.row / kTile))
+    return;
   Head<T> head(q, k, v, o, s, p.b, p.h);
   if (threadIdx.x < kTile)
     shared->top[threadIdx.x] = -INFINITY, shared->sum[threadIdx.x] = 0;
@@ -268,12 +265,14 @@ __global__ void __launch_bounds__(kThreads, 2)
     int64_t row = p.row + rowOf(i);
     float top = shared->top[rowOf(i)], sum = shared->sum[rowOf(i)];
     bool empty = sum == 0;
+    if (row >= s.t || !contains(wanted, p.b, p.h, row))
+      continue;
 #pragma unroll
-    for (int j = 0; j < kWide && row < s.t; ++j)
+    for (int j = 0; j < kWide; ++j)
       if (int c = p.column + columnOf(j); c < s.dv)
         o[p.b * s.ob + row * s.ot + p.h * s.oh + c] =
             empty ? emptyValue(head.v, c, s.emptyRow) : sums[i][j] / sum;
-    if (row < s.t && p.column == 0 && columnOf(0) == 0)
+    if (p.column == 0 && columnOf(0) == 0)
       lse[(p.b * s.h + p.h) * s.t + row] = empty ? -INFINITY : top + logf(sum);
   }
 }
@@ -303,9 +302,12 @@ __device__ float probability(float score, const Shared &shared, int i,
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 2)
     rowKernel(const T *q, const T *k, const void *mask, const T *o,
-              const T *doutput, RowFacts rows, AttentionShape s) {
+              const T *doutput, RowFacts rows, AttentionShape s,
+              Queries wanted) {
   DT_DYNAMIC_SHARED(Shared, shared);
   Place p(s.t, 1, s.h);
+  if (!getWord(wanted, p.b, p.h, p.row / kTile))
+    return;
   Head<T> head(q, k, k, o, s, p.b, p.h);
   Rows<T> gradient = head.d;
   gradient.data = doutput + (head.d.data - o);
@@ -374,12 +376,14 @@ __device__ void toScoreGradients(const Rows<T> &a, int firstA, const Rows<T> &b,
 }
 
 /// dq, dk or dv. The rows that a block owns are queries or keys; it walks over
-/// tiles of the others, for keys those of all heads that share them.
+/// tiles of the others, for keys those of all heads that share them. Of keys,
+/// what a set of queries gives is added to what is there.
 template <Gradient kind, typename T>
 __global__ void __launch_bounds__(kThreads, 2)
     gradientKernel(const T *q, const T *k, const T *v, const void *mask,
                    const T *doutput, RowFacts rows, T *result, int64_t strideB,
-                   int64_t strideRow, int64_t strideHead, AttentionShape s) {
+                   int64_t strideRow, int64_t strideHead, AttentionShape s,
+                   Queries wanted) {
   DT_DYNAMIC_SHARED(Shared, shared);
   constexpr bool ofQueries = kind == Gradient::Query,
                  ofValues = kind == Gradient::Value;
@@ -388,13 +392,16 @@ __global__ void __launch_bounds__(kThreads, 2)
   int64_t group = ofQueries ? 1 : s.h / s.hk;
   Place p(own, width, s.h / group);
   float sums[kEach][kWide] = {};
+  bool any = false;
   for (int64_t h = p.h * group; h < (p.h + 1) * group; ++h) {
     Head<T> head(q, k, v, doutput, s, p.b, h);
     int64_t row = (p.b * s.h + h) * s.t;
     for (int other = 0; other < others; other += kTile) {
       int i0 = ofQueries ? p.row : other, j0 = ofQueries ? other : p.row;
-      if (isNothing(s, rows, row, i0, j0))
+      uint64_t word = getWord(wanted, p.b, h, i0 / kTile);
+      if (!word || isNothing(s, rows, row, i0, j0))
         continue;
+      any = true;
       if (int i = threadIdx.x; i < kTile) {
         bool inside = i0 + i < s.t;
         shared->lse[i] = inside ? rows.lse[row + i0 + i] : 0.f;
@@ -406,7 +413,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                     ofQueries ? head.k : head.q, other, *shared);
       forOwn(*shared, [&](float &x, int a, int b) {
         int i = ofQueries ? a : b, j = j0 + (ofQueries ? b : a);
-        x = i0 + i < s.t && j < s.s
+        x = i0 + i < s.t && j < s.s && (word >> i & 1)
                 ? probability(scoreOf(x, mask, s, p.b, h, i0 + i, j), *shared,
                               i, ofValues, s)
                 : 0.f;
@@ -422,30 +429,36 @@ __global__ void __launch_bounds__(kThreads, 2)
                   other, p.column, *shared);
     }
   }
+  bool adds = !ofQueries && wanted.words;
+  if (adds && !any)
+    return;
 #pragma unroll
   for (int i = 0; i < kEach; ++i)
 #pragma unroll
     for (int j = 0; j < kWide; ++j) {
       int r = p.row + rowOf(i), c = p.column + columnOf(j);
-      if (r < own && c < width)
-        result[p.b * strideB + r * strideRow + p.h * strideHead + c] =
-            sums[i][j];
+      if (r >= own || c >= width ||
+          (ofQueries && !contains(wanted, p.b, p.h, r)))
+        continue;
+      T &to = result[p.b * strideB + r * strideRow + p.h * strideHead + c];
+      to = adds ? float(to) + sums[i][j] : sums[i][j];
     }
 }
 
 template <typename T>
 void forward(const T *q, const T *k, const T *v, const void *mask, T *o,
-             float *lse, const AttentionShape &s, void *stream) {
+             float *lse, const AttentionShape &s, const Queries &wanted,
+             void *stream) {
   // A head of size 0 has a log-sum-exp.
   if (unsigned blocks = blocksFor(s.b, s.h, s.t, s.dv > 0 ? s.dv : 1))
     cuda::launch("attention forward", forwardKernel<T>, blocks, kThreads,
-                 sizeof(Shared), stream, q, k, v, mask, o, lse, s);
+                 sizeof(Shared), stream, q, k, v, mask, o, lse, s, wanted);
 }
 
 template <typename T>
 void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
               const float *lse, const T *doutput, T *dq, T *dk, T *dv,
-              const AttentionShape &s, void *stream) {
+              const AttentionShape &s, const Queries &wanted, void *stream) {
   int64_t n = s.b * s.h * s.t;
   auto *facts =
       static_cast<float *>(cuda::scratch(1, (2 * n + 1) * sizeof(float)));
@@ -453,13 +466,13 @@ void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
   if (n > 0)
     cuda::launch("rows of an attention gradient", rowKernel<T>,
                  blocksFor(s.b, s.h, s.t, 1), kThreads, sizeof(Shared), stream,
-                 q, k, mask, o, doutput, rows, s);
+                 q, k, mask, o, doutput, rows, s, wanted);
   auto run = [&](auto kernel, const char *name, unsigned blocks, T *result,
                  int64_t strideB, int64_t strideRow, int64_t strideHead) {
     if (blocks)
       cuda::launch(name, kernel, blocks, kThreads, sizeof(Shared), stream, q, k,
                    v, mask, doutput, rows, result, strideB, strideRow,
-                   strideHead, s);
+                   strideHead, s, wanted);
   };
   run(gradientKernel<Gradient::Query, T>, "attention gradient of queries",
       blocksFor(s.b, s.h, s.t, s.d), dq, s.qb, s.qt, s.qh);
@@ -474,29 +487,43 @@ void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
 void attentionForward(const float *q, const float *k, const float *v,
                       const void *mask, float *o, float *lse,
                       const AttentionShape &s, void *stream) {
-  forward(q, k, v, mask, o, lse, s, stream);
+  forward(q, k, v, mask, o, lse, s, {}, stream);
 }
 
 void attentionBackward(const float *q, const float *k, const float *v,
                        const void *mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &s, void *stream) {
-  backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, stream);
+  backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, {}, stream);
 }
 
 void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                       const void *mask, bf16 *o, float *lse,
                       const AttentionShape &s, void *stream) {
-  if (!cudnn::attend(s, q, k, v, o, lse, stream))
-    forward(q, k, v, mask, o, lse, s, stream);
+  if (!cudnn::attend(s, q, k, v, mask, o, lse, stream))
+    forward(q, k, v, mask, o, lse, s, {}, stream);
 }
 
 void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
                        const void *mask, const bf16 *o, const float *lse,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &s, void *stream) {
-  if (!cudnn::attendBackward(s, q, k, v, o, lse, doutput, dq, dk, dv, stream))
-    backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, stream);
+  if (!cudnn::attendBackward(s, q, k, v, mask, o, lse, doutput, dq, dk, dv,
+                             stream))
+    backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, {}, stream);
+}
+
+void mendForward(const bf16 *q, const bf16 *k, const bf16 *v, const void *mask,
+                 bf16 *o, float *lse, const AttentionShape &s,
+                 const Queries &queries, void *stream) {
+  forward(q, k, v, mask, o, lse, s, queries, stream);
+}
+
+void mendBackward(const bf16 *q, const bf16 *k, const bf16 *v, const void *mask,
+                  const bf16 *o, const float *lse, const bf16 *doutput,
+                  bf16 *dq, bf16 *dk, bf16 *dv, const AttentionShape &s,
+                  const Queries &queries, void *stream) {
+  backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, queries, stream);
 }
 
 } // namespace dt::rt

@@ -34,6 +34,29 @@ struct AttentionProblem {
   bool backward;
 };
 
+/// What is added to scores before cuDNN looks for the greatest: numbers in
+/// bf16, [b, h, t, s], dense but for rows that are `row` elements apart, whole
+/// packs of 16 bytes. b and h: of the shape, or 1 where all have the same.
+struct BiasShape {
+  int64_t b, h, row;
+
+  int64_t getBytes(int64_t t) const { return 2 * b * h * t * row; }
+};
+
+/// A causal rule over squares is cuDNN's own, which leaves tiles out by it; any
+/// other is part of the bias.
+inline bool hidesInGraph(const AttentionShape &s) {
+  return s.causal && s.t == s.s;
+}
+inline bool hasBias(const AttentionShape &s) {
+  return s.mask != MaskKind::None || (s.causal && !hidesInGraph(s));
+}
+inline BiasShape getBiasShape(const AttentionShape &s) {
+  bool masked = s.mask != MaskKind::None;
+  return {masked && s.maskB ? s.b : 1, masked && s.maskH ? s.h : 1,
+          (s.s + 7) / 8 * 8};
+}
+
 #ifdef DT_RUNTIME_CUDNN
 
 struct Destroy {
@@ -70,18 +93,19 @@ bool convolve(const ConvProblem &problem, const void *x, const void *w,
               const void *y, void *stream);
 
 /// Queue attention or its gradients in the same way: see
-/// runtime/device/cpu/Attention.h. False, too, for what cuDNN is not asked for:
-/// masks, a causal rule where there are not as many keys as queries, addresses
-/// that are not multiples of 16 bytes; a line then says so, once a shape, as
-/// CUDA cores take tens of times as long. Gradients whose plan wants more than
-/// DT_CUDNN_WORKSPACE bytes (1 GiB) are computed in parts of the batch, then of
-/// the heads.
-bool attend(const AttentionShape &s, const void *q, const void *k,
-            const void *v, void *o, float *lse, void *stream);
-bool attendBackward(const AttentionShape &s, const void *q, const void *k,
-                    const void *v, const void *o, const float *lse,
-                    const void *doutput, void *dq, void *dk, void *dv,
-                    void *stream);
+/// runtime/device/cpu/Attention.h. A mask is a bias (BiasShape) of each call;
+/// queries to which cuDNN has no right answer are mended by kernels of the
+/// runtime (AttentionMask.h). False, too, for what cuDNN is not asked for:
+/// heads, strides and addresses that are no whole packs of 16 bytes; a line
+/// then says so, once a shape, as CUDA cores take tens of times as long. What
+/// wants more than DT_CUDNN_WORKSPACE bytes (1 GiB), as a workspace or as a
+/// bias, is computed in parts of the batch, then of the heads.
+bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
+            const bf16 *v, const void *mask, bf16 *o, float *lse, void *stream);
+bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
+                    const bf16 *v, const void *mask, const bf16 *o,
+                    const float *lse, const bf16 *doutput, bf16 *dq, bf16 *dk,
+                    bf16 *dv, void *stream);
 
 #else
 
@@ -89,13 +113,14 @@ inline bool convolve(const ConvProblem &, const void *, const void *,
                      const void *, void *) {
   return false;
 }
-inline bool attend(const AttentionShape &, const void *, const void *,
-                   const void *, void *, float *, void *) {
+inline bool attend(const AttentionShape &, const bf16 *, const bf16 *,
+                   const bf16 *, const void *, bf16 *, float *, void *) {
   return false;
 }
-inline bool attendBackward(const AttentionShape &, const void *, const void *,
-                           const void *, const void *, const float *,
-                           const void *, void *, void *, void *, void *) {
+inline bool attendBackward(const AttentionShape &, const bf16 *, const bf16 *,
+                           const bf16 *, const void *, const bf16 *,
+                           const float *, const bf16 *, bf16 *, bf16 *, bf16 *,
+                           void *) {
   return false;
 }
 

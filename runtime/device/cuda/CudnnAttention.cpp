@@ -2,14 +2,12 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The graphs of single operations by which cuDNN's engines for fused attention
-// know it: those that cudnn-frontend 1.32 builds (its CompositeSDPANode and
-// CompositeSDPABackwardNode, deterministic), operation by operation. Only
-// results, the log-sum-exp and one sum a row are ever in memory.
+// Which calls cuDNN computes, in which parts, and what is queued around them.
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Log.h"
+#include "runtime/device/cuda/AttentionMask.h"
 #include "runtime/device/cuda/Cuda.h"
 #include "runtime/device/cuda/CudnnGraph.h"
 
@@ -24,8 +22,11 @@ namespace {
 constexpr int64_t kAlignment = 16, kEach = 8;
 
 constexpr char kUnaligned[] = "an address is no multiple of 16 bytes",
-               kUnplanned[] = "cuDNN has no plan for it within "
-                              "DT_CUDNN_WORKSPACE bytes (1 GiB without it)";
+               kUnpacked[] = "heads, or what lies between them, are no "
+                             "multiple of 8",
+               kUnplanned[] = "cuDNN has no plan for it, or one head's mask no "
+                              "room, within DT_CUDNN_WORKSPACE bytes (1 GiB "
+                              "without it)";
 
 /// Values of the host that a graph reads.
 const float kHidden = -INFINITY, kOne = 1;
@@ -37,18 +38,12 @@ bool isAligned(std::initializer_list<const void *> addresses) {
   return true;
 }
 
-/// Why these engines are not asked; null: they are. Rows without a key, which
-/// cuDNN gives a value of its own, are left out: a causal rule leaves all rows
-/// one where t == s.
-const char *getObstacle(const AttentionShape &s) {
+bool hasWholePacks(const AttentionShape &s) {
   for (int64_t each : {s.d, s.dv, s.qb, s.qt, s.qh, s.kb, s.ks, s.kh, s.vb,
                        s.vs, s.vh, s.ob, s.ot, s.oh})
     if (each % kEach)
-      return "heads, or what lies between them, are no multiple of 8";
-  if (s.mask != MaskKind::None)
-    return "it has a mask";
-  return s.causal && s.t != s.s ? "it is causal, with more keys than queries"
-                                : nullptr;
+      return false;
+  return true;
 }
 
 bool isEmpty(const AttentionShape &s) {
@@ -58,7 +53,7 @@ bool isEmpty(const AttentionShape &s) {
 /// Once a shape: it runs on CUDA cores, tens of times slower.
 bool refuse(const AttentionShape &s, bool backward, const char *why) {
   static std::set<Sizes> said;
-  if (!isEmpty(s) && said.insert({backward, s.b, s.t, s.s, s.h, s.d}).second)
+  if (said.insert({backward, s.b, s.t, s.s, s.h, s.d}).second)
     printError("warning: %s of attention, %lld heads of %lld by %lld rows, "
                "%lld wide, batch %lld: not on tensor cores, as %s\n",
                backward ? "gradients" : "results", (long long)s.h,
@@ -67,228 +62,41 @@ bool refuse(const AttentionShape &s, bool backward, const char *why) {
   return false;
 }
 
-Tensor transpose(Tensor t) {
-  std::swap(t.sizes[2], t.sizes[3]);
-  std::swap(t.strides[2], t.strides[3]);
-  return t;
-}
-
-/// Builds a graph for one shape. Tensors have four dims: batch, heads, rows,
-/// columns.
-class Attention {
-public:
-  Attention(Graph &graph, const AttentionShape &s)
-      : graph(graph), s(s), square{s.b, s.h, s.t, s.s}, row{s.b, s.h, s.t, 1} {}
-
-  void forward();
-  void backward();
-
-private:
-  /// In memory: rows with these strides, turned round if it is so wanted.
-  Tensor rows(int64_t heads, int64_t count, int64_t width, int64_t sb,
-              int64_t sh, int64_t sr, bool turned = false) {
-    Tensor t{nullptr, {s.b, heads, count, width}, {sb, sh, sr, 1}};
-    if (turned)
-      t = transpose(t);
-    return graph.tensor(Place::Memory, CUDNN_DATA_BFLOAT16, t.sizes, t.strides,
-                        kAlignment);
-  }
-  Tensor queries() { return rows(s.h, s.t, s.d, s.qb, s.qh, s.qt); }
-  Tensor keys(bool turned = false) {
-    return rows(s.hk, s.s, s.d, s.kb, s.kh, s.ks, turned);
-  }
-  Tensor values(bool turned = false) {
-    return rows(s.hk, s.s, s.dv, s.vb, s.vh, s.vs, turned);
-  }
-  Tensor outputs() { return rows(s.h, s.t, s.dv, s.ob, s.oh, s.ot); }
-  Tensor perRow() {
-    return graph.tensor(Place::Memory, CUDNN_DATA_FLOAT, row, dense(row), 4);
-  }
-  Tensor value() {
-    return graph.tensor(Place::Value, CUDNN_DATA_FLOAT, {1, 1, 1, 1},
-                        {1, 1, 1, 1}, 4);
-  }
-  Tensor inside(const Sizes &sizes, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
-    return graph.tensor(Place::Inside, type, sizes, dense(sizes));
-  }
-
-  void pointwise(cudnnPointwiseMode_t mode, const Tensor &y,
-                 std::initializer_list<Tensor> operands,
-                 cudnnDataType_t precision = CUDNN_DATA_FLOAT,
-                 int64_t axis = -1);
-  /// Into a tensor inside of the first operand's sizes.
-  Tensor pointwise(cudnnPointwiseMode_t mode,
-                   std::initializer_list<Tensor> operands) {
-    Tensor y = inside(operands.begin()->sizes);
-    pointwise(mode, y, operands);
-    return y;
-  }
-  void reduce(cudnnReduceTensorOp_t op, const Tensor &y, const Tensor &x);
-  void multiply(const Tensor &y, const Tensor &a, const Tensor &b);
-  /// The same elements in other places.
-  Tensor reshape(const Tensor &x, const Sizes &sizes, const Sizes &strides);
-
-  Tensor hide(const Tensor &scores, const Tensor &hidden);
-  void addHeads(const Tensor &y, const Tensor &weights, const Tensor &x);
-
-  Graph &graph;
-  const AttentionShape &s;
-  Sizes square, row; ///< of scores, of what a row has one of
-};
-
-void Attention::pointwise(cudnnPointwiseMode_t mode, const Tensor &y,
-                          std::initializer_list<Tensor> operands,
-                          cudnnDataType_t precision, int64_t axis) {
-  Descriptor how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  set(how, CUDNN_ATTR_POINTWISE_MODE, mode);
-  set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, precision);
-  if (axis >= 0)
-    set(how, CUDNN_ATTR_POINTWISE_AXIS, axis);
-  Descriptor d = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  set(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
-      graph.part(std::move(how)));
-  constexpr cudnnBackendAttributeName_t kNames[] = {
-      CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
-      CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
-      CUDNN_ATTR_OPERATION_POINTWISE_TDESC};
-  const cudnnBackendAttributeName_t *name = kNames;
-  for (const Tensor &operand : operands)
-    set(d, *name++, operand.descriptor);
-  set(d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y.descriptor);
-  graph.operation(std::move(d));
-}
-
-void Attention::reduce(cudnnReduceTensorOp_t op, const Tensor &y,
-                       const Tensor &x) {
-  Descriptor how = make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-  set(how, CUDNN_ATTR_REDUCTION_OPERATOR, op);
-  set(how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-  Descriptor d = make(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  set(d, CUDNN_ATTR_OPERATION_REDUCTION_DESC, graph.part(std::move(how)));
-  set(d, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x.descriptor);
-  set(d, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y.descriptor);
-  graph.operation(std::move(d));
-}
-
-void Attention::multiply(const Tensor &y, const Tensor &a, const Tensor &b) {
-  Descriptor how = make(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  set(how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
-  Descriptor d = make(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  set(d, CUDNN_ATTR_OPERATION_MATMUL_DESC, graph.part(std::move(how)));
-  set(d, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a.descriptor);
-  set(d, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b.descriptor);
-  set(d, CUDNN_ATTR_OPERATION_MATMUL_CDESC, y.descriptor);
-  graph.operation(std::move(d));
-}
-
-Tensor Attention::reshape(const Tensor &x, const Sizes &sizes,
-                          const Sizes &strides) {
-  Tensor y = graph.tensor(Place::Inside, CUDNN_DATA_BFLOAT16, sizes, strides);
-  Descriptor d = make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  set(d, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x.descriptor);
-  set(d, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.descriptor);
-  graph.operation(std::move(d));
-  return y;
-}
-
-/// Scores, and the value `hidden` of keys behind the query.
-Tensor Attention::hide(const Tensor &scores, const Tensor &hidden) {
-  Tensor query = inside(square, CUDNN_DATA_INT32),
-         key = inside(square, CUDNN_DATA_INT32),
-         visible = inside(square, CUDNN_DATA_BOOLEAN);
-  pointwise(CUDNN_POINTWISE_GEN_INDEX, query, {scores}, CUDNN_DATA_FLOAT, 2);
-  pointwise(CUDNN_POINTWISE_GEN_INDEX, key, {scores}, CUDNN_DATA_FLOAT, 3);
-  pointwise(CUDNN_POINTWISE_CMP_GE, visible, {query, key}, CUDNN_DATA_BOOLEAN);
-  return pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scores, hidden, visible});
-}
-
-/// q, k, v, o, lse, scale and, of a causal one, what hidden keys score.
-void Attention::forward() {
-  Tensor q = queries(), k = keys(true), v = values(), o = outputs(),
-         lse = perRow(), scale = value();
-  Tensor products = inside(square);
-  multiply(products, q, k);
-  Tensor scores = pointwise(CUDNN_POINTWISE_MUL, {products, scale});
-  if (s.causal)
-    scores = hide(scores, value());
-  Tensor top = inside(row), sum = inside(row);
-  reduce(CUDNN_REDUCE_TENSOR_MAX, top, scores);
-  Tensor weights = pointwise(CUDNN_POINTWISE_EXP,
-                             {pointwise(CUDNN_POINTWISE_SUB, {scores, top})});
-  reduce(CUDNN_REDUCE_TENSOR_ADD, sum, weights);
-  pointwise(CUDNN_POINTWISE_ADD, lse,
-            {top, pointwise(CUDNN_POINTWISE_LOG, {sum})});
-  Tensor shares = inside(square, CUDNN_DATA_BFLOAT16);
-  pointwise(CUDNN_POINTWISE_DIV, shares, {weights, sum});
-  multiply(o, shares, v);
-}
-
-/// A gradient of keys or values: weights [b, h, t, s] turned round times x, and
-/// of query heads that share one its sum.
-void Attention::addHeads(const Tensor &y, const Tensor &weights,
-                         const Tensor &x) {
-  Tensor turned = reshape(weights, {s.b, s.h, s.s, s.t},
-                          {s.h * s.t * s.s, s.t * s.s, 1, s.s});
-  if (s.h == s.hk)
-    return multiply(y, turned, x);
-  Tensor all = inside({s.b, s.h, s.s, y.sizes[3]}, CUDNN_DATA_BFLOAT16);
-  multiply(all, turned, x);
-  reduce(CUDNN_REDUCE_TENSOR_ADD, y, all);
-}
-
-/// q, k, v, o, do, lse, dq, dk, dv, a sum a row, scale, 1 and, of a causal one,
-/// what hidden keys score.
-void Attention::backward() {
-  Tensor q = queries(), k = keys(true), v = values(true), o = outputs(),
-         dout = outputs(), lse = perRow(), dq = queries(), dk = keys(),
-         dv = values(), mean = perRow(), scale = value(), one = value();
-  Tensor sum = inside(row);
-  reduce(CUDNN_REDUCE_TENSOR_ADD, sum,
-         pointwise(CUDNN_POINTWISE_MUL, {dout, o}));
-  pointwise(CUDNN_POINTWISE_MUL, mean, {sum, one});
-  Tensor products = inside(square);
-  multiply(products, q, k);
-  Tensor scores =
-      pointwise(CUDNN_POINTWISE_SUB,
-                {pointwise(CUDNN_POINTWISE_MUL, {products, scale}), lse});
-  if (s.causal)
-    scores = hide(scores, value());
-  Tensor weights = pointwise(CUDNN_POINTWISE_EXP, {scores});
-  addHeads(dv, weights, dout);
-  Tensor dweights = inside(square);
-  multiply(dweights, dout, v);
-  Tensor dscores = pointwise(CUDNN_POINTWISE_SUB, {dweights, mean});
-  dscores = pointwise(CUDNN_POINTWISE_MUL, {dscores, weights});
-  dscores = pointwise(CUDNN_POINTWISE_MUL, {dscores, scale});
-  addHeads(dk, dscores, q);
-  Tensor back = transpose(k);
-  multiply(dq, dscores, reshape(k, back.sizes, back.strides));
-}
-
 const Plan &keptPlan(const AttentionProblem &p) {
   const AttentionShape &s = p.shape;
+  BiasShape bias = getBiasShape(s);
   // No convolution has such a size.
-  Sizes key{-1,   p.backward, s.causal, s.b,  s.t,  s.s,  s.h,  s.hk,
-            s.d,  s.dv,       s.qb,     s.qt, s.qh, s.kb, s.ks, s.kh,
-            s.vb, s.vs,       s.vh,     s.ob, s.ot, s.oh};
+  Sizes key{-1,   p.backward, s.causal, hasBias(s), bias.b, bias.h, s.b,
+            s.t,  s.s,        s.h,      s.hk,       s.d,    s.dv,   s.qb,
+            s.qt, s.qh,       s.kb,     s.ks,       s.kh,   s.vb,   s.vs,
+            s.vh, s.ob,       s.ot,     s.oh};
   return planFor(key, [&](const Gpu &gpu) { return findPlan(p, gpu); });
 }
 
-/// What a call does at once: all, or where no plan has room for that a part of
+int64_t getBiasBytes(const AttentionShape &s) {
+  return hasBias(s) ? getBiasShape(s).getBytes(s.t) : 0;
+}
+
+/// What a call does at once: all, or where there is no room for that a part of
 /// the batch, or of one element's heads.
 struct Part {
   AttentionShape shape;
-  const Plan *plan;
+  const Plan *plan; ///< null: not even a part has one
 };
 
-/// Gradients that are added up in a fixed order take memory for all scores.
+/// Gradients that are added up in a fixed order take memory for all scores, a
+/// mask takes it in both directions.
 Part findPart(const AttentionProblem &whole) {
   Part part{whole.shape, nullptr};
   auto fits = [&] {
-    part.plan = &keptPlan({part.shape, whole.backward});
-    return part.plan->plan != nullptr;
+    part.plan = getBiasBytes(part.shape) <= mostWorkspace()
+                    ? &keptPlan({part.shape, whole.backward})
+                    : nullptr;
+    if (part.plan && !part.plan->plan)
+      part.plan = nullptr;
+    return part.plan != nullptr;
   };
-  if (fits() || !whole.backward)
+  if (fits())
     return part;
   int64_t heads = whole.shape.hk, group = whole.shape.h / heads;
   for (int64_t b = whole.shape.b - 1; b > 0; --b)
@@ -301,81 +109,140 @@ Part findPart(const AttentionProblem &whole) {
   return part;
 }
 
-void *mutableOf(const void *address) { return const_cast<void *>(address); }
+/// Where a part's operands begin, in elements.
+struct Begin {
+  int64_t q, k, v, o, row, mask;
+  bool biased; ///< another part has made its bias
+};
 
-/// Where a part of tensors begins, in elements of 2 bytes.
-void *at(const void *begin, int64_t elements) {
-  return static_cast<char *>(mutableOf(begin)) + 2 * elements;
+/// Calls run(begin) for each part `p` of `s`.
+template <typename Run>
+void forEachPart(const AttentionShape &s, const AttentionShape &p, Run run) {
+  for (int64_t b = 0; b < s.b; b += p.b)
+    for (int64_t h = 0; h < s.h; h += p.h) {
+      int64_t kv = h / (s.h / s.hk);
+      run(Begin{b * s.qb + h * s.qh, b * s.kb + kv * s.kh, b * s.vb + kv * s.vh,
+                b * s.ob + h * s.oh, (b * s.h + h) * s.t,
+                b * s.maskB + h * s.maskH, h > 0 && getBiasShape(p).h == 1});
+    }
 }
+
+/// What cuDNN takes for a part besides operands; of a call that has none of
+/// these they are not to be used.
+struct Room {
+  char *workspace;
+  float *sums, *lse; ///< [b, h, t]
+  bf16 *bias;
+  uint64_t *marks;
+
+  Room(const Part &part, bool backward) {
+    const AttentionShape &p = part.shape;
+    size_t size = 0, rows = size_t(p.b * p.h * p.t) * sizeof(float);
+    auto add = [&](size_t bytes) {
+      return std::exchange(size, size + (bytes + 255) / 256 * 256);
+    };
+    size_t ofWorkspace = add(part.plan->workspace),
+           ofSums = add(backward ? rows : 0),
+           ofLse = add(backward && mayBeMarked(p) ? rows : 0),
+           ofBias = add(size_t(getBiasBytes(p))),
+           ofMarks = add(hasBias(p) ? getMarkBytes(p) : 0);
+    auto *begin = static_cast<char *>(size ? cuda::scratch(2, size) : nullptr);
+    workspace = begin + ofWorkspace;
+    sums = reinterpret_cast<float *>(begin + ofSums);
+    lse = reinterpret_cast<float *>(begin + ofLse);
+    bias = reinterpret_cast<bf16 *>(begin + ofBias);
+    marks = reinterpret_cast<uint64_t *>(begin + ofMarks);
+  }
+};
+
+/// A part's call; `addresses` as the graph has them, up to the bias.
+void queue(const Part &part, const Room &room, std::vector<void *> addresses,
+           void *stream) {
+  if (cuda::rehearsing)
+    return;
+  if (hasBias(part.shape))
+    addresses.push_back(room.bias);
+  if (hidesInGraph(part.shape))
+    addresses.push_back(const_cast<float *>(&kHidden));
+  execute(*part.plan, addresses, room.workspace, stream);
+}
+
+/// The mask from its element `first` on.
+const void *maskAt(const void *mask, int64_t first, MaskKind kind) {
+  int64_t each = kind == MaskKind::Additive         ? 4
+                 : kind == MaskKind::AdditiveNarrow ? 2
+                                                    : 1;
+  return mask ? static_cast<const char *>(mask) + first * each : nullptr;
+}
+
+/// A graph's operands are not const.
+void *operand(const void *address) { return const_cast<void *>(address); }
 
 } // namespace
 
-Plan findPlan(const AttentionProblem &p, const Gpu &gpu) {
-  return findPlan(
-      [&](Graph &graph) {
-        Attention attention(graph, p.shape);
-        p.backward ? attention.backward() : attention.forward();
-      },
-      true, gpu);
-}
-
-bool attend(const AttentionShape &s, const void *q, const void *k,
-            const void *v, void *o, float *lse, void *stream) {
+bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
+            const bf16 *v, const void *mask, bf16 *o, float *lse,
+            void *stream) {
   if (!isOn() || isEmpty(s))
     return false;
-  if (const char *why = getObstacle(s))
-    return refuse(s, false, why);
+  if (!hasWholePacks(s))
+    return refuse(s, false, kUnpacked);
   if (!isAligned({q, k, v, o}))
     return refuse(s, false, kUnaligned);
-  const Plan &plan = keptPlan({s, false});
-  if (!plan.plan)
+  Part part = findPart({s, false});
+  if (!part.plan)
     return refuse(s, false, kUnplanned);
-  void *workspace = plan.workspace ? cuda::scratch(2, plan.workspace) : nullptr;
-  if (cuda::rehearsing)
-    return true;
-  std::vector<void *> addresses{
-      mutableOf(q), mutableOf(k), mutableOf(v), o, lse, mutableOf(&s.scale)};
-  if (s.causal)
-    addresses.push_back(mutableOf(&kHidden));
-  execute(plan, addresses, workspace, stream);
+  const AttentionShape &p = part.shape;
+  Room room(part, false);
+  forEachPart(s, p, [&](const Begin &at) {
+    const void *itsMask = maskAt(mask, at.mask, s.mask);
+    if (hasBias(p) && !at.biased)
+      writeBias(p, itsMask, room.bias, room.marks, stream);
+    queue(part, room,
+          {operand(q + at.q), operand(k + at.k), operand(v + at.v), o + at.o,
+           lse + at.row, operand(&s.scale)},
+          stream);
+    if (mayBeMarked(p))
+      mendForward(q + at.q, k + at.k, v + at.v, itsMask, o + at.o, lse + at.row,
+                  p, getMarked(p, room.marks), stream);
+  });
   return true;
 }
 
-bool attendBackward(const AttentionShape &s, const void *q, const void *k,
-                    const void *v, const void *o, const float *lse,
-                    const void *doutput, void *dq, void *dk, void *dv,
-                    void *stream) {
+bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
+                    const bf16 *v, const void *mask, const bf16 *o,
+                    const float *lse, const bf16 *doutput, bf16 *dq, bf16 *dk,
+                    bf16 *dv, void *stream) {
   if (!isOn() || isEmpty(s))
     return false;
-  if (const char *why = getObstacle(s))
-    return refuse(s, true, why);
+  if (!hasWholePacks(s))
+    return refuse(s, true, kUnpacked);
   if (!isAligned({q, k, v, o, doutput, dq, dk, dv}))
     return refuse(s, true, kUnaligned);
   Part part = findPart({s, true});
-  const AttentionShape &p = part.shape;
-  if (!part.plan->plan)
+  if (!part.plan)
     return refuse(s, true, kUnplanned);
-  size_t own = (part.plan->workspace + 255) / 256 * 256;
-  char *workspace = static_cast<char *>(
-      cuda::scratch(2, own + size_t(p.b * p.h * p.t) * sizeof(float)));
-  if (cuda::rehearsing)
-    return true;
-  for (int64_t b = 0; b < s.b; b += p.b)
-    for (int64_t h = 0; h < s.h; h += p.h) {
-      int64_t kv = h / (s.h / s.hk), ofQ = b * s.qb + h * s.qh,
-              ofK = b * s.kb + kv * s.kh, ofV = b * s.vb + kv * s.vh,
-              ofO = b * s.ob + h * s.oh;
-      std::vector<void *> addresses{
-          at(q, ofQ),          at(k, ofK),
-          at(v, ofV),          at(o, ofO),
-          at(doutput, ofO),    mutableOf(lse + (b * s.h + h) * s.t),
-          at(dq, ofQ),         at(dk, ofK),
-          at(dv, ofV),         workspace + own,
-          mutableOf(&s.scale), mutableOf(&kOne)};
-      if (s.causal)
-        addresses.push_back(mutableOf(&kHidden));
-      execute(*part.plan, addresses, workspace, stream);
-    }
+  const AttentionShape &p = part.shape;
+  Room room(part, true);
+  forEachPart(s, p, [&](const Begin &at) {
+    const void *itsMask = maskAt(mask, at.mask, s.mask);
+    const float *itsLse = lse + at.row;
+    Queries marked = getMarked(p, room.marks);
+    if (hasBias(p) && !at.biased)
+      writeBias(p, itsMask, room.bias, room.marks, stream);
+    if (mayBeMarked(p))
+      coverMarked(p, itsLse, room.lse, marked, stream);
+    queue(part, room,
+          {operand(q + at.q), operand(k + at.k), operand(v + at.v),
+           operand(o + at.o), operand(doutput + at.o),
+           mayBeMarked(p) ? room.lse : operand(itsLse), dq + at.q, dk + at.k,
+           dv + at.v, room.sums, operand(&s.scale), operand(&kOne)},
+          stream);
+    if (mayBeMarked(p))
+      mendBackward(q + at.q, k + at.k, v + at.v, itsMask, o + at.o, itsLse,
+                   doutput + at.o, dq + at.q, dk + at.k, dv + at.v, p, marked,
+                   stream);
+  });
   return true;
 }
 

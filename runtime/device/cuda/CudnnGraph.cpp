@@ -20,21 +20,6 @@ namespace dt::rt::cudnn {
 
 namespace {
 
-/// Bytes. A plan that wants more is not taken.
-int64_t mostWorkspace() {
-  static const int64_t most = [] {
-    const char *name = "DT_CUDNN_WORKSPACE", *said = std::getenv(name);
-    if (!said)
-      return int64_t(1) << 30;
-    char *end = nullptr;
-    long long bytes = std::strtoll(said, &end, 10);
-    if (end == said || *end || bytes < 0)
-      cuda::fail(name, "expected a number of bytes");
-    return int64_t(bytes);
-  }();
-  return most;
-}
-
 /// Numbers of the tensors inside of a graph; the others count from 1.
 constexpr int64_t kInside = 1000;
 
@@ -233,6 +218,20 @@ Plan findPlan(const std::function<void(Graph &)> &describe, bool narrow,
   } catch (const Unknown &) {
     return {};
   }
+}
+
+int64_t mostWorkspace() {
+  static const int64_t most = [] {
+    const char *name = "DT_CUDNN_WORKSPACE", *said = std::getenv(name);
+    if (!said)
+      return int64_t(1) << 30;
+    char *end = nullptr;
+    long long bytes = std::strtoll(said, &end, 10);
+    if (end == said || *end || bytes < 0)
+      cuda::fail(name, "expected a number of bytes");
+    return int64_t(bytes);
+  }();
+  return most;
 }
 
 bool isOn() {

@@ -97,6 +97,10 @@ private:
 Plan findPlan(const std::function<void(Graph &)> &describe, bool narrow,
               const Gpu &gpu);
 
+/// Bytes that a call may take besides its operands: DT_CUDNN_WORKSPACE, 1 GiB
+/// without it. A plan that wants more is not taken.
+int64_t mostWorkspace();
+
 /// Whether cuDNN is not turned off by DT_CUDNN=off.
 bool isOn();
 

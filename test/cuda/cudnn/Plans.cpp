@@ -109,6 +109,7 @@ struct AttentionCase {
   const char *name;
   int64_t b, t, s, h, hk, d, dv;
   bool causal;
+  bool masked = false, byHead = false; ///< a mask of its own a sample, a head
 };
 
 const AttentionCase kAttentions[] = {
@@ -117,6 +118,12 @@ const AttentionCase kAttentions[] = {
     {"grouped", 1, 1024, 1024, 32, 8, 128, 128, true},
     {"cross", 2, 77, 100, 8, 8, 64, 64, false},
     {"uneven", 3, 100, 100, 8, 2, 16, 24, true},
+    {"masked", 8, 512, 512, 12, 12, 64, 64, false, true},
+    {"packed", 1, 4096, 4096, 32, 8, 128, 128, true, true},
+    {"by head", 2, 77, 77, 8, 8, 64, 64, false, true, true},
+    {"odd keys", 2, 64, 77, 8, 8, 64, 64, false, true},
+    {"later", 2, 64, 128, 8, 8, 64, 64, true},
+    {"relative", 4, 128, 128, 8, 8, 64, 64, false, false, true},
 };
 
 /// [b, t, h, d] in memory.
@@ -128,7 +135,13 @@ AttentionShape shapeOf(const AttentionCase &c) {
   s.kh = s.d, s.ks = s.hk * s.d, s.kb = s.s * s.ks;
   s.vh = s.dv, s.vs = s.hk * s.dv, s.vb = s.s * s.vs;
   s.oh = s.dv, s.ot = s.h * s.dv, s.ob = s.t * s.ot;
-  s.causal = c.causal, s.mask = MaskKind::None;
+  s.causal = c.causal;
+  if (c.masked || c.byHead)
+    s.mask = MaskKind::Boolean, s.maskT = s.s, s.maskS = 1;
+  if (c.byHead)
+    s.maskH = s.t * s.s;
+  if (c.masked)
+    s.maskB = (c.byHead ? s.h : 1) * s.t * s.s;
   return s;
 }
 

@@ -19,7 +19,8 @@ struct Case {
   bool causal;
   MaskKind kind = MaskKind::None;
   EmptyRow empty = EmptyRow::Mean;
-  int64_t more = 4; ///< elements that a value has more than a key
+  int64_t more = 4;    ///< elements that a value has more than a key
+  bool byHead = false; ///< each head has a mask of its own
 };
 
 AttentionShape shapeFor(const Case &c) {
@@ -32,7 +33,8 @@ AttentionShape shapeFor(const Case &c) {
   s.oh = s.dv, s.ot = s.h * s.dv, s.ob = s.t * s.ot;
   s.scale = 0.3f, s.causal = c.causal, s.emptyRow = c.empty, s.mask = c.kind;
   if (c.kind != MaskKind::None)
-    s.maskB = c.t * c.s, s.maskT = c.s, s.maskS = 1; // the same for all heads
+    s.maskT = c.s, s.maskS = 1, s.maskH = c.byHead ? c.t * c.s : 0,
+    s.maskB = (c.byHead ? c.h : 1) * c.t * c.s;
   return s;
 }
 
@@ -44,7 +46,7 @@ struct Data {
   Data(const Case &c, const AttentionShape &s, float shift = 0) {
     q = randoms(s.b * s.qb, 1), k = randoms(s.b * s.kb, 2),
     v = randoms(s.b * s.vb, 3), dout = randoms(s.b * s.ob, 4);
-    additive = randoms(c.b * c.t * c.s, 5);
+    additive = randoms(c.b * (c.byHead ? c.h : 1) * c.t * c.s, 5);
     Random random(6, 0);
     for (size_t i = 0; i < additive.size(); ++i) {
       bool hidden = random.uniform(i) < 0.3f ||
@@ -84,7 +86,7 @@ struct Expected {
       for (int64_t e = 0; e < s.d; ++e)
         score += double(x.q[qi + e]) * x.k[ki(j) + e];
       score *= s.scale;
-      int64_t m = b * s.maskB + i * s.maskT + j * s.maskS;
+      int64_t m = b * s.maskB + h * s.maskH + i * s.maskT + j * s.maskS;
       if (s.mask == MaskKind::Additive)
         score += x.additive[m];
       if ((s.mask == MaskKind::Boolean && !x.boolean[m]) ||
@@ -262,10 +264,13 @@ TEST(Attention, NothingToDo) {
 //===----------------------------------------------------------------------===//
 
 /// Rounded operands, among them the mask; the output that the backward function
-/// reads is rounded, too.
-void checkNarrow(Case c) {
+/// reads is rounded, too. `shift`: of the mask of every third query.
+void checkNarrow(Case c, float shift = 0) {
   AttentionShape s = shapeFor(c);
   Data x(c, s);
+  for (size_t i = 0; i < x.additive.size(); ++i)
+    if (i / c.s % 3 == 1)
+      x.additive[i] += shift;
   for (std::vector<float> *values : {&x.q, &x.k, &x.v, &x.dout, &x.additive})
     for (float &value : *values)
       value = bf16(value);
@@ -307,6 +312,25 @@ TEST(Attention, NarrowPacks) {
     c.s = 33; // as many keys as queries, or none of these rules
     checkNarrow(c);
   }
+}
+
+/// The same with masks, rules that hide all keys of a query, and tiles in which
+/// some queries or none have such a row.
+TEST(Attention, NarrowPacksWithMasks) {
+  for (MaskKind kind : {MaskKind::Additive, MaskKind::Boolean})
+    for (EmptyRow empty : {EmptyRow::Mean, EmptyRow::Zero})
+      for (bool causal : {false, true}) {
+        Case c{2, 12, 12, 4, 2, 16, causal, kind, empty, 8};
+        checkNarrow(c);
+        c.s = 21, c.byHead = true;
+        checkNarrow(c);
+      }
+  for (EmptyRow empty : {EmptyRow::Mean, EmptyRow::Zero})
+    checkNarrow({2, 110, 70, 2, 2, 8, true, MaskKind::None, empty, 8});
+  for (float shift : {-1e4f, -1e30f})
+    checkNarrow(
+        {2, 70, 21, 4, 2, 8, false, MaskKind::Additive, EmptyRow::Zero, 8},
+        shift);
 }
 
 /// Queries, keys and values are columns of one matrix, and their gradients of
