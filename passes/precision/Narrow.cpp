@@ -119,16 +119,22 @@ struct Narrow : impl::NarrowBase<Narrow> {
     narrowEdges(symbols);
     for (auto module : getOperation().getOps<dist::ModuleOp>())
       if (isNarrow(module))
-        returnNarrow(module.getForward());
+        returnNarrow(module);
   }
 
-  /// What is widened only to be returned is returned as it is.
-  static void returnNarrow(func::FuncOp forward) {
+  /// What is widened only to be returned is returned as it is, unless others
+  /// take it, which have their say in its type.
+  void returnNarrow(dist::ModuleOp module) {
+    func::FuncOp forward = module.getForward();
+    llvm::SmallDenseSet<unsigned> taken;
+    for (auto edge : getOperation().getOps<dist::EdgeOp>())
+      if (edge.getSource() == module.getSymName())
+        taken.insert(*dist::ModuleOp::findResult(forward, edge.getOutput()));
     for (OpOperand &operand :
          forward.front().getTerminator()->getOpOperands()) {
       auto cast = operand.get().getDefiningOp<nn::CastOp>();
       if (cast && nn::isNarrow(cast.getInput()) && isWide(cast) &&
-          nn::getRank(cast) > 0)
+          nn::getRank(cast) > 0 && !taken.contains(operand.getOperandNumber()))
         operand.set(cast.getInput());
     }
     setType(forward);
@@ -165,10 +171,14 @@ struct Narrow : impl::NarrowBase<Narrow> {
     func::FuncOp forward = module.getForward();
     unsigned i = *dist::ModuleOp::findResult(forward, name);
     Operation *end = forward.front().getTerminator();
-    if (!isWide(end->getOperand(i)))
+    Value wide = end->getOperand(i);
+    if (!isWide(wide))
       return false;
     OpBuilder b(end);
-    end->setOperand(i, castTo(b, end->getOperand(i), b.getBF16Type()));
+    auto cast = wide.getDefiningOp<nn::CastOp>();
+    end->setOperand(i, cast && nn::isNarrow(cast.getInput())
+                           ? cast.getInput()
+                           : castTo(b, wide, b.getBF16Type()));
     setType(forward);
     return true;
   }
