@@ -7,6 +7,7 @@
 #include "codegen/Emit.h"
 #include "codegen/common/Directory.h"
 #include "codegen/common/ProgramTable.h"
+#include "codegen/common/SlowCalls.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Target/Cpp/CppEmitter.h"
@@ -88,7 +89,7 @@ convert(rt::ProgramOp program, const Target &target,
     llvm::append_range(sources, emitter.getSources());
   }
   b.setInsertionPointToEnd(result->getBody());
-  if (failed(emitProgramTable(program, names, b)))
+  if (failed(emitProgramTable(program, names, target, b)))
     return failure();
   sources.push_back("program.cpp");
   if (failed(mlir::verify(*result)))
@@ -226,6 +227,7 @@ LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
   std::vector<GeneratedFile> files;
   if (failed(emitted) || failed(print(**emitted, files)))
     return failure();
+  remarkSlowCalls(program, *target);
   files.push_back({"main.cpp", mainFile});
   files.push_back(
       {"CMakeLists.txt", target->cmakeLists(identifier(program.getSymName()),

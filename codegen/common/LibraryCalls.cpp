@@ -42,6 +42,13 @@ LogicalResult FunctionEmitter::libraryCall(StringRef callee, ValueRange buffers,
   return success();
 }
 
+/// Whether a call's operands may be rounded to TF32.
+static bool mayBeTF32(Operation *call) {
+  auto first = cast<rt::BufferType>(call->getOperand(0).getType());
+  return first.getElementType().isF32() &&
+         call->getParentOfType<rt::ModuleOp>().getTf32();
+}
+
 LogicalResult FunctionEmitter::emitMatmul(rt::MatmulOp op) {
   SmallVector<std::string> fields;
   auto add = [&](StringRef name, StringAttr dim, bool always = false) {
@@ -63,6 +70,8 @@ LogicalResult FunctionEmitter::emitMatmul(rt::MatmulOp op) {
   add("lda", op.getLdaAttr());
   add("ldb", op.getLdbAttr());
   add("ldc", op.getLdcAttr());
+  if (mayBeTF32(op))
+    fields.push_back(".tf32 = true");
   return libraryCall(
       "matmul", {op.getA(), op.getB(), op.getBias(), op.getC()},
       {"{" + llvm::join(fields, ", ") + "}", op.getAccumulate() ? "1" : "0"});
@@ -96,7 +105,8 @@ LogicalResult FunctionEmitter::emitConv(Operation *op, StringRef callee,
                       ", .stride = " + numbers("strides") +
                       ", .dilation = " + numbers("dilations") +
                       ", .padBegin = " + numbers("pad_begin") +
-                      ", .padEnd = " + numbers("pad_end") + "}";
+                      ", .padEnd = " + numbers("pad_end") +
+                      (mayBeTF32(op) ? ", .tf32 = true}" : "}");
   SmallVector<std::string> extra = {shape};
   if (isa<rt::ConvDwOp>(op))
     extra.push_back(op->hasAttr("accumulate") ? "1" : "0");

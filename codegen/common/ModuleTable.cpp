@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/KernelBody.h"
+#include "codegen/common/SlowCalls.h"
 #include "codegen/common/Tables.h"
 #include "dialects/dist/DistMarks.h"
 
@@ -115,6 +116,9 @@ moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
     row.sub = int64_t(module.getSub());
   if (module.getSpan() > 1)
     row.span = int64_t(module.getSpan());
+  if (std::string slow = describeSlowCalls(module, writer.target);
+      !slow.empty())
+    row.slow = quoted(slow);
   if (auto speeds = module.getSpeeds())
     row.speeds =
         writer.array("int32_t", "kSpeeds_" + name.module, numberTexts(*speeds));

@@ -141,7 +141,8 @@ static LogicalResult writeTables(TableWriter &writer) {
 }
 
 LogicalResult emitProgramTable(rt::ProgramOp program,
-                               ArrayRef<ModuleNames> modules, OpBuilder &b) {
+                               ArrayRef<ModuleNames> modules,
+                               const Target &target, OpBuilder &b) {
   OpBuilder::InsertionGuard guard(b);
   Location loc = program.getLoc();
   auto file = emitc::FileOp::create(b, loc, "program.cpp");
@@ -163,7 +164,7 @@ LogicalResult emitProgramTable(rt::ProgramOp program,
       line("void " + function + "(const dt::rt::TaskContext &task);");
   }
   line("");
-  TableWriter writer(program, modules, b);
+  TableWriter writer(program, modules, target, b);
   return writeTables(writer);
 }
 

@@ -38,6 +38,7 @@ std::string onnxFileName(llvm::StringRef file);
 /// Emits the file "program.cpp" with the tables into the builder's module.
 mlir::LogicalResult emitProgramTable(rt::ProgramOp program,
                                      llvm::ArrayRef<ModuleNames> modules,
+                                     const Target &target,
                                      mlir::OpBuilder &builder);
 
 } // namespace dt::codegen

@@ -13,8 +13,8 @@ using namespace mlir;
 namespace dt::codegen {
 
 TableWriter::TableWriter(rt::ProgramOp program, ArrayRef<ModuleNames> names,
-                         OpBuilder &builder)
-    : program(program), names(names), builder(builder) {
+                         const Target &target, OpBuilder &builder)
+    : program(program), names(names), target(target), builder(builder) {
   scope.reserve("kProgram");
   for (auto module : program.getBody().getOps<rt::ModuleOp>())
     modules.insert({module.getSymName(), int64_t(modules.size())});

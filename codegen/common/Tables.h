@@ -20,7 +20,7 @@ namespace dt::codegen {
 class TableWriter {
 public:
   TableWriter(rt::ProgramOp program, llvm::ArrayRef<ModuleNames> names,
-              mlir::OpBuilder &builder);
+              const Target &target, mlir::OpBuilder &builder);
 
   /// `static const type name[] = {rows}`; gives what refers to it in a Span.
   std::string array(llvm::StringRef type, llvm::StringRef name,
@@ -49,6 +49,7 @@ public:
 
   rt::ProgramOp program;
   llvm::ArrayRef<ModuleNames> names; ///< by module
+  const Target &target;
   mlir::OpBuilder &builder;
   std::string written; ///< text of all arrays: what the plan hash is over
 

@@ -57,6 +57,12 @@ public:
   virtual bool isSame(rt::KernelOp a, rt::KernelOp b) const { return true; }
   /// Whether kernels are launched on a device, of which they ask something.
   virtual bool launches() const { return false; }
+  /// Why a product, a convolution or an attention does not run on the units
+  /// that multiply fastest; empty: it does, as far as is known before the
+  /// program runs, or there are none.
+  virtual llvm::StringRef getSlowness(mlir::Operation *call) const {
+    return "";
+  }
   virtual KernelCost cost(rt::KernelOp kernel) const { return {}; }
   /// The last argument of library calls on a stream: "context.stream" or
   /// nothing, where there is one order of everything.

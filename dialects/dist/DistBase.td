@@ -24,7 +24,7 @@ def Dist_Dialect : Dialect {
     `dist.lr_factor` (f64): its learning rate is that of the step times this; `dist.weight_decay` (f64): in place of the optimizer's.
     On `dist.module`, read by the shard phase (docs/sharding.md): `dist.tp`, `dist.sequence_parallel`, `dist.overlap`, `dist.memory_price`. Left by it: `dist.strips` on collectives, `dist.layout` on `nn.parameter`, arguments and results,
     `dist.partial_gradient` on `nn.parameter`.
-    What a module multiplies in (docs/precision.md): `dist.precision`, "bf16" or absent for float32.
+    What a module multiplies in (docs/precision.md): `dist.precision`, "bf16", "tf32" or absent for float32.
     Who runs a module (docs/parallel.md): `dist.unit`, `dist.stage`, `dist.dp`, `dist.sub`, `dist.ranks`, `dist.zero`.
   }];
   let useDefaultAttributePrinterParser = 1;

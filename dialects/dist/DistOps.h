@@ -66,10 +66,12 @@ inline constexpr llvm::StringLiteral kWeightDecayAttr = "dist.weight_decay";
 /// is to find and tell apart (docs/modules.md).
 inline constexpr llvm::StringLiteral kSplitAttr = "dist.split";
 
-/// On dist.module (string): kBF16 if it multiplies in bfloat16
-/// (docs/precision.md). Without it, and in whole-batch modules, all is float32.
+/// On dist.module (string): kBF16 if it multiplies in bfloat16, kTF32 if its
+/// float32 products may round their operands to TF32 (docs/precision.md).
+/// Without it, and in whole-batch modules, all is float32.
 inline constexpr llvm::StringLiteral kPrecisionAttr = "dist.precision";
 inline constexpr llvm::StringLiteral kBF16 = "bf16";
+inline constexpr llvm::StringLiteral kTF32 = "tf32";
 
 // On dist.module, for the shard phase (docs/sharding.md).
 /// Ranks of the tensor-parallel group (integer); 1 without it.

@@ -218,9 +218,10 @@ static LogicalResult verifyPlacement(Operation *op, NamedAttribute attribute) {
 static LogicalResult verifyPrecision(Operation *op, Attribute value) {
   auto module = dyn_cast<dist::ModuleOp>(op);
   auto word = dyn_cast<StringAttr>(value);
-  if (!module || !word || word.getValue() != kBF16)
-    return op->emitOpError("'")
-           << kPrecisionAttr << "' is \"" << kBF16 << "\" of dist.module";
+  if (!module || !word ||
+      (word.getValue() != kBF16 && word.getValue() != kTF32))
+    return op->emitOpError("'") << kPrecisionAttr << "' is \"" << kBF16
+                                << "\" or \"" << kTF32 << "\" of dist.module";
   if (module.getWholeBatch())
     return op->emitOpError("'") << kPrecisionAttr
                                 << "' is not for a module that runs over the "

@@ -35,10 +35,10 @@ def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, Sin
 def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "one module: ModuleInfo and its functions";
   let description = [{
-    Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.entry, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `arena`, `scratch`, `parameters`,
+    Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.entry, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `tf32`: products and convolutions of f32 may round their operands to TF32. `arena`, `scratch`, `parameters`,
     `trainable`: bytes of its regions on a rank, the last one that of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `span`, `zero`, `speeds`: as in ModuleInfo.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
+  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, UnitAttr:$tf32, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
                        DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "1">:$sub, DefaultValuedAttr<I64Attr, "1">:$span, DefaultValuedAttr<I64Attr, "0">:$zero, OptionalAttr<DenseI64ArrayAttr>:$speeds,
                        I64Attr:$arena, I64Attr:$scratch, I64Attr:$parameters, I64Attr:$trainable);
   let regions = (region SizedRegion<1>:$body);
@@ -49,7 +49,7 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   }];
   let hasRegionVerifier = 1;
   let assemblyFormat = [{
-    $sym_name (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`unit` $unit^)? (`stage` $stage^)? (`item` $item^)? (`tp` $tp^)? (`dp` $dp^)? `ranks` $ranks (`sub` $sub^)? (`span` $span^)? (`zero` $zero^)? (`speeds` $speeds^)?
+    $sym_name (`whole_batch` $whole_batch^)? (`tf32` $tf32^)? (`origin` $origin^)? (`unit` $unit^)? (`stage` $stage^)? (`item` $item^)? (`tp` $tp^)? (`dp` $dp^)? `ranks` $ranks (`sub` $sub^)? (`span` $span^)? (`zero` $zero^)? (`speeds` $speeds^)?
     `arena` $arena `scratch` $scratch `parameters` $parameters `trainable` $trainable attr-dict-with-keyword $body
   }];
 }

@@ -94,11 +94,17 @@ private:
     }
   }
 
+  static bool isTF32(dist::ModuleOp module) {
+    auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
+    return precision && precision.getValue() == dist::kTF32;
+  }
+
   void writeModule(PlannedModule &m) {
     nameDeclarations(m);
     unsigned index = &m - plan.modules.data();
     auto module = rt::ModuleOp::create(
-        b, m.op.getLoc(), m.op.getSymName(), m.wholeBatch, m.op.getOriginAttr(),
+        b, m.op.getLoc(), m.op.getSymName(), m.wholeBatch, isTF32(m.op),
+        m.op.getOriginAttr(),
         m.place.unit == m.op.getSymName() ? StringAttr()
                                           : b.getStringAttr(m.place.unit),
         m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.tp,

@@ -153,7 +153,11 @@ struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
   /// A comparison is float32, also where the towers are not.
   bool isWanted(dist::ModuleOp module) {
     return isCut(getOperation()) || module->hasAttr(dist::kSplitAttr) ||
-           module->hasAttr(dist::kPrecisionAttr);
+           isNarrow(module);
+  }
+  static bool isNarrow(dist::ModuleOp module) {
+    auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
+    return precision && precision.getValue() == dist::kBF16;
   }
 
   /// Some loss compares items with items, and none is coupled otherwise.

@@ -40,7 +40,7 @@ def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
 def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
   let summary = "Cut a module before the product of all items with all items";
   let description = [{
-    Only if the batch is cut into microbatches, the module's modules are to be found, or it has a `dist.precision`, which a whole-batch module does not have. A loss that compares every item with every other cannot be summed over parts. The module is cut at the last values that belong to one item each (embeddings):
+    Only if the batch is cut into microbatches, the module's modules are to be found, or it multiplies in bf16, which a whole-batch module does not. A loss that compares every item with every other cannot be summed over parts. The module is cut at the last values that belong to one item each (embeddings):
     what comes before stays and runs a microbatch at a time, what comes after becomes a `whole_batch` module with its own dims, which runs once a step. Parameters go where they are used.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];

@@ -126,8 +126,9 @@ FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
   if (failed(openCluster()))
     return failure();
   auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
-  StringRef type = precision ? precision.getValue() : "f32";
-  if (!cluster->getDevice(0).flops.count(type.str()))
+  std::string type = precision ? precision.str() : "f32";
+  const planner::DeviceKind &device = cluster->getDevice(0);
+  if (!device.flops.count(device.rateName(type)))
     return emitError() << "cluster: '" << cluster->name << "' has no rate for "
                        << type << ", which module '" << module.getSymName()
                        << "' computes in";

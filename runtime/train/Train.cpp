@@ -71,6 +71,9 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
            program.name, (long long)all, (long long)trained,
            (long long)program.globalBatch, (long long)microbatchCount(program),
            device::describe());
+  for (const ModuleInfo &module : program.modules)
+    if (module.slow)
+      printLog("'%s' is slow in %s\n", module.name, module.slow);
   if (trainer.comm().size() > 1) {
     std::string buffers = device::isHost()
                               ? std::string()

@@ -31,6 +31,7 @@ auto &requests = *new std::vector<Request>; ///< an algorithm each
 struct Product {
   Tensor of[4], bias;
   float alpha = 1, beta = 0;
+  bool tf32 = false;
 };
 
 /// [batch, 1, rows, columns], of columns that stand one behind another.
@@ -82,6 +83,11 @@ Product productOf(const Request &request) {
   if (desc[CUBLASLT_MATMUL_DESC_EPILOGUE] == CUBLASLT_EPILOGUE_BIAS &&
       type >= 0 && type != layouts[D][kType])
     reject("the bias has another type than D");
+  bool narrow = p.of[A].narrow;
+  p.tf32 =
+      desc[CUBLASLT_MATMUL_DESC_COMPUTE_TYPE] == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (p.tf32 && narrow)
+    reject("TF32 is made of floats");
   return p;
 }
 
@@ -117,9 +123,12 @@ Product bind(const Request &choice, Attributes desc,
 void multiply(const Product &p) {
   const auto &[a, b, c, d] = p.of;
   Floats left = read(a), right = read(b);
-  Floats sums = compute(
-      {.kind = Step::Matmul, .alpha = p.alpha, .operands = {a, b}, .result = d},
-      {&left, &right});
+  Floats sums = compute({.kind = Step::Matmul,
+                         .tf32 = p.tf32,
+                         .alpha = p.alpha,
+                         .operands = {a, b},
+                         .result = d},
+                        {&left, &right});
   if (p.bias.data)
     std::ranges::transform(sums, read(p.bias), sums.begin(), std::plus<>());
   write(d, sums, p.beta, c);

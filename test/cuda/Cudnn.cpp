@@ -4,8 +4,9 @@
 //
 // Descriptors know which attributes they have, of which types, and that those
 // they refer to are finished. The heuristics offer what a program must not take
-// (TF32, sums in another order each time, plans that cannot be made) ahead of
-// what it wants, which is found in mode A, in B, in fallback, or nowhere.
+// (TF32 unless it asks for that, sums in another order each time, plans that
+// cannot be made) ahead of what it wants, which is found in mode A, in B, in
+// fallback, or nowhere.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +20,8 @@ using namespace cuda_double;
 
 namespace {
 
-/// What heuristics offer. What a program must not take computes nothing: its
-/// results are not numbers.
+/// What heuristics offer. Sums in any order are nothing that can be compared:
+/// such results are not numbers.
 struct Engine {
   cudnnBackendNumericalNote_t note;
   size_t workspace;
@@ -396,9 +397,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
         if (t.id != s.result.id && t.overlaps(s.result))
           reject("the result overlaps tensor ", t.id);
   int engine = plan.engines[0];
-  bool exact =
-      engine == kExact || (engine == kTensorCores &&
-                           (!steps[0].convolves() || steps[0].result.narrow));
+  bool exact = engine == kExact || engine == kTensorCores;
+  for (Step &s : steps) // floats on tensor cores
+    s.tf32 = engine == kTensorCores && s.convolves() && !s.result.narrow;
   queueCall(handle->stream,
             pack.value<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
             workspaceOf(steps, engine), [=] {

@@ -193,6 +193,7 @@ struct Step {
   struct {
     Sizes before, after, stride, dilation; ///< in each dim of x
   } window = {};
+  bool tf32 = false; ///< operands are rounded to that first
   float alpha = 1, beta = 0;
   std::vector<Tensor> operands = {};
   Tensor result = {};

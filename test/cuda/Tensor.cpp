@@ -11,6 +11,7 @@
 
 #include <cudnn.h>
 
+#include <bit>
 #include <cmath>
 
 namespace cuda_double {
@@ -163,7 +164,30 @@ void checkConvolution(const Step &s) {
 
 } // namespace
 
+/// To the nearest number with 10 bits behind the point, ties away from 0.
+static float toTF32(float x) {
+  uint32_t bits = std::bit_cast<uint32_t>(x);
+  return std::isfinite(x) ? std::bit_cast<float>((bits + 0x1000) & ~0x1fffu)
+                          : x;
+}
+
+/// A step with operands rounded to TF32.
+static Floats computeRounded(Step s, const Operands &operands) {
+  std::vector<Floats> rounded;
+  for (const Floats *operand : operands)
+    rounded.push_back(*operand);
+  Operands these;
+  for (Floats &values : rounded) {
+    std::ranges::transform(values, values.begin(), toTF32);
+    these.push_back(&values);
+  }
+  s.tf32 = false;
+  return compute(s, these);
+}
+
 Floats compute(const Step &s, const Operands &operands) {
+  if (s.tf32)
+    return computeRounded(s, operands);
   Floats to(size_t(s.result.count()));
   const Sizes &sizes = s.result.sizes, &from = s.operands[0].sizes;
   const Floats &x = *operands[0], &y = *operands.back();

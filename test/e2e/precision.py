@@ -23,7 +23,7 @@
 # --precision f32 asks for float32's curve and gradients instead. On a double of CUDA
 # nothing of a bf16 program may run without tensor cores: a line would say so.
 # ===-----------------------------------------------------------------------===
-"""precision.py MODEL_FOLDER... --dt-opt PATH [--precision bf16|f32]: compares training in bf16 with PyTorch's autocast. --all: every folder with a precision.json."""
+"""precision.py MODEL_FOLDER... --dt-opt PATH [--precision bf16|tf32|f32]: compares training in bf16 with PyTorch's autocast. --all: every folder with a precision.json."""
 
 import argparse
 import json
@@ -155,7 +155,7 @@ def main():
     parser.add_argument("models", type=pathlib.Path, nargs="*")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--precision", default="bf16", choices=["bf16", "f32"])
+    parser.add_argument("--precision", default="bf16", choices=["bf16", "tf32", "f32"])
     parser.add_argument("--double", type=pathlib.Path, help="for CUDA, on this double of it")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()

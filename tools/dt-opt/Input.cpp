@@ -66,9 +66,10 @@ llvm::cl::opt<std::string> splitOption(
                    "graph holds and cut it there"));
 llvm::cl::opt<std::string> precisionOption(
     "precision", llvm::cl::cat(importOptions), llvm::cl::init("f32"),
-    llvm::cl::value_desc("f32|bf16"),
+    llvm::cl::value_desc("f32|bf16|tf32"),
     llvm::cl::desc("bf16: multiply in bfloat16; sums, norms, losses and the "
-                   "optimizer stay float32"));
+                   "optimizer stay float32. tf32: as f32, but a GPU may "
+                   "round what products multiply to TF32"));
 dt::NumberOption seedOption("seed", llvm::cl::cat(importOptions),
                             llvm::cl::init(0),
                             llvm::cl::desc("Key of all random draws"));

@@ -17,9 +17,9 @@ using namespace llvm;
 
 namespace dt::models {
 
-static const StringRef kPrecisions[] = {"bf16", "f32"};
+static const StringRef kPrecisions[] = {"bf16", "f32", "tf32"};
 
-/// "bf16", or "" for f32.
+/// "bf16", "tf32", or "" for f32.
 std::string RecipeParser::precision(JsonReader reader) {
   std::string word = reader.string();
   StringRef type = llvm::StringSwitch<StringRef>(word)
@@ -53,8 +53,8 @@ void RecipeParser::precisions() {
   } else if (reader.raw().is_string()) {
     words["default"] = precision(reader);
   } else {
-    reader.fail("expected \"bf16\", \"f32\" or an object with one of them for "
-                "a module");
+    reader.fail("expected \"bf16\", \"f32\", \"tf32\" or an object with one of "
+                "them for a module");
   }
   for (ModuleEntry &entry : recipe.modules)
     entry.precision =

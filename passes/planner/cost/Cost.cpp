@@ -29,7 +29,7 @@ ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
     measured |= profiles.back() != nullptr;
     measuredWhole &= profiles.back() != nullptr;
   }
-  auto it = device.flops.find(module.precision);
+  auto it = device.flops.find(device.rateName(module.precision));
   peakFlops = it == device.flops.end() ? 0 : it->second;
 }
 
@@ -40,7 +40,7 @@ ModuleCost::RateList::~RateList() {
 
 bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
                              double n, double k) const {
-  auto it = device.measured.find(description.precision);
+  auto it = device.measured.find(device.rateName(description.precision));
   if (it == device.measured.end())
     return false;
   const MeasuredRates &known = it->second;
@@ -399,11 +399,12 @@ ModuleCost::Bounds ModuleCost::bounds(int begin, int end,
 Error checkPrecision(const Cluster &cluster, const Model &model) {
   for (const NodeKind &node : cluster.nodes)
     for (const Module &module : model.modules)
-      if (!cluster.devices[node.device].flops.count(module.precision))
-        return createStringError(formatv(
-            "device '{0}' has no rate for {1}, which module '{2}' "
-            "computes in",
-            cluster.devices[node.device].name, module.precision, module.name));
+      if (const DeviceKind &device = cluster.devices[node.device];
+          !device.flops.count(device.rateName(module.precision)))
+        return createStringError(
+            formatv("device '{0}' has no rate for {1}, which module '{2}' "
+                    "computes in",
+                    device.name, module.precision, module.name));
   return Error::success();
 }
 

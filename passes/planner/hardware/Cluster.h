@@ -70,9 +70,14 @@ struct DeviceKind {
   std::string
       target; ///< what programs for it are compiled for; empty: not said
   std::map<std::string, double> flops; ///< peak by precision: bf16, f16, …
-  double memory = 0;                   ///< bytes
-  double bandwidth = 0;                ///< of the memory, data sheet
-  double launch = 0;                   ///< seconds a kernel costs at least
+  /// The name of the rates of modules that compute in a precision: where a
+  /// device has none of its own for TF32, that is float32.
+  std::string rateName(const std::string &precision) const {
+    return precision == "tf32" && !flops.count(precision) ? "f32" : precision;
+  }
+  double memory = 0;    ///< bytes
+  double bandwidth = 0; ///< of the memory, data sheet
+  double launch = 0;    ///< seconds a kernel costs at least
   GemmEfficiency gemm;
   double attention = 1; ///< share of the peak in fused attention
   double convolution = 1;

@@ -20,11 +20,12 @@ namespace dt::rt {
 
 /// `dims` of 1, 2 or 3 spatial dims; only the first `dims` entries of each
 /// array count. Strides and dilations are at least 1 (1 = dense), pads may
-/// differ at both ends.
+/// differ at both ends. tf32: as of MatmulShape.
 struct ConvShape {
   int64_t n, c, o, groups;
   int32_t dims;
   int64_t in[3], kernel[3], stride[3], dilation[3], padBegin[3], padEnd[3];
+  bool tf32;
 
   /// Spatial extent of the output.
   int64_t out(int i) const {

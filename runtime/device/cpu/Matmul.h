@@ -20,12 +20,15 @@ namespace dt::rt {
 /// Row-major C[i] = op(A[i]) * op(B[i]) for i < batch; op(A) is m x k, op(B) is
 /// k x n. lda, ldb, ldc are the row strides of the matrices *as stored* (of A,
 /// not op(A)), in elements; 0: dense. strideX: elements from one batch item to
-/// the next; 0 = the same matrix for all (A or B only).
+/// the next; 0 = the same matrix for all (A or B only). tf32: floats of A and B
+/// may be rounded to TF32 (10 bits behind the point) where that is faster; a
+/// CPU does not.
 struct MatmulShape {
   int64_t batch, m, n, k;
   bool transA, transB;
   int64_t strideA, strideB, strideC;
   int64_t lda, ldb, ldc;
+  bool tf32;
 };
 
 /// c = op(a) * op(b) + bias + beta * c. `bias`: n floats or null. beta is 0

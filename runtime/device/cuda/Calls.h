@@ -17,7 +17,8 @@
 
 namespace dt::rt {
 
-/// cublasLtMatmul in float32 (no TF32), with its bias epilogue. See
+/// cublasLtMatmul in float32 (TF32 if the shape says so), with its bias
+/// epilogue. See
 /// runtime/device/cpu/Matmul.h.
 void matmul(const float *a, const float *b, const float *bias, float *c,
             const MatmulShape &shape, float beta, void *stream);

@@ -187,7 +187,8 @@ void forward(const T *x, const T *w, Floats bias, T *y, const ConvShape &shape,
   int64_t og = p.o / p.groups, rows = p.rows(), n = p.o * p.outputs;
   MatmulShape product{p.groups,       og,    p.outputs, rows,
                       false,          false, og * rows, rows * p.outputs,
-                      og * p.outputs, 0,     0,         0};
+                      og * p.outputs, 0,     0,         0,
+                      shape.tf32};
   auto run = [&](auto *to) {
     for (int64_t i = 0; i < p.n; ++i) {
       gather(x + i * p.c * p.inputs, patches, p, stream);
@@ -211,7 +212,8 @@ void backwardData(const T *dy, const T *w, Floats bias, T *dx,
   int64_t og = p.o / p.groups, rows = p.rows();
   MatmulShape product{
       p.groups,  rows,           p.outputs,        og, true, false,
-      og * rows, og * p.outputs, rows * p.outputs, 0,  0,    0};
+      og * rows, og * p.outputs, rows * p.outputs, 0,  0,    0,
+      shape.tf32};
   for (int64_t i = 0; i < p.n && p.c * p.inputs; ++i) {
     matmul(w, dy + i * p.o * p.outputs, nullptr, patches, product, 0, stream);
     cuda::launch("gradient of a convolution's input", scatterKernel<T>,
@@ -239,12 +241,12 @@ bool weightsByCudnn(const T *x, const T *dy, R *dw, const Patches &p,
 
 template <typename T, typename R>
 void weightsByPatches(const T *x, const T *dy, R *dw, const Patches &p,
-                      float beta, void *stream) {
+                      bool tf32, float beta, void *stream) {
   T *patches = patchScratch<T>(p);
   int64_t og = p.o / p.groups, rows = p.rows(), n = p.o * rows;
   MatmulShape product{
       p.groups,         og,        rows, p.outputs, false, true, og * p.outputs,
-      rows * p.outputs, og * rows, 0,    0,         0};
+      rows * p.outputs, og * rows, 0,    0,         0,     tf32};
   constexpr bool direct = std::is_same_v<R, float>;
   float *sums = sumsFor(dw, n), first = direct ? beta : 0;
   if (p.n == 0 && first == 0) // a product over nothing writes the zeros
@@ -264,7 +266,7 @@ void backwardWeights(const T *x, const T *dy, R *dw, R *db,
                      const ConvShape &shape, float beta, void *stream) {
   Patches p(shape);
   if (!weightsByCudnn(x, dy, dw, p, shape, beta, stream))
-    weightsByPatches(x, dy, dw, p, beta, stream);
+    weightsByPatches(x, dy, dw, p, shape.tf32, beta, stream);
   if (db && p.o)
     cuda::launch("gradient of a convolution's bias", biasGradientKernel<T, R>,
                  unsigned(p.o), 256, 0, stream, dy, db, p, beta);

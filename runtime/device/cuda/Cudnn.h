@@ -23,7 +23,7 @@ enum class Wanted { Output, Input, Weights };
 struct ConvProblem {
   ConvShape shape; ///< no size is 0
   Wanted wanted;
-  bool narrow;       ///< bf16, else float32 without TF32
+  bool narrow;       ///< bf16, else float32: of TF32 if the shape says so
   float beta;        ///< 0 or 1
   int64_t alignment; ///< of all three addresses, in bytes
 };

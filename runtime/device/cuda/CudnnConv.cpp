@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/Log.h"
 #include "runtime/device/cuda/Cuda.h"
 #include "runtime/device/cuda/CudnnGraph.h"
 
@@ -104,7 +105,8 @@ void describe(Graph &graph, const ConvProblem &p) {
 Sizes keyOf(const ConvProblem &p) {
   const ConvShape &s = p.shape;
   Sizes key{s.n,         s.c,         s.o,      s.groups,
-            p.alignment, p.beta != 0, p.narrow, int64_t(p.wanted)};
+            p.alignment, p.beta != 0, p.narrow, int64_t(p.wanted),
+            s.tf32};
   for (int i = 0; i < s.dims; ++i)
     for (auto *sizes :
          {s.in, s.kernel, s.stride, s.dilation, s.padBegin, s.padEnd})
@@ -112,19 +114,35 @@ Sizes keyOf(const ConvProblem &p) {
   return key;
 }
 
+/// Once a problem.
+void noteMissing(const ConvProblem &p) {
+  const ConvShape &s = p.shape;
+  constexpr const char *kWhat[] = {"results", "gradients of the input",
+                                   "gradients of the weights"};
+  printError("warning: %s of a convolution, %lld by %lld channels in %lld "
+             "groups, batch %lld: cuDNN has no plan for it, so patches are "
+             "written out and multiplied\n",
+             kWhat[size_t(p.wanted)], (long long)s.c, (long long)s.o,
+             (long long)s.groups, (long long)s.n);
+}
+
 } // namespace
 
 Plan findPlan(const ConvProblem &problem, const Gpu &gpu) {
   return findPlan([&](Graph &graph) { describe(graph, problem); },
-                  problem.narrow, gpu);
+                  problem.narrow || problem.shape.tf32, gpu);
 }
 
 bool convolve(const ConvProblem &problem, const void *x, const void *w,
               const void *y, void *stream) {
   if (!isOn())
     return false;
-  const Plan &plan = planFor(
-      keyOf(problem), [&](const Gpu &gpu) { return findPlan(problem, gpu); });
+  const Plan &plan = planFor(keyOf(problem), [&](const Gpu &gpu) {
+    Plan found = findPlan(problem, gpu);
+    if (!found.plan)
+      noteMissing(problem);
+    return found;
+  });
   if (!plan.plan)
     return false;
   void *workspace = plan.workspace ? cuda::scratch(2, plan.workspace) : nullptr;

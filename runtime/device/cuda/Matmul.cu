@@ -16,6 +16,7 @@
 
 #include <map>
 #include <tuple>
+#include <type_traits>
 
 namespace dt::rt {
 
@@ -79,7 +80,10 @@ uint32_t alignmentOf(const void *a, const void *b, const void *c) {
 template <typename T, typename C>
 Product create(const MatmulShape &s, bool bias, uint32_t alignment) {
   Product p;
-  check(cublasLtMatmulDescCreate(&p.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  bool rounds = s.tf32 && std::is_same_v<T, float>;
+  check(cublasLtMatmulDescCreate(
+            &p.desc, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+            CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   cublasOperation_t opA = s.transB ? CUBLAS_OP_T : CUBLAS_OP_N,
                     opB = s.transA ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -140,12 +144,18 @@ Product &productFor(const MatmulShape &s, bool bias, float beta,
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                          int64_t, int64_t, int64_t, int64_t, uint32_t, int>;
   static std::map<Key, Product> cache;
-  Key key{s.batch,   s.m,
-          s.n,       s.k,
-          s.strideA, s.strideB,
-          s.strideC, s.lda,
-          s.ldb,     s.ldc,
-          alignment, s.transA * 8 + s.transB * 4 + bias * 2 + (beta != 0)};
+  Key key{s.batch,
+          s.m,
+          s.n,
+          s.k,
+          s.strideA,
+          s.strideB,
+          s.strideC,
+          s.lda,
+          s.ldb,
+          s.ldc,
+          alignment,
+          s.tf32 * 16 + s.transA * 8 + s.transB * 4 + bias * 2 + (beta != 0)};
   auto it = cache.find(key);
   if (it == cache.end())
     it = cache.emplace(key, create<T, C>(s, bias, alignment)).first;

@@ -16,13 +16,17 @@
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0 };
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
-enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
+enum cublasComputeType_t {
+  CUBLAS_COMPUTE_32F = 68,
+  CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+};
 enum cublasLtEpilogue_t { CUBLASLT_EPILOGUE_BIAS = 4 };
 enum cublasLtMatrixLayoutAttribute_t {
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
 };
 enum cublasLtMatmulDescAttributes_t {
+  CUBLASLT_MATMUL_DESC_COMPUTE_TYPE = 0,
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
@@ -74,9 +78,10 @@ cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *created, cudaDataType_t type,
   return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
-                                               cublasComputeType_t,
+                                               cublasComputeType_t type,
                                                cudaDataType_t) {
-  *desc = new cuda_double::Attributes{};
+  *desc =
+      new cuda_double::Attributes{type}; // CUBLASLT_MATMUL_DESC_COMPUTE_TYPE
   (**desc)[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = -1; // as D
   return CUBLAS_STATUS_SUCCESS;
 }

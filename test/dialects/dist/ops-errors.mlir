@@ -364,7 +364,7 @@ dist.loss "l" in @a numerator "y" weight 1.0 {dist.plus = 1.0 : f64}
 
 // -----
 
-// expected-error @+1 {{'dist.module' op 'dist.precision' is "bf16" of dist.module}}
+// expected-error @+1 {{'dist.module' op 'dist.precision' is "bf16" or "tf32" of dist.module}}
 dist.module @a attributes {dist.precision = "f32"} {
 }
 

@@ -169,6 +169,34 @@ TEST(Conv, NoRows) {
   EXPECT_EQ(dw, std::vector<float>(8 * 27, 0));
 }
 
+/// How far TF32 moves a product: each factor by a rounding. A CPU has none.
+#ifdef DT_TEST_CUDA
+constexpr double kTF32 = 2 * 0x1p-11;
+#else
+constexpr double kTF32 = 0;
+#endif
+
+TEST(Conv, TF32) {
+  ConvShape s = Shape(2, 8, 12, {6, 5}, {3, 3}).pads({1, 1}, {1, 1});
+  ExpectedConv<float> e(s);
+  struct Results {
+    std::vector<float> y, dx, dw;
+    bool operator==(const Results &) const = default;
+  };
+  auto run = [&](bool tf32) {
+    s.tf32 = tf32;
+    Results r{e.y, e.dx, e.dw};
+    convForward(e.x.data(), e.w.data(), e.b.data(), r.y.data(), s);
+    convBackwardData(e.dy.data(), e.w.data(), e.bc.data(), r.dx.data(), s);
+    convBackwardWeights(e.x.data(), e.dy.data(), r.dw.data(), nullptr, s, 0);
+    EXPECT_LT(relativeError(r.y, e.y), e.taps + kTF32 * tf32);
+    EXPECT_LT(relativeError(r.dx, e.dx), e.products + kTF32 * tf32);
+    EXPECT_LT(relativeError(r.dw, e.dw), e.places + kTF32 * tf32);
+    return r;
+  };
+  EXPECT_EQ(run(true) == run(false), kTF32 == 0);
+}
+
 /// No channel in, then none out, then no pixel in a padding of 1: what is not
 /// summed is written all the same.
 TEST(Conv, NothingToSum) {

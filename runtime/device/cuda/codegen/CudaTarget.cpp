@@ -59,6 +59,7 @@ public:
     return planOf(a).isSame(a, planOf(b), b);
   }
   bool launches() const override { return true; }
+  StringRef getSlowness(Operation *call) const override;
   KernelCost cost(rt::KernelOp kernel) const override {
     return getCost(kernel, planOf(kernel));
   }
@@ -108,6 +109,30 @@ std::string tripsText(ArrayRef<scf::ForOp> loops) {
     trips = trips == "1" ? n : atom(trips) + " * " + atom(n);
   }
   return trips;
+}
+
+/// As CudnnAttention.cpp asks cuDNN: heads that are no whole packs of 16 bytes.
+static bool hasOddHeads(Operation *attention) {
+  return llvm::any_of(ArrayRef<StringRef>{"d", "dv"}, [&](StringRef name) {
+    auto size =
+        rt::getDim(attention->getAttrOfType<StringAttr>(name)).asConstant();
+    return !size || *size % 8;
+  });
+}
+
+StringRef CudaTarget::getSlowness(Operation *call) const {
+  bool attends = isa<rt::AttentionOp, rt::AttentionGradOp>(call);
+  auto first = cast<rt::BufferType>(call->getOperand(0).getType());
+  if (!first.getElementType().isF32())
+    return attends && hasOddHeads(call)
+               ? "not on tensor cores, as heads are no multiple of 8"
+               : "";
+  if (!call->getParentOfType<rt::ModuleOp>().getTf32())
+    return "in float32, without tensor cores (\"precision\": \"bf16\" or "
+           "\"tf32\")";
+  return attends ? "in float32, for which there is no attention on tensor "
+                   "cores (\"precision\": \"bf16\")"
+                 : "";
 }
 
 std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
