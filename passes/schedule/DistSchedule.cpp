@@ -127,8 +127,7 @@ FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
     return failure();
   auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
   std::string type = precision ? precision.str() : "f32";
-  const planner::DeviceKind &device = cluster->getDevice(0);
-  if (!device.flops.count(device.rateName(type)))
+  if (cluster->getDevice(0).peak(type) == 0)
     return emitError() << "cluster: '" << cluster->name << "' has no rate for "
                        << type << ", which module '" << module.getSymName()
                        << "' computes in";

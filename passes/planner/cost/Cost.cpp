@@ -29,8 +29,7 @@ ModuleCost::ModuleCost(const Cluster &cluster, int node, const Module &module,
     measured |= profiles.back() != nullptr;
     measuredWhole &= profiles.back() != nullptr;
   }
-  auto it = device.flops.find(device.rateName(module.precision));
-  peakFlops = it == device.flops.end() ? 0 : it->second;
+  peakFlops = device.peak(module.precision);
 }
 
 ModuleCost::RateList::~RateList() {
@@ -400,7 +399,7 @@ Error checkPrecision(const Cluster &cluster, const Model &model) {
   for (const NodeKind &node : cluster.nodes)
     for (const Module &module : model.modules)
       if (const DeviceKind &device = cluster.devices[node.device];
-          !device.flops.count(device.rateName(module.precision)))
+          device.peak(module.precision) == 0)
         return createStringError(
             formatv("device '{0}' has no rate for {1}, which module '{2}' "
                     "computes in",

@@ -75,6 +75,11 @@ struct DeviceKind {
   std::string rateName(const std::string &precision) const {
     return precision == "tf32" && !flops.count(precision) ? "f32" : precision;
   }
+  /// Its peak; 0: the device has no rate for it.
+  double peak(const std::string &precision) const {
+    auto rate = flops.find(rateName(precision));
+    return rate == flops.end() ? 0 : rate->second;
+  }
   double memory = 0;    ///< bytes
   double bandwidth = 0; ///< of the memory, data sheet
   double launch = 0;    ///< seconds a kernel costs at least

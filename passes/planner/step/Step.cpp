@@ -156,7 +156,7 @@ double peakOf(const Costs &costs) {
   const std::string &precision =
       costs.model.modules[costs.model.pace].precision;
   for (size_t i = 0; i < costs.cluster.nodes.size(); ++i)
-    peak += costs.cluster.getDevice(int(i)).flops.at(precision) *
+    peak += costs.cluster.getDevice(int(i)).peak(precision) *
             double(costs.cluster.getNumDevices(int(i)));
   return peak;
 }

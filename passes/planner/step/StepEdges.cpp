@@ -268,7 +268,7 @@ double StepBuilder::contrastTime(int u, const Parts &parts) const {
   double rows = own / double(unit.dp);
   // Products forward, and two for the gradients.
   double flops = 6 * rows * others * width;
-  double rate = device.flops.at(costs.model.modules[u].precision) *
+  double rate = device.peak(costs.model.modules[u].precision) *
                 device.gemm.at(std::max(1.0, rows), std::max(1.0, others),
                                std::max(1.0, width));
   return costs.cluster.allGather(group, others * width * kElement) +
