@@ -122,6 +122,15 @@ bool MaskParts::isInfinite() const {
       parts, [](const Part &p) { return !p.numbers && std::isinf(p.hidden); });
 }
 
+bool MaskParts::isSameForHeads() const {
+  return llvm::all_of(parts, [](const Part &p) {
+    nn::Shape shape = nn::getShape(p.numbers ? p.numbers : p.condition);
+    size_t rank = shape.size();
+    return (rank < 3 || shape[rank - 3] == nn::DimExpr(1)) &&
+           (rank < 4 || shape[rank - 4] == nn::DimExpr(1));
+  });
+}
+
 /// Conditions say all where only -inf hides, or one finite number: a query that
 /// sees no key then weighs all alike. Two finite numbers that are added hide
 /// deeper than one, so that queries tell them apart.
@@ -220,10 +229,12 @@ Value MaskParts::build(PatternRewriter &rewriter, Location loc, int64_t rank,
                        : buildNumbers(rewriter, loc, element);
   if (rank == 4)
     return all;
-  // Scores of rank 3 became [n, 1, t, s].
+  // Scores [n, t, s] became [n, 1, t, s], [b, k, g, t, s] became [b, h, t, s].
   nn::Shape s = nn::getShape(all);
-  if (s.size() == 3)
+  if (rank == 3 && s.size() == 3)
     s.insert(s.begin() + 1, nn::DimExpr(1));
+  if (s.size() == 5)
+    s.erase(s.begin() + 1);
   auto type = nn::makeTensorType(s, getElementTypeOrSelf(all));
   return nn::ReshapeOp::create(rewriter, loc, type, all);
 }

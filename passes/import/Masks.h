@@ -24,6 +24,8 @@ public:
   bool peel(mlir::Value &scores);
   /// None that a gradient must flow to.
   bool isUsable() const;
+  /// None tells heads apart: of scores of rank 5, with heads on two axes.
+  bool isSameForHeads() const;
   /// One value that broadcasts to [b, h, t, s], or null: a bool mask (true =
   /// visible) where that says all, else what is added. `rank`: of the scores,
   /// `element`: their type.

@@ -13,6 +13,7 @@
 #include "passes/import/Match.h"
 #include "passes/import/Passes.h"
 #include "passes/import/Rotary.h"
+#include "passes/import/Scores.h"
 #include "passes/import/SharedHeads.h"
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -54,57 +55,6 @@ LogicalResult splatThroughTranspose(nn::TransposeOp transpose,
   return success();
 }
 
-/// What stands between the scores' product and the softmax.
-struct Scores {
-  Value product; ///< matmul(q, k^T)
-  double scale = 1.0;
-  MaskParts mask;
-};
-
-/// Peels masks and scales off `v` until a matmul; nothing if something else is
-/// met.
-std::optional<Scores> matchScores(Value v) {
-  Scores s;
-  bool scaled = false;
-  while (true) {
-    if (v.getDefiningOp<nn::MatmulOp>()) {
-      s.product = v;
-      return s;
-    }
-    if (auto mul = matchWithSplat<nn::MulOp>(v);
-        mul && mul->first.getType() == v.getType()) {
-      s.scale *= mul->second;
-      v = mul->first;
-      scaled = true;
-      continue;
-    }
-    if (auto div = matchWithSplat<nn::DivOp>(v);
-        div && div->first.getType() == v.getType()) {
-      s.scale /= div->second;
-      v = div->first;
-      scaled = true;
-      continue;
-    }
-    // A scale outside a mask would scale the mask as well.
-    if (scaled || !s.mask.peel(v))
-      return std::nullopt;
-  }
-}
-
-/// softmax's operand with the IsNaN guard that PyTorch's exporter writes
-/// removed: where(isnan(p), 0, p).
-Value dropNanGuard(Value v, bool &guarded) {
-  auto where = v.getDefiningOp<nn::WhereOp>();
-  if (!where)
-    return v;
-  auto isNan = where.getCondition().getDefiningOp<nn::IsNanOp>();
-  if (!isNan || isNan.getInput() != where.getRhs() ||
-      getSplat(where.getLhs()) != 0.0)
-    return v;
-  guarded = true;
-  return where.getRhs();
-}
-
 /// The guard around a softmax that stays one: where(isnan(p), 0, p). The
 /// gradient of a row of not-a-number is none behind it either, so that a row of
 /// -inf does not go through the softmax.
@@ -131,13 +81,6 @@ LogicalResult guardRows(nn::WhereOp where, PatternRewriter &rewriter) {
                                 nn::IsNanOp::create(rewriter, loc, p));
   rewriter.replaceOpWithNewOp<nn::WhereOp>(where, none, zero, p);
   return success();
-}
-
-Value swapLast(PatternRewriter &rewriter, Location loc, Value v) {
-  SmallVector<int64_t> p =
-      llvm::to_vector(llvm::seq<int64_t>(0, nn::getRank(v)));
-  std::swap(p[p.size() - 1], p[p.size() - 2]);
-  return nn::TransposeOp::create(rewriter, loc, v, p);
 }
 
 /// [b, h, t, d] -> [b, t, h, d]; [n, t, d] -> [n, t, 1, d].
@@ -170,7 +113,7 @@ LogicalResult raiseAttentionCore(nn::MatmulOp context,
     return failure();
   auto product = scores->product.getDefiningOp<nn::MatmulOp>();
   Location loc = context.getLoc();
-  if (!sameBatch(product) || !sameBatch(context))
+  if (!product || !sameBatch(product) || !sameBatch(context))
     return failure();
   Value q = product.getTransA() ? swapLast(rewriter, loc, product.getLhs())
                                 : product.getLhs();
@@ -254,6 +197,7 @@ struct RaiseAttentionPass
         .add(absorbMask);
     populateRotaryPatterns(patterns);
     populateSharedHeadsPatterns(patterns);
+    populateGroupedAttentionPatterns(patterns);
     for (StringRef name : {nn::TransposeOp::getOperationName(),
                            nn::ReshapeOp::getOperationName()})
       RegisteredOperationName::lookup(name, context)

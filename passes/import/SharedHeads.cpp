@@ -146,9 +146,36 @@ LogicalResult shareHeads(nn::AttentionOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// The axes of x that each axis of reshape(x) carries in transpose(reshape(x)).
+/// Axes of one element carry none; axes that were one carry it together, the
+/// first of them, where the permutation leaves them side by side in order.
+std::optional<SmallVector<Axes>> getCarriedAxes(nn::ReshapeOp op,
+                                                ArrayRef<int64_t> permutation) {
+  nn::Shape from = nn::getShape(op.getInput()),
+            to = nn::getShape(op.getResult());
+  auto groups = nn::getReassociation(from, to);
+  if (!groups)
+    return std::nullopt;
+  SmallVector<Axes> parts(to.size());
+  for (auto &[froms, tos] : *groups) {
+    Axes wide;
+    for (int64_t axis : tos)
+      if (to[axis] != nn::DimExpr(1) || tos.size() == 1)
+        wide.push_back(axis);
+    if (wide.empty() || (wide.size() > 1 && froms.size() != 1))
+      return std::nullopt;
+    const int64_t *at = llvm::find(permutation, wide[0]);
+    for (size_t i = 1; i < wide.size(); ++i)
+      if (++at == permutation.end() || *at != wide[i])
+        return std::nullopt;
+    parts[wide[0]].append(froms.begin(), froms.end());
+  }
+  return parts;
+}
+
 /// reshape(transpose(reshape(x))) of which both reshapes merge and split what
 /// the other splits and merges: one transpose, then at most a reshape that
-/// merges (exporters write K^T like this).
+/// merges (exporters write K^T like this, and heads in groups).
 LogicalResult transposeInReshapes(nn::ReshapeOp outer,
                                   PatternRewriter &rewriter) {
   auto transpose = outer.getInput().getDefiningOp<nn::TransposeOp>();
@@ -156,7 +183,7 @@ LogicalResult transposeInReshapes(nn::ReshapeOp outer,
                          : nn::ReshapeOp();
   if (!inner)
     return failure();
-  auto parts = getMergedAxes(inner);
+  auto parts = getCarriedAxes(inner, transpose.getPermutation());
   if (!parts)
     return failure();
   nn::Shape x = nn::getShape(inner.getInput()), moved;
