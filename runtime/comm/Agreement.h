@@ -28,14 +28,6 @@ template <typename Body> std::string failureOf(Body body) {
   return {};
 }
 
-/// The text of the first rank that has one, on all ranks.
-inline std::string firstOf(Comm &comm, const std::string &mine) {
-  for (const std::string &text : comm.allGatherText(mine))
-    if (!text.empty())
-      return text;
-  return {};
-}
-
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_COMM_AGREEMENT_H

@@ -72,6 +72,10 @@ public:
                 const char *label) override {
     pass(in, out, bytes, label);
   }
+  void fold(void *, size_t bytes, const AddRecord &,
+            const char *label) override {
+    count(traffic, label, bytes);
+  }
   void broadcast(void *, size_t bytes, int, const char *label) override {
     count(traffic, label, bytes);
   }
@@ -167,10 +171,32 @@ std::vector<double> Comm::allGather(const std::vector<double> &mine,
   return all;
 }
 
+std::string Comm::firstText(const std::string &mine) {
+  struct Speaker {
+    int64_t rank = -1; ///< -1: nobody
+    uint64_t length = 0;
+  } first;
+  if (!mine.empty())
+    first = {rank(), mine.size()};
+  world().fold(
+      &first, sizeof first,
+      [](void *all, const void *next) {
+        if (static_cast<Speaker *>(all)->rank < 0)
+          std::memcpy(all, next, sizeof(Speaker));
+      },
+      "setup");
+  if (first.rank < 0)
+    return {};
+  std::string text = first.rank == rank() ? mine : std::string();
+  text.resize(first.length);
+  world().broadcast(&text[0], text.size(), int(first.rank), "setup");
+  return text;
+}
+
 void Comm::agree(const std::string &error) {
-  for (const std::string &text : allGatherText(error))
-    if (!text.empty())
-      throw CommonError(text);
+  std::string text = firstText(error);
+  if (!text.empty())
+    throw CommonError(text);
 }
 
 void Comm::expectMembers(std::vector<int> members) const {

@@ -99,6 +99,15 @@ private:
 /// A group on host memory.
 class Group : public FabricGroup {
 public:
+  /// Adds the next rank's record to `all`, which has those before it.
+  using AddRecord = std::function<void(void *all, const void *next)>;
+  /// At `record`, `bytes` of every rank become what `add` makes of them: rank
+  /// 0's, to which the others' are added one after another in the order of
+  /// ranks. All ranks get the same bits. For small records: over TCP they go up
+  /// a tree, are added by rank 0, and the result comes down again: 2(n - 1)
+  /// messages, of which no rank has more than 2 log2(n).
+  virtual void fold(void *record, size_t bytes, const AddRecord &add,
+                    const char *label) = 0;
   virtual void broadcast(void *data, size_t bytes, int root,
                          const char *label) = 0;
   virtual void barrier() = 0;
@@ -131,6 +140,8 @@ public:
   /// Every rank's values (equally many), in rank order.
   std::vector<double> allGather(const std::vector<double> &mine,
                                 const char *label);
+  /// The text of the lowest rank that has one, on all ranks; empty: none has.
+  std::string firstText(const std::string &mine);
   /// Called by all ranks, each with its error or nothing: if anybody has one,
   /// throws the one of the lowest rank as a CommonError on all of them.
   void agree(const std::string &error);

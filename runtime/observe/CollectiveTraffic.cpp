@@ -7,6 +7,7 @@
 #include "runtime/observe/CollectiveTraffic.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/step/Routes.h"
+#include "runtime/step/StepScalars.h"
 #include "runtime/step/Transfers.h"
 
 #include <algorithm>
@@ -44,7 +45,8 @@ public:
       // Whether to go on and the manifest's hash; denominators; loss terms,
       // norm, stop.
       size_t losses = program.losses.size;
-      bytes["scalars"] += sizeof(double) * (5 + losses + (losses + 3));
+      bytes["scalars"] +=
+          StepScalars::kStartBytes + sizeof(double) * (losses + (losses + 3));
     }
     return std::move(bytes);
   }

@@ -143,11 +143,11 @@ std::string CheckpointWriter::settle() {
   std::string mine = failure;
   lock.unlock();
   Comm &comm = trainer.comm();
-  std::string what = firstOf(comm, mine);
+  std::string what = comm.firstText(mine);
   giveUp = !what.empty();
   if (thread.joinable())
     thread.join();
-  std::string whole = firstOf(comm, failure);
+  std::string whole = comm.firstText(failure);
   if (what.empty())
     what = whole;
   if (!what.empty() && comm.rank() == 0) {
@@ -177,7 +177,7 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
                                      folder, stateOf(trainer, step), false});
     next->copied = next->pieces.copyTo(copies);
   });
-  wrong = firstOf(comm, wrong);
+  wrong = comm.firstText(wrong);
   if (!wrong.empty()) {
     std::error_code ignored;
     if (comm.rank() == 0)

@@ -129,7 +129,7 @@ void expectShared(Comm &comm, const std::string &flag,
            : flag + " " + folder + ": rank " + std::to_string(comm.rank()) +
                  " on " + hostName() + " does not see what rank 0 on " + first +
                  " makes there; all machines must share this folder";
-  failure = firstOf(comm, failure);
+  failure = comm.firstText(failure);
   if (comm.rank() == 0)
     ::unlink(mark.c_str());
   if (!failure.empty())

@@ -38,7 +38,7 @@ std::string damageOf(Comm &comm, const std::function<void()> &body) {
     }
   });
   comm.agree(failed);
-  return firstOf(comm, damaged);
+  return comm.firstText(damaged);
 }
 
 /// Fills `index`; returns what is wrong with the folder, or nothing.

@@ -49,6 +49,26 @@ std::vector<device::FloatRun> findGradients(const ProgramInfo &program,
 
 } // namespace
 
+/// Of the ranks up to this one.
+struct StepStart {
+  enum Verdict : int32_t { Alike, Failed, OtherProgram, OtherData };
+  uint64_t program, batch; ///< hashes that rank 0 has
+  int32_t rank;            ///< the first that differs
+  Verdict verdict;
+
+  static void add(void *before, const void *next) {
+    auto &all = *static_cast<StepStart *>(before);
+    const auto &one = *static_cast<const StepStart *>(next);
+    if (all.verdict == Failed || one.verdict == Failed)
+      all.verdict = Failed;
+    else if (all.verdict == Alike && one.program != all.program)
+      all.verdict = OtherProgram, all.rank = one.rank;
+    else if (all.verdict == Alike && one.batch != all.batch)
+      all.verdict = OtherData, all.rank = one.rank;
+  }
+};
+static_assert(sizeof(StepStart) == StepScalars::kStartBytes);
+
 /// Null where there is one, or where device memory is the host's.
 static FabricGroup *everybodyOn(Fabric &fabric) {
   if (fabric.size() == 1 || device::isHost())
@@ -102,23 +122,17 @@ void StepScalars::agree(uint64_t batchHash, const std::string &failure) const {
       throw CommonError(failure);
     return;
   }
-  auto low = [](uint64_t v) { return double(uint32_t(v)); };
-  auto high = [](uint64_t v) { return double(uint32_t(v >> 32)); };
-  std::vector<double> mine = {failure.empty() ? 0.0 : 1.0,
-                              low(program.planHash), high(program.planHash),
-                              low(batchHash), high(batchHash)};
-  std::vector<double> all = comm.allGather(mine, "scalars");
-  size_t n = mine.size();
-  for (size_t r = 0; r * n < all.size(); ++r)
-    if (all[r * n] != 0)
-      comm.agree(failure); // throws on all ranks
-  for (size_t r = 1; r * n < all.size(); ++r)
-    for (size_t i = 1; i < n; ++i)
-      if (all[r * n + i] != all[i])
-        throw CommonError("rank " + std::to_string(r) +
-                          (i < 3 ? " runs another program than rank 0"
-                                 : " has other data than rank 0: the shards it "
-                                   "reads differ"));
+  StepStart start{program.planHash, batchHash, comm.rank(),
+                  failure.empty() ? StepStart::Alike : StepStart::Failed};
+  comm.world().fold(&start, sizeof start, &StepStart::add, "scalars");
+  if (start.verdict == StepStart::Failed)
+    comm.agree(failure); // throws on all ranks
+  if (start.verdict != StepStart::Alike)
+    throw CommonError("rank " + std::to_string(start.rank) +
+                      (start.verdict == StepStart::OtherProgram
+                           ? " runs another program than rank 0"
+                           : " has other data than rank 0: the shards it "
+                             "reads differ"));
 }
 
 /// Where a number of a part is kept until all are there.
@@ -155,11 +169,13 @@ void StepScalars::addRanks(double *sums, size_t count) const {
                                 int64_t(count), "scalars");
   if (comm.size() == 1)
     return;
-  std::vector<double> all =
-      comm.allGather(std::vector<double>(sums, sums + count), "scalars");
-  std::fill_n(sums, count, 0.0);
-  for (size_t i = 0; i < all.size(); ++i)
-    sums[i % count] += all[i];
+  comm.world().fold(
+      sums, count * sizeof(double),
+      [count](void *all, const void *next) {
+        for (size_t i = 0; i < count; ++i)
+          static_cast<double *>(all)[i] += static_cast<const double *>(next)[i];
+      },
+      "scalars");
 }
 
 void StepScalars::makeSeeds() {

@@ -29,6 +29,8 @@ public:
   StepScalars(const StepScalars &) = delete;
   StepScalars &operator=(const StepScalars &) = delete;
 
+  /// What a rank says in agree().
+  static constexpr size_t kStartBytes = 24;
   /// Whether all ranks have the same plan and the same batch, and none failed
   /// to get it. Throws CommonError before anything has happened otherwise.
   void agree(uint64_t batchHash, const std::string &failure) const;

@@ -282,7 +282,7 @@ private:
     if (failure.empty())
       failure = checkpoints.settle();
     if (failure.empty())
-      failure = firstOf(trainer.comm(), metrics.failure());
+      failure = trainer.comm().firstText(metrics.failure());
     if (!options.checkpoint.empty() && saved != step &&
         (step > first || first == 0)) {
       checkReplicas();

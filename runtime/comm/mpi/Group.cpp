@@ -184,6 +184,15 @@ public:
     meet();
     exchangeBlocks(in, out, bytes);
   }
+  /// The library's all-gather is a tree of its own.
+  void fold(void *record, size_t bytes, const AddRecord &add,
+            const char *label) override {
+    std::vector<char> all(bytes * members.size());
+    allGather(record, bytes, all.data(), label);
+    std::memcpy(record, all.data(), bytes);
+    for (int r = 1; r < size(); ++r)
+      add(record, all.data() + bytes * size_t(r));
+  }
   void broadcast(void *data, size_t bytes, int root,
                  const char *label) override {
     count(traffic, label, root == place ? bytes : 0);

@@ -194,6 +194,82 @@ struct Reduce {
 };
 
 //===----------------------------------------------------------------------===//
+// Trees
+//===----------------------------------------------------------------------===//
+
+/// A place in a binomial tree with root 0: the parent of p is p without its
+/// lowest bit, and the places below p are those from p on, as many as that bit
+/// says.
+struct Branch {
+  int place, size;
+  int bit = 1; ///< the lowest of `place`; of the root one that no place has
+
+  Branch(int place, int size) : place(place), size(size) {
+    while (bit < size && !(place & bit))
+      bit *= 2;
+  }
+  int parent() const { return place - bit; }
+  /// Of the child at `place + step`: places in its branch, itself too.
+  int below(int step) const { return std::min(step, size - place - step); }
+  int all() const { return std::min(bit, size - place); }
+  /// body(step) for each child, the one with the largest branch first.
+  template <typename F> void children(F body) const {
+    for (int step = bit / 2; step > 0; step /= 2)
+      if (place + step < size)
+        body(step);
+  }
+};
+
+/// Records go up a tree side by side, are added at its root in the order of
+/// ranks, and the result goes down.
+struct Fold {
+  Branch branch;
+  void *record;
+  size_t bytes;
+  Group::AddRecord add;
+  std::vector<char> records = {}; ///< of the branch
+  int round = 0;
+
+  char *at(int step) { return records.data() + bytes * size_t(step); }
+
+  void gather(Rounds &rounds) {
+    records.resize(bytes * size_t(branch.all()));
+    copyOver(at(0), record, bytes);
+    branch.children([&](int step) {
+      rounds.receive(branch.place + step, at(step),
+                     bytes * size_t(branch.below(step)));
+    });
+  }
+  void turn(Rounds &rounds) {
+    if (branch.place) {
+      rounds.send(branch.parent(), at(0), records.size());
+      return rounds.receive(branch.parent(), record, bytes);
+    }
+    for (int r = 1; r < branch.size; ++r)
+      add(record, at(r));
+  }
+  void spread(Rounds &rounds) {
+    branch.children(
+        [&](int step) { rounds.send(branch.place + step, record, bytes); });
+  }
+
+  bool operator()(Rounds &rounds) {
+    switch (round++) {
+    case 0:
+      gather(rounds);
+      return true;
+    case 1:
+      turn(rounds);
+      return true;
+    case 2:
+      spread(rounds);
+      return true;
+    }
+    return false;
+  }
+};
+
+//===----------------------------------------------------------------------===//
 // The group
 //===----------------------------------------------------------------------===//
 
@@ -253,29 +329,31 @@ public:
             });
           }));
   }
+  void fold(void *record, size_t bytes, const AddRecord &add,
+            const char *label) override {
+    block(label, bytes, Fold{{place, size()}, record, bytes, add});
+  }
   /// Down a tree whose root is the group's rank `root`.
   void broadcast(void *data, size_t bytes, int root,
                  const char *label) override {
-    int own = (place + size() - root) % size();
+    Branch branch((place + size() - root) % size(), size());
     auto rankOf = [this, root](int p) { return (p + root) % size(); };
-    int bit = 1; // the lowest of `own`; of the root one above all
-    while (bit < size() && !(own & bit))
-      bit *= 2;
     block(label, root == place ? bytes : 0,
-          [this, rankOf, own, bit, data, bytes,
-           round = own ? 0 : 1](Rounds &rounds) mutable {
+          [rankOf, branch, data, bytes,
+           round = branch.place ? 0 : 1](Rounds &rounds) mutable {
             if (round == 0)
-              rounds.receive(rankOf(own - bit), data, bytes);
-            for (int step = bit / 2; round == 1 && step > 0; step /= 2)
-              if (own + step < size())
-                rounds.send(rankOf(own + step), data, bytes);
+              rounds.receive(rankOf(branch.parent()), data, bytes);
+            if (round == 1)
+              branch.children([&](int step) {
+                rounds.send(rankOf(branch.place + step), data, bytes);
+              });
             return round++ < 2;
           });
   }
   void barrier() override {
-    std::vector<char> all(members.size());
+    char nothing = 0; // no message is without bytes
     BlockingCall blocks(shared.blocking, begins("barrier"));
-    run(gather(all.data() + place, all.data(), equal(1)));
+    run(Fold{{place, size()}, &nothing, 1, [](void *, const void *) {}});
   }
 
 private:

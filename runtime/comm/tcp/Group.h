@@ -7,6 +7,10 @@
 // ranks, whatever the size, and blocking or not. A large all-reduce moves no
 // more bytes than a ring: every rank combines a share and gives it to all.
 //
+// What every step needs of all ranks (fold, barrier) and what one rank has for
+// all (broadcast) goes along a binomial tree: n ranks take n - 1 messages a
+// direction, not n(n - 1).
+//
 // Between rounds of messages the calling thread works, inside of any call that
 // waits for or looks at something (Rounds::advanceAll).
 //

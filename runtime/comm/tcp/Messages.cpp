@@ -71,6 +71,7 @@ TransferPtr Messages::send(int to, uint64_t tag, const void *data,
   transfer->from = static_cast<const char *>(data);
   transfer->bytes = bytes;
   std::lock_guard<std::mutex> lock(mutex);
+  ++sent;
   Link &link = links[size_t(to)];
   bool wrote = link.wantsToWrite();
   link.send(tag, transfer);
@@ -95,6 +96,11 @@ TransferPtr Messages::receive(int from, uint64_t tag, void *data,
   if (!wrote && link.wantsToWrite())
     wake();
   return transfer;
+}
+
+uint64_t Messages::countSent() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return sent;
 }
 
 void Messages::cancel(Transfer &transfer) {

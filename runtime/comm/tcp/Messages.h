@@ -39,6 +39,8 @@ public:
   /// equal tags.
   TransferPtr send(int to, uint64_t tag, const void *data, size_t bytes);
   TransferPtr receive(int from, uint64_t tag, void *data, size_t bytes);
+  /// Calls of send() so far.
+  uint64_t countSent();
   /// Its buffer is not touched any more. The run cannot go on.
   void cancel(Transfer &transfer);
 
@@ -76,6 +78,7 @@ private:
   std::condition_variable changed;
   std::vector<Link> links;
   uint64_t ended = 0; ///< transfers
+  uint64_t sent = 0;
   bool stopping = false, warned = false;
   /// The first rank that was lost, and when to speak of it.
   int lost = -1;

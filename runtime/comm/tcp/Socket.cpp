@@ -105,11 +105,12 @@ bool meetsItself(const Socket &socket) {
 
 Socket connectTo(const addrinfo &to, double deadline, std::string &why) {
   Socket socket(::socket(to.ai_family, to.ai_socktype, to.ai_protocol));
-  int problem = 0;
+  int problem = socket ? 0 : errno;
   socklen_t size = sizeof problem;
-  if (!socket)
-    problem = errno;
-  else if (::connect(socket.get(), to.ai_addr, to.ai_addrlen)) {
+  if (problem == EMFILE || problem == ENFILE) // no use in trying again
+    throw Error(std::string("no connection to another rank can be made: ") +
+                std::strerror(problem) + " (ulimit -n)");
+  if (socket && ::connect(socket.get(), to.ai_addr, to.ai_addrlen)) {
     problem = errno;
     if (problem == EINPROGRESS && !awaits(socket.get(), POLLOUT, deadline))
       problem = ETIMEDOUT;

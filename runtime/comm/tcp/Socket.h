@@ -60,7 +60,8 @@ constexpr const char *kLoopback = "127.0.0.1";
 Socket listenOn(int port, const std::string &address = "");
 
 /// Once. Without a connection at `deadline` (of now()), or if it is refused:
-/// nothing, and `why` says the reason.
+/// nothing, and `why` says the reason. Throws Error where the system has no
+/// descriptors left: who waits for another rank need not try again.
 Socket connectTo(const std::string &host, int port, double deadline,
                  std::string &why);
 

@@ -168,6 +168,41 @@ TEST(RanksTrain, ResumesUnderAnyPlan) {
   }
 }
 
+/// One rank has another batch or program, or fails to begin, wherever it
+/// stands. What comes first counts: failures, then programs, then data.
+TEST(RanksTrain, WhoDiffersAtAStepsStartIsNamed) {
+  SharedFolder folder(writeFolder);
+  SmallProgram program(2, plans().at(0));
+  Trainer trainer(program.info, Trainer::defaults(program.info), ranks());
+  trainer.initializeParameters(folder / "weights.safetensors");
+  nlohmann::json sections =
+      nlohmann::json::parse(readFile(folder / "data.json"));
+  auto source =
+      openFileBatch(program.info, sections, folder / "batch",
+                    viewOf(program.info, ranks().rank()), Reorder::None);
+  auto step = [&](bool otherData, bool otherProgram, bool fails) {
+    Batch own = source->next(0);
+    own.hash += otherData;
+    program.info.planHash += otherProgram;
+    std::string message = errorOf([&] {
+      fails ? trainer.stepFailed("no batch") : void(trainer.step(own, 0));
+    });
+    program.info.planHash -= otherProgram;
+    return message;
+  };
+  int mine = ranks().rank(), last = ranks().size() - 1;
+  for (int rank = 0; rank <= last; ++rank) {
+    // Of rank 0 all others differ.
+    std::string name = "rank " + std::to_string(std::max(rank, 1));
+    EXPECT_EQ(step(mine == rank, false, false),
+              name + " has other data than rank 0: the shards it reads differ");
+    EXPECT_EQ(step(mine == last, mine == rank, false),
+              name + " runs another program than rank 0");
+    EXPECT_EQ(step(mine == 1, mine == 1, mine == rank), "no batch");
+  }
+  EXPECT_EQ(step(false, false, false), "");
+}
+
 /// What one rank's memory has lost after the third step all ranks take from the
 /// checkpoint of the second.
 TEST(RanksTrain, GoesBack) {

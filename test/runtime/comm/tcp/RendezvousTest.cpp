@@ -9,11 +9,13 @@
 #include "runtime/comm/tcp/Rendezvous.h"
 #include "runtime/base/Clock.h"
 #include "runtime/comm/tcp/Introduction.h"
+#include "runtime/comm/tcp/Reception.h"
 #include "test/runtime/TestSupport.h"
 
 #include <cstdlib>
 #include <future>
 #include <optional>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -214,6 +216,31 @@ TEST_F(Ranks, WithAnotherSecretAreNotWelcome) {
   EXPECT_NE(second.get().find("does not know this run's secret"),
             std::string::npos);
   EXPECT_NE(first.get().find("ranks that have not come"), std::string::npos);
+}
+
+/// Neither who connects nor who listens waits for the end of the time.
+TEST(Descriptors, AreSaidToBeMissing) {
+  Socket listener = listenOn(0, kLoopback);
+  std::string why;
+  Socket waits = connectTo(kLoopback, listener.ownPort(), now() + 30, why);
+  Reception reception(
+      listener, kShared, /*rank=*/0, /*expected=*/1,
+      [](const Announcement &) { return ""; }, [](Comer) {});
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  int next = ::dup(listener.get());
+  ::close(next);
+  none.rlim_cur = rlim_t(next);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string made = errorOf(
+      [&] { connectTo(kLoopback, listener.ownPort(), now() + 30, why); });
+  std::string taken = errorOf([&] { reception.wait(); });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(made, "no connection to another rank can be made: Too many open "
+                  "files (ulimit -n)");
+  EXPECT_EQ(taken, "no connection of another rank can be taken: Too many open "
+                   "files (ulimit -n)");
 }
 
 } // namespace
