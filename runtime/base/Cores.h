@@ -27,6 +27,17 @@ inline int usableCores() {
   return std::max(1, int(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
+/// Of a rank's long work at its start, when it is one of `ranks` on a machine
+/// with `cores` cores of which this process may use `usable`: launchers may
+/// have given every rank cores of its own, or all of them to all ranks.
+inline int coresOfRank(int usable, int cores, int ranks) {
+  return std::max(1, std::min(usable, cores / std::max(1, ranks)));
+}
+inline int coresOfRank(int ranks) {
+  return coresOfRank(usableCores(), int(::sysconf(_SC_NPROCESSORS_ONLN)),
+                     ranks);
+}
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_BASE_CORES_H

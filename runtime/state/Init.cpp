@@ -6,7 +6,6 @@
 
 #include "runtime/state/Init.h"
 #include "runtime/base/Error.h"
-#include "runtime/base/Philox.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,12 +67,8 @@ Fans fansOf(const std::vector<int64_t> &shape, const std::string &parameter,
   return {double(shape[1]) * field, double(shape[0]) * field};
 }
 
-enum class Draw { Constant, Uniform, Normal, Truncated };
-struct Sampler {
-  Draw draw;
-  double a, b;              ///< constant | low, high | mean, std
-  double low = 0, high = 0; ///< bounds of a truncated normal
-};
+using Draw = Initializer::Draw;
+using Sampler = Initializer::Sampler;
 
 Sampler resolve(const std::string &text, const std::vector<int64_t> &shape,
                 const std::string &parameter) {
@@ -156,30 +151,52 @@ double truncated(double u, double mean, double std, double low, double high) {
   return mean + std * 0.5 * (from + to);
 }
 
+/// Calls use(element, index in its block) for `count` elements from `first` on,
+/// after begin(block) for each block of four that they are in: what a block's
+/// draws have in common is computed once.
+template <typename Begin, typename Use>
+void byBlocks(int64_t first, int64_t count, Begin begin, Use use) {
+  for (int64_t i = 0; i < count;) {
+    int64_t at = first + i, in = at % 4;
+    begin(uint64_t(at / 4));
+    for (; in < 4 && i < count; ++in, ++i)
+      use(i, in);
+  }
+}
+
 } // namespace
 
-void initialize(float *values, int64_t first, int64_t count,
-                const std::vector<int64_t> &shape, const std::string &rule,
-                const std::string &name, uint64_t seed) {
-  Sampler s = resolve(rule, shape, name);
-  Random random(seed, philoxPurpose(("init " + name).c_str()));
-#pragma omp parallel for schedule(static) if (count > 1024)
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t at = first + i;
-    switch (s.draw) {
-    case Draw::Constant:
-      values[i] = float(s.a);
-      break;
-    case Draw::Uniform:
-      values[i] = float(s.a + (s.b - s.a) * random.uniform(at));
-      break;
-    case Draw::Normal:
-      values[i] = float(s.a + s.b * random.normal(at));
-      break;
-    case Draw::Truncated:
-      values[i] = float(truncated(random.uniform(at), s.a, s.b, s.low, s.high));
-      break;
-    }
+Initializer::Initializer(const std::string &rule,
+                         const std::vector<int64_t> &shape,
+                         const std::string &name, uint64_t seed)
+    : sampler(resolve(rule, shape, name)),
+      random(seed, philoxPurpose(("init " + name).c_str())) {}
+
+void Initializer::draw(float *values, int64_t first, int64_t count) const {
+  const Sampler &s = sampler;
+  float four[4];
+  auto uniforms = [&](uint64_t block) { random.fourUniforms(block, four); };
+  switch (s.draw) {
+  case Draw::Constant:
+    std::fill_n(values, count, float(s.a));
+    break;
+  case Draw::Uniform:
+    byBlocks(first, count, uniforms, [&](int64_t i, int64_t in) {
+      values[i] = float(s.a + (s.b - s.a) * four[in]);
+    });
+    break;
+  case Draw::Normal:
+    byBlocks(
+        first, count, [&](uint64_t block) { random.fourNormals(block, four); },
+        [&](int64_t i, int64_t in) {
+          values[i] = float(s.a + s.b * four[in]);
+        });
+    break;
+  case Draw::Truncated:
+    byBlocks(first, count, uniforms, [&](int64_t i, int64_t in) {
+      values[i] = float(truncated(four[in], s.a, s.b, s.low, s.high));
+    });
+    break;
   }
 }
 
@@ -189,7 +206,7 @@ void initialize(float *values, const std::vector<int64_t> &shape,
   int64_t count = 1;
   for (int64_t extent : shape)
     count *= extent;
-  initialize(values, 0, count, shape, rule, name, seed);
+  Initializer(rule, shape, name, seed).draw(values, 0, count);
 }
 
 void checkInitRule(const std::string &rule, const std::vector<int64_t> &shape,

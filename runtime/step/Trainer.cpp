@@ -5,10 +5,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Trainer.h"
+#include "runtime/base/Cores.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/FileActivity.h"
+#include "runtime/base/Parallel.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Agreement.h"
+#include "runtime/comm/Launch.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/Fault.h"
 #include "runtime/device/Device.h"
@@ -25,14 +28,24 @@ namespace dt::rt {
 
 namespace {
 
+/// Elements that a thread draws at a time.
+constexpr int64_t kDraws = 1 << 16;
+
 /// The part of a parameter that no file holds, as F32.
 std::vector<std::byte> drawPart(const ParameterLayout &layout,
-                                const ParameterInfo &original, uint64_t seed) {
+                                const ParameterInfo &original, uint64_t seed,
+                                int threads) {
   std::vector<std::byte> part(size_t(layout.partElements()) * sizeof(float));
   auto *values = reinterpret_cast<float *>(part.data());
-  for (const ParameterLayout::Run &run : layout.runs())
-    initialize(values + run.part, run.whole, run.count, layout.whole(),
-               original.init, original.tensor.name, seed);
+  Initializer initial(original.init, layout.whole(), original.tensor.name,
+                      seed);
+  int64_t count = layout.partElements();
+  inParallel((count + kDraws - 1) / kDraws, threads, "initial values",
+             [&](int64_t i) {
+               for (const ParameterLayout::Run &run :
+                    layout.runs(i * kDraws, std::min(count, (i + 1) * kDraws)))
+                 initial.draw(values + run.part, run.whole, run.count);
+             });
   return part;
 }
 
@@ -129,6 +142,7 @@ int64_t Trainer::elements(const ParameterInfo &parameter) const {
 
 void Trainer::initializeParameters(const std::string &weightsFile) {
   std::unique_ptr<SafetensorsFile> file;
+  int threads = options.threads ? options.threads : coresOfRank(launchedHere());
   for (size_t i = 0; i < info.parameters.size; ++i) {
     const ParameterInfo &original = info.parameters[owners.original(i)];
     if (!places.at(size_t(info.parameters[i].module)).runs())
@@ -141,8 +155,8 @@ void Trainer::initializeParameters(const std::string &weightsFile) {
       if (!isFloat(type))
         throw Error(std::string("parameter '") + name +
                     "': init rules make floats only");
-      part = convert(drawPart(layout, original, options.seed), DType::F32, type,
-                     name);
+      part = convert(drawPart(layout, original, options.seed, threads),
+                     DType::F32, type, name);
     } else {
       if (!file)
         file = std::make_unique<SafetensorsFile>(weightsFile);

@@ -5,12 +5,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/state/Init.h"
+#include "runtime/base/Cores.h"
+#include "runtime/base/Parallel.h"
+#include "runtime/base/Safetensors.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <set>
+#include <thread>
 
 using namespace dt::rt;
 
@@ -92,6 +98,88 @@ TEST(Init, DependsOnNameSeedAndIndexOnly) {
   EXPECT_TRUE(std::equal(a.begin(), a.end(), longer.begin()));
   EXPECT_NE(a, draw("normal(0,1)", {10, 10}, "v"));
   EXPECT_NE(a, draw("normal(0,1)", {10, 10}, "w", 2));
+}
+
+/// As they were drawn one by one: any piece, the same bits.
+TEST(Init, PiecesHaveTheBitsOfTheWhole) {
+  const char *rules[] = {"normal(0.5,0.02)", "uniform(-1,3)",
+                         "trunc_normal(0,1,-1,1)", "constant(2.5)"};
+  for (const char *rule : rules) {
+    Initializer values(rule, {40, 50}, "w", 7);
+    std::vector<float> whole = draw(rule, {40, 50}, "w", 7);
+    for (int64_t first = 0; first < 10; ++first)
+      for (int64_t count : {0, 1, 2, 3, 4, 5, 9, 1001}) {
+        std::vector<float> piece(size_t(count) + 1, -77);
+        values.draw(piece.data(), first, count);
+        EXPECT_EQ(piece.back(), -77) << rule;
+        EXPECT_FALSE(std::memcmp(piece.data(), whole.data() + first,
+                                 size_t(count) * sizeof(float)))
+            << rule << " " << first << " " << count;
+      }
+  }
+  Random random(7, philoxPurpose("init w"));
+  std::vector<float> normals = draw("normal(0,1)", {1000}, "w", 7),
+                     uniforms = draw("uniform", {1000}, "w", 7);
+  for (uint64_t i = 0; i < 1000; ++i) {
+    ASSERT_EQ(normals[i], random.normal(i));
+    ASSERT_EQ(uniforms[i], random.uniform(i));
+  }
+}
+
+/// What programs have begun with since there are rules.
+TEST(Init, KnownBits) {
+  auto hashOf = [](const char *rule) {
+    std::vector<float> values(1000);
+    Initializer(rule, {40, 50}, "layers.0.w", 7).draw(values.data(), 3, 1000);
+    return hashBytes(values.data(), values.size() * sizeof(float));
+  };
+  EXPECT_EQ(hashOf("normal(0.5,0.02)"), 0xc0a027bfa4344fdaull);
+  EXPECT_EQ(hashOf("uniform(-1,3)"), 0x264681deb82be276ull);
+  EXPECT_EQ(hashOf("trunc_normal(0,1,-1,1)"), 0xf33f88522f3b58e4ull);
+  EXPECT_EQ(hashOf("kaiming_uniform"), 0xff93e78d1aca1261ull);
+  EXPECT_EQ(hashOf("xavier_normal"), 0xb63906ae9d8f5124ull);
+  EXPECT_EQ(hashOf("constant(2.5)"), 0x01975a9710312c41ull);
+}
+
+TEST(Init, ManyThreadsHaveTheBitsOfOne) {
+  constexpr int64_t kCount = 10007, kPiece = 64;
+  Initializer values("normal(0,1)", {kCount}, "w", 7);
+  std::vector<float> one(kCount);
+  values.draw(one.data(), 0, kCount);
+  for (int threads : {1, 2, 7, 64}) {
+    std::vector<float> many(kCount, -77);
+    std::atomic<int64_t> drawn{0};
+    inParallel((kCount + kPiece - 1) / kPiece, threads, "a test",
+               [&](int64_t i) {
+                 int64_t n = std::min(kPiece, kCount - i * kPiece);
+                 values.draw(many.data() + i * kPiece, i * kPiece, n);
+                 drawn += n;
+               });
+    EXPECT_EQ(drawn, kCount);
+    EXPECT_EQ(many, one) << threads << " threads";
+  }
+}
+
+/// Each body runs in a thread of its own where all are needed at once.
+TEST(Parallel, UsesAllThreads) {
+  std::atomic<int> there{0};
+  inParallel(4, 4, "a test", [&](int64_t) {
+    ++there;
+    while (there < 4)
+      std::this_thread::yield();
+  });
+  EXPECT_EQ(there, 4);
+  inParallel(0, 4, "a test", [&](int64_t) { ++there; });
+  EXPECT_EQ(there, 4);
+}
+
+TEST(Cores, OfARank) {
+  EXPECT_EQ(coresOfRank(128, 128, 1), 128);
+  EXPECT_EQ(coresOfRank(128, 128, 8), 16); // all share all cores
+  EXPECT_EQ(coresOfRank(16, 128, 8), 16);  // each has its own
+  EXPECT_EQ(coresOfRank(4, 128, 8), 4);
+  EXPECT_EQ(coresOfRank(2, 2, 8), 1);
+  EXPECT_EQ(coresOfRank(2, 2, 0), 2);
 }
 
 TEST(Init, BadRules) {

@@ -1,0 +1,47 @@
+//===- Parallel.h - work that threads share ---------------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// For long work of a program's start, on threads of its own: OpenMP's number of
+// threads is for steps, and launchers set it to 1.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_BASE_PARALLEL_H
+#define DT_RUNTIME_BASE_PARALLEL_H
+
+#include "runtime/base/Thread.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace dt::rt {
+
+/// Calls body(i) once for each i below `count`, in any order, on at most so
+/// many threads, the calling one among them, and returns when all have
+/// returned. `what`: of startThread; where the system has no more threads,
+/// those there are do the work. `body` may not throw.
+template <typename Body>
+void inParallel(int64_t count, int threads, const char *what,
+                const Body &body) {
+  std::atomic<int64_t> next{0};
+  auto work = [&] {
+    for (int64_t i; (i = next++) < count;)
+      body(i);
+  };
+  std::vector<std::thread> others;
+  try {
+    while (int64_t(others.size()) + 1 < std::min<int64_t>(threads, count))
+      others.push_back(startThread(what, work));
+  } catch (const SystemError &) {
+  }
+  work();
+  for (std::thread &thread : others)
+    thread.join();
+}
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_BASE_PARALLEL_H
