@@ -10,6 +10,7 @@
 #include "runtime/base/Error.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -37,6 +38,22 @@ int64_t integer(const std::string &flag, const std::string &value,
   if (value.empty() || *end || errno || number < least || number > most)
     bad(flag, value, least > 0 ? "a positive number" : "a non-negative number");
   return number;
+}
+
+/// "4096", "512M", "8G": with K, M, G or T it counts 1024s.
+uint64_t size(const std::string &flag, const std::string &value, uint64_t least,
+              const char *expected) {
+  static const std::string units = "KMGT";
+  errno = 0;
+  char *end;
+  unsigned long long number = std::strtoull(value.c_str(), &end, 10);
+  size_t unit = *end ? units.find(*end) + 1 : 0;
+  bool good = !value.empty() && std::isdigit(uint8_t(value[0])) && !errno &&
+              (!*end || (unit > 0 && !end[1]));
+  if (!good || number > (UINT64_MAX >> 10 * unit) ||
+      number << 10 * unit < least)
+    bad(flag, value, expected);
+  return number << 10 * unit;
 }
 
 double real(const std::string &flag, const std::string &value, bool zero) {
@@ -100,6 +117,11 @@ std::map<std::string, Setter> settersFor(Options &o) {
          o.saveEvery = integer("--save-every", v, 1, INT64_MAX / 2);
        }},
       {"--keep", [&](auto &v) { o.keep = integer("--keep", v, 1, INT32_MAX); }},
+      {"--snapshot-memory",
+       [&](auto &v) {
+         o.snapshotMemory = size("--snapshot-memory", v, 4096,
+                                 "a size of 4K or more (512M, 8G)");
+       }},
       {"--resume",
        [&](auto &v) {
          if (v != "newest" && v != "best")
@@ -181,9 +203,11 @@ void checkTogether(const Options &o) {
 /// Flags that may differ between ranks, and why; every other one may not.
 Sameness sameness(const std::string &flag) {
   static const std::map<std::string, Sameness> others = {
-      // Machines may have other numbers of cores; no result depends on it.
+      // Machines may have other numbers of cores, or less memory; no result
+      // depends on it.
       {"--threads", Sameness::Free},
       {"--workers", Sameness::Free},
+      {"--snapshot-memory", Sameness::Free},
       // For whoever starts ranks; what it says is compared with the plan.
       {"--ranks", Sameness::Free},
       // Copies of what is read. Batches are compared in every step, weights
@@ -275,8 +299,9 @@ Options parseOptions(int argc, const char *const *argv) {
   }
   if (!options.help)
     checkTogether(options);
-  if (seen.count("--keep") && options.checkpoint.empty())
-    throw Error("--keep needs --checkpoint DIR");
+  for (const char *flag : {"--keep", "--snapshot-memory"})
+    if (seen.count(flag) && options.checkpoint.empty())
+      throw Error(std::string(flag) + " needs --checkpoint DIR");
   return options;
 }
 
@@ -310,6 +335,12 @@ const char *optionsHelp() {
          "validation loss\n"
          "  --keep K                keep the K newest checkpoints (2), and the "
          "best\n"
+         "  --snapshot-memory SIZE  host memory for what is saved while "
+         "training "
+         "goes on: 512M, 8G (a\n"
+         "                          quarter of the machine's, shared by its "
+         "ranks); updates wait\n"
+         "                          for what has no room\n"
          "  --on-nan WHAT           after a loss that is no number: stop, skip "
          "the update,\n"
          "                          or go back to the newest checkpoint "

@@ -34,6 +34,9 @@ struct Options {
   int64_t saveEvery =
       0;            ///< --save-every K steps (0: only at the end and on Ctrl-C)
   int64_t keep = 2; ///< --keep K newest checkpoints
+  /// --snapshot-memory SIZE: bytes for the copy that checkpoints are written
+  /// from (0: a share of the machine's)
+  uint64_t snapshotMemory = 0;
   bool resume = false;  ///< --resume: continue from the newest checkpoint
   bool best = false;    ///< --resume=best: from the best one
   bool newData = false; ///< --new-data: resume with other data

@@ -353,6 +353,7 @@ uint64_t SafetensorsWriter::write(const std::string &path, const Source &source,
   writeAll(d.get(), &size, 8, path);
   writeAll(d.get(), text.data(), text.size(), path);
   uint64_t hash = hashBytes(text.data(), text.size());
+  size_t unsynced = 0; // tensors may be small, and many
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry &e = entries[i];
     const void *all = e.data ? e.data : e.owned.data();
@@ -362,6 +363,11 @@ uint64_t SafetensorsWriter::write(const std::string &path, const Source &source,
           source ? source(i, from, n) : static_cast<const char *>(all) + from;
       writeAll(d.get(), data, n, path);
       hash = hashBytes(data, n, hash);
+      if ((unsynced += n) >= kMostUnsynced) {
+        FileActivity activity("writing", path);
+        (void)::fdatasync(d.get());
+        unsynced = 0;
+      }
     }
   }
   FileActivity activity("writing", path);

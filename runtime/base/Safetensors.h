@@ -153,9 +153,9 @@ public:
   }
 
   /// Where bytes of the n-th tensor are, from its byte `from` on; valid until
-  /// the next call.
+  /// the next call. May make `bytes` a smaller multiple of 8.
   using Source =
-      std::function<const void *(size_t tensor, size_t from, size_t bytes)>;
+      std::function<const void *(size_t tensor, size_t from, size_t &bytes)>;
   /// Writes and fsyncs; returns the hash of the data (see hashBytes). Throws
   /// Error naming the file. With a source: asks it for what add() was given.
   uint64_t write(const std::string &path, const Source &source = {},

@@ -16,9 +16,11 @@
 
 #include "runtime/Optimizers.h"
 #include "runtime/device/BFloat16.h"
+#include "runtime/device/SnapshotBlocks.h"
 #include "runtime/device/StepNumbers.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -234,33 +236,43 @@ private:
   [[maybe_unused]] Copy *copy = nullptr;
 };
 
-/// Host memory with what device memory was between two steps, for a thread that
-/// reads it while the device goes on: update() waits on the device until all is
-/// copied. One at a time; begin() to end() are called by the thread that queues
-/// work.
+/// What device memory was between two steps, for a thread that reads it in host
+/// memory while the device goes on: update() waits until all is copied. Where
+/// host memory may not have all of it at once, what is copied and read makes
+/// room for the rest. One at a time; the thread that queues work calls what is
+/// not said to be for others.
 class Snapshot {
 public:
-  Snapshot();
-  ~Snapshot(); ///< copies that are on their way have ended
+  /// Of host memory it takes so many bytes at most, at least kLeast.
+  explicit Snapshot(size_t most = SIZE_MAX);
+  static constexpr size_t kLeast = 2 * SnapshotBlocks::kAlign;
+  ~Snapshot(); ///< nobody reads; copies that are on their way have ended
   Snapshot(const Snapshot &) = delete;
   Snapshot &operator=(const Snapshot &) = delete;
 
-  /// Of so many bytes; nobody reads the one before any more. False: there is
-  /// not so much host memory, and nothing has begun.
-  bool begin(size_t bytes);
-  /// Queues a copy, as of begin(). Returns where its bytes will be.
-  const std::byte *add(const void *memory, size_t bytes);
-  /// That was all.
-  void end();
-  /// Any thread: returns when all copies are there.
-  void await();
-  /// The same for the thread that queues work.
+  /// Nobody reads any more what it has.
+  void clear();
+  /// Of what it is to have. Returns its place: read() is asked for that.
+  size_t add(const void *memory, size_t bytes);
+  /// Begins to copy all that was added, as the queued work leaves it. False:
+  /// there is no host memory, and nothing has begun.
+  bool begin();
+  /// The reader, any one thread: waits for bytes from `place` on. Returns where
+  /// they are until the next call, and in `bytes` how many of those wanted: up
+  /// to the end of a block, whose size is a multiple of 64. Places ascend; what
+  /// stands before is not needed any more.
+  const std::byte *read(size_t place, size_t &bytes);
+  /// Waits until all is copied, which somebody reads.
   void settle();
-  /// Any thread: the bytes are not needed any more.
+  /// Any thread: nothing of it is needed any more.
   void drop();
+
+  /// Host memory that it has had, in bytes: the most at a time.
+  size_t mostBytes() const { return mostTaken; }
 
 private:
   struct Copies; ///< where and how far they are
+  size_t most, mostTaken = 0;
   std::unique_ptr<Copies> copies;
 };
 

@@ -113,9 +113,9 @@ struct CheckpointWriter::Job {
 
 CheckpointWriter::CheckpointWriter(const Trainer &trainer,
                                    std::string directory, int64_t keep,
-                                   int64_t resumed)
+                                   int64_t resumed, size_t memory)
     : trainer(trainer), directory(std::move(directory)), keep(keep),
-      resumed(resumed) {}
+      resumed(resumed), copies(memory) {}
 
 CheckpointWriter::~CheckpointWriter() {
   giveUp = true;
@@ -179,6 +179,7 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
   });
   wrong = comm.firstText(wrong);
   if (!wrong.empty()) {
+    copies.drop();
     std::error_code ignored;
     if (comm.rank() == 0)
       std::filesystem::remove_all(folder, ignored);
@@ -197,6 +198,8 @@ void CheckpointWriter::save(int64_t step, const CheckpointFacts &facts) {
   try {
     thread = startThread("writing checkpoints", [this, next] { run(*next); });
   } catch (const SystemError &) { // training waits
+    if (next->copied)
+      next->pieces.forgetCopies();
     run(*next);
   }
 }

@@ -11,9 +11,10 @@
 // All ranks write into `step-N.tmp`; each ends with `rank-R.ok`. Rank 0 waits
 // for all of these, writes the index, syncs and renames: a folder without .tmp
 // is whole. Writing happens on a thread of its own from a copy of the state in
-// host memory, while training goes on; where there is no memory for a copy,
-// training waits while the part is written.
-// A checkpoint can be loaded under any plan of the same program.
+// host memory, while training goes on; where that memory has a limit, the next
+// update waits until what there was no room for is copied and written, and
+// where there is none, training waits while the part is written. A checkpoint
+// can be loaded under any plan of the same program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,9 +45,10 @@ constexpr int64_t kKept = 2; ///< checkpoints, unless somebody says otherwise
 class CheckpointWriter {
 public:
   /// Keeps the `keep` newest checkpoints, the best, and the one of step
-  /// `resumed`.
+  /// `resumed`. Copies take `memory` bytes of host memory at most.
   CheckpointWriter(const Trainer &trainer, std::string directory,
-                   int64_t keep = kKept, int64_t resumed = -1);
+                   int64_t keep = kKept, int64_t resumed = -1,
+                   size_t memory = SIZE_MAX);
   /// Gives up what is not written yet.
   ~CheckpointWriter();
 
@@ -63,6 +65,8 @@ public:
   std::string settle();
   /// The same; throws CommonError.
   void finish();
+  /// The most host memory that copies have had at a time.
+  size_t mostBytes() const { return copies.mostBytes(); }
 
 private:
   struct Job;

@@ -78,29 +78,33 @@ size_t PieceWriter::bytes() const {
 }
 
 bool PieceWriter::copyTo(device::Snapshot &snapshot) {
-  if (!snapshot.begin(bytes()))
-    return false;
+  snapshot.clear();
   for (Piece &piece : pieces)
-    piece.memory = snapshot.add(piece.memory, piece.bytes);
-  snapshot.end();
-  copies = &snapshot;
-  return true;
+    piece.place = snapshot.add(piece.memory, piece.bytes);
+  copies = snapshot.begin() ? &snapshot : nullptr;
+  return copies;
+}
+
+void PieceWriter::forgetCopies() {
+  copies->clear();
+  copies = nullptr;
 }
 
 uint64_t PieceWriter::write(const std::string &path, Folder folder) {
   if (!notes.empty())
     writer.note(kNote, notes.dump());
-  if (copies)
-    copies->await();
   std::vector<std::byte> buffer;
-  auto source = [&](size_t tensor, size_t from, size_t bytes) {
+  auto source = [&](size_t tensor, size_t from, size_t &bytes) {
     const Piece &piece = pieces[tensor];
-    const std::byte *values =
-        static_cast<const std::byte *>(piece.memory) + from;
-    if (!copies) {
+    const std::byte *values;
+    if (copies) {
+      values = copies->read(piece.place + from, bytes);
+    } else {
       buffer.resize(bytes);
-      device::copyToHost(buffer.data(), values, bytes);
       values = buffer.data();
+      device::copyToHost(buffer.data(),
+                         static_cast<const std::byte *>(piece.memory) + from,
+                         bytes);
     }
     if (piece.check)
       piece.check(values, bytes);

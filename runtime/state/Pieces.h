@@ -42,14 +42,17 @@ public:
   /// Begins copies of all, so that the state may change before `write`, which
   /// any thread may call then. False: there is no memory for them.
   bool copyTo(device::Snapshot &snapshot);
+  /// Gives the copies up: `write` reads the state, which has not changed.
+  void forgetCopies();
   /// Returns the hash of the file. Throws Error.
   uint64_t write(const std::string &path, Folder folder = Folder::Named);
 
 private:
   struct Piece {
-    const void *memory; ///< of the device, or in the snapshot
+    const void *memory; ///< of the device
     size_t bytes;
     Check check;
+    size_t place = 0; ///< in the snapshot
   };
   SafetensorsWriter writer;
   nlohmann::json notes = nlohmann::json::object();

@@ -7,9 +7,11 @@
 #include "runtime/train/TrainLoop.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/HostMemory.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
+#include "runtime/comm/Launch.h"
 #include "runtime/observe/Metrics.h"
 #include "runtime/observe/Progress.h"
 #include "runtime/observe/Recorder.h"
@@ -74,6 +76,15 @@ double bestLoss(Comm &comm, const std::string &directory, uint64_t data) {
   return comm.allGather({mine}, "setup")[0];
 }
 
+/// Of a rank, in bytes. A quarter of the machine's memory for all its ranks
+/// leaves enough for data and files.
+size_t memoryOfCopies(const Options &options) {
+  return options.snapshotMemory
+             ? options.snapshotMemory
+             : std::max<uint64_t>(hostMemory() / 4 / uint64_t(launchedHere()),
+                                  device::Snapshot::kLeast);
+}
+
 /// Steps of one run, and what it leaves.
 class TrainLoop {
 public:
@@ -89,7 +100,7 @@ public:
                 speaks ? options.tensorboard : "", options.resume ? first : 0),
         progress(trainer.program(), first, total, options.logEvery),
         checkpoints(trainer, options.checkpoint, options.keep,
-                    options.resume ? first : -1),
+                    options.resume ? first : -1, memoryOfCopies(options)),
         first(first), total(total), step(first),
         report{first, total, nullptr, 0, &recorder.times()} {
     if (validation && options.resume)

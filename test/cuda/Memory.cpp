@@ -127,6 +127,9 @@ cudaError_t allocate(Memory &memory, void **result, size_t bytes,
   a.protect(memory.access);
   memory.next = a.end + kPage;
   memory.used += size;
+  if (&memory == &pinned)
+    counts["most pinned bytes"] =
+        std::max<uint64_t>(counts["most pinned bytes"], memory.used);
   memory.all.emplace(a.begin, a);
   *result = a.data;
   return cudaSuccess;

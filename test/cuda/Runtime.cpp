@@ -44,7 +44,7 @@ void atEnd() {
   std::string line;
   for (const char *name :
        {"kernels", "copies", "products", "graphs", "host waits", "allocations",
-        "uses of the default stream"})
+        "uses of the default stream", "most pinned bytes"})
     line +=
         text(line.empty() ? "CUDA double: " : ", ", name, " ", counts[name]);
   std::cerr << line + "\n" << std::flush; // at once, as ranks share it

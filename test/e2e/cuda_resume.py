@@ -6,7 +6,8 @@
 # goes on from there give the losses, norms and exported files of a run in one
 # go, bit for bit, though the double orders blocks, threads and streams in
 # another way in each. A checkpoint that is written while training goes on is the
-# one of a run that ends there, also where pinned memory has no room for it. With
+# one of a run that ends there, also where copies may take a part of the state at
+# a time, and where pinned memory has no room for any. With
 # no room on the device, or an old driver, one line says so, and what was saved
 # stays. What the device decides while the host is ahead: an update that is left
 # out because the loss is no number, and one because an index is out of range.
@@ -16,6 +17,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ import golden
 import train_model
 
 STEPS = 6
+LITTLE = 64 << 10  # bytes of pinned memory for copies of the state
 PINNED = "9000000"  # bytes: inputs' ring of 8 MiB, and not the state
 ROOM = "8000000"  # bytes: the arena and the state, and not cuBLASLt's workspace
 MODEL = pathlib.Path(__file__).resolve().parents[1] / "models/gpt2"
@@ -54,17 +57,31 @@ def files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "lock"}
 
 
+def most_pinned(done):
+    """Bytes, as the double counts them."""
+    return int(re.search(r"most pinned bytes (\d+)", done.stderr)[1])
+
+
 def check_going_on(work):
     """Half of the steps are saved while the others run."""
-    want = files(work / f"saved/step-{STEPS // 2}")
-    for name, environment in {"copied": {}, "waiting": {"DT_CUDA_DOUBLE_PINNED": PINNED}}.items():
-        flags = ["--steps", STEPS, "--checkpoint", work / name, "--save-every", STEPS // 2]
-        done, _ = run(work, f"to-{name}", 4, *flags, **environment)
+    state = (work / f"saved/step-{STEPS}/rank-0.safetensors").stat().st_size
+    plain, _ = run(work, "plain", 4, "--steps", 1, DT_CUDA_DOUBLE_STATS="1")
+    for name, more, environment in (
+        ("copied", [], {}),
+        ("in blocks", ["--snapshot-memory", LITTLE], {}),
+        ("waiting", [], {"DT_CUDA_DOUBLE_PINNED": PINNED}),
+    ):
+        flags = ["--steps", STEPS, "--checkpoint", work / name, "--save-every", STEPS // 2, *more]
+        done, _ = run(work, f"to-{name}", 4, *flags, DT_CUDA_DOUBLE_STATS="1", **environment)
         waits = "training waits while checkpoints are written" in done.stderr
         if done.returncode or waits != bool(environment):
             sys.exit(f"{name}: {done.returncode}, {done.stderr}")
-        if files(work / name / f"step-{STEPS // 2}") != want:
-            sys.exit(f"{name}: the checkpoint of step {STEPS // 2} is not that of a run that ends there")
+        copies = most_pinned(done) - most_pinned(plain)
+        if (name == "copied") != (copies >= 0.99 * state) or (name == "in blocks" and not 0 < copies <= LITTLE):
+            sys.exit(f"{name}: {copies} bytes of pinned memory for a state of {state}")
+        for step in (STEPS // 2, STEPS):
+            if files(work / name / f"step-{step}") != files(work / "saved" / f"step-{step}"):
+                sys.exit(f"{name}: the checkpoint of step {step} is not that of a run that ends there")
 
 
 def check_refused(work):

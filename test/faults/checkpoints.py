@@ -105,6 +105,8 @@ CASES = [
            resumes=lambda step: step in SOON)
       for what, call, code, operation, text in (("write", "write", "ENOSPC", "write", "No space left on device"), ("sync", "fsync", "EIO", "sync", "Input/output error"),
                                                 ("create", "open", "EDQUOT", "create", "Disk quota exceeded"))),
+    Case("full-in-blocks", f"write:{PART}:after=4:errno=ENOSPC:times=1:rank={{rank}}{SLOW}", flags=("--snapshot-memory", "4K"),
+         line=r"^error: run/step-8\.tmp/rank-{rank}\.safetensors: cannot write: No space left on device.*the state is saved in", after=noticed, resumes=lambda step: step in SOON),
     Case("full-ok", "open:*/step-8.tmp/rank-{rank}.ok*:errno=ENOSPC:times=1:rank={rank}" + SLOW, line=r"^error: run/step-8\.tmp/rank-{rank}\.ok: cannot create: No space left on device", after=noticed,
          resumes=lambda step: step in SOON),
     Case("full-for-good", "write:*/step-[89].tmp/rank-{rank}.safetensors:errno=ENOSPC:rank={rank};write:*/step-1?.tmp/rank-{rank}.safetensors:errno=ENOSPC:rank={rank}",

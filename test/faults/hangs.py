@@ -45,8 +45,12 @@ def asked_to_end(run):
     run.process.terminate()
 
 
+# Copies that hold little of the state: the step after a save waits in its update for the file.
+BLOCKS = ("--snapshot-memory", "4K")
+
 CASES = [
     Case("killed-between-writes", "write:*/step-8.tmp/rank-{rank}.safetensors:signal=KILL:rank={rank}", ranks=(3,), code=75, line=RANK + "died$", resumes=4),
+    Case("killed-between-blocks", "write:*/step-8.tmp/rank-{rank}.safetensors:after=4:signal=KILL:rank={rank}", flags=BLOCKS, ranks=(3,), code=75, line=RANK + "died$", resumes=4),
     Case("killed-alone", "write:*/step-8.tmp/rank-{rank}.safetensors:signal=KILL", ranks=(1,), code=-9, resumes=4),
     # Rank 1 and rank 2 are partners in a tensor-parallel group.
     *hanging("hangs-in-collective-2", "MPI_Allreduce:*:after=60:hang", 2, "hangs inside collective"),
@@ -66,6 +70,7 @@ CASES = [
     Case("hangs-receiving", "MPI_Testall:*:after=50:hang:rank=0", ranks=(3,), environment={"DT_WAIT": "sleep"}, code=75, line="^error: rank 0 .*(hangs inside|makes no progress)"),
     Case("hangs-receiving-poll", "MPI_Waitall:*:after=10:hang:rank=0", ranks=(3,), environment={"DT_WAIT": "poll"}, code=75, line="^error: rank 0 .*hangs inside"),
     Case("write-hangs", "write:*/step-8.tmp/rank-{rank}.safetensors:hang:rank={rank}", code=75, line=RANK + "makes no progress in writing .*step-8.tmp/rank-{rank}.safetensors$", resumes=4),
+    Case("block-hangs", "write:*/step-8.tmp/rank-{rank}.safetensors:after=4:hang:rank={rank}", flags=BLOCKS, code=75, line=RANK + "makes no progress in writing .*step-8.tmp/rank-{rank}.safetensors$", resumes=4),
     Case("last-write-hangs", "write:*/step-12.tmp/rank-{rank}.safetensors:hang:rank={rank}", code=75, line=RANK + "makes no progress in writing .*step-12.tmp/rank-{rank}.safetensors$", resumes=8),
     Case("sync-hangs", "fsync:*/step-8.tmp/rank-{rank}.safetensors:hang:rank={rank}", code=75, line=RANK + "makes no progress in writing .*rank-{rank}.safetensors$", resumes=4),
     Case("rename-hangs", "rename:*/step-8.tmp:hang", code=75, line="^error: rank 0 .* makes no progress in writing .*step-8", resumes=4),
@@ -74,6 +79,7 @@ CASES = [
     Case("metrics-hang", "write:*/metrics.jsonl:after=4:hang", code=75, line="^error: rank 0 .* makes no progress", resumes=None),
     # Slower than --stall in all, but never without progress for so long.
     Case("slow-write", "write:*/step-12.tmp/rank-{rank}.safetensors:delay=60ms:times=60:rank={rank}", flags=("--stall", 2), code=0, after=takes(2.2), resumes=12),
+    Case("slow-blocks", "write:*/step-8.tmp/rank-{rank}.safetensors:delay=60ms:times=60:rank={rank}", flags=("--stall", 2, *BLOCKS), code=0, after=takes(2.2), resumes=12),
     Case("slow-read", "pread:*.tar:delay=200ms:times=24", flags=("--stall", 2), code=0, after=takes(2.2), resumes=12),
     Case("slow-index", "pread:*.tar:delay=150ms:times=48", flags=("--stall", 2), before=without_index, code=0, after=takes(2.2), resumes=12),
 ]

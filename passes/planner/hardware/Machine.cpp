@@ -7,10 +7,10 @@
 #include "passes/planner/hardware/Machine.h"
 
 #include "runtime/base/Cores.h"
+#include "runtime/base/HostMemory.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/TargetParser/Host.h"
 
 #include <algorithm>
@@ -28,29 +28,12 @@ constexpr double kClock = 2e9;
 /// memory channels.
 constexpr double kCoreBandwidth = 20e9, kBandwidth = 160e9;
 
-/// A container's limit, where control groups of version 2 and 1 have it;
-/// infinite if there is none ("max", or no such file).
-double getMemoryLimit() {
-  double least = INFINITY;
-  for (const char *file : {"/sys/fs/cgroup/memory.max",
-                           "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    auto buffer = MemoryBuffer::getFileAsStream(file);
-    uint64_t bytes = 0;
-    if (buffer && !(*buffer)->getBuffer().trim().getAsInteger(10, bytes) &&
-        bytes > 0)
-      least = std::min(least, double(bytes));
-  }
-  return least;
-}
-
 } // namespace
 
 Machine getThisMachine() {
   Machine machine;
   machine.cores = rt::usableCores();
-  machine.memory = std::min(double(::sysconf(_SC_PHYS_PAGES)) *
-                                double(::sysconf(_SC_PAGESIZE)),
-                            getMemoryLimit());
+  machine.memory = double(rt::hostMemory());
   StringMap<bool> features = sys::getHostCPUFeatures();
   // Two units that multiply and add vectors; one of a core's two threads has
   // half of that at worst.

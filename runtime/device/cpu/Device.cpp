@@ -10,6 +10,7 @@
 #include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
 #include "runtime/data/Fault.h"
+#include "runtime/device/cpu/Snapshot.h"
 
 #include <omp.h>
 
@@ -221,6 +222,7 @@ void update(OptimizerKind kind, const UpdateStep &step,
             const Runs<UpdateRun> &runs, const Verdict *verdict) {
   if (!verdict->applies)
     return;
+  awaitSnapshot();
   withOptimizer(kind, step, [&](const auto &rule, auto kept) {
     for (size_t i = 0; i < runs.count; ++i)
       updateRun<decltype(kept)::value>(rule, float(verdict->scale),
@@ -233,35 +235,6 @@ ReadBack::ReadBack(size_t bytes)
 ReadBack::~ReadBack() { release(host); }
 void ReadBack::begin(const void *memory) { copyToHost(host, memory, bytes); }
 std::byte *ReadBack::end() { return static_cast<std::byte *>(host); }
-
-struct Snapshot::Copies {
-  std::vector<std::byte> memory;
-  size_t used = 0;
-};
-Snapshot::Snapshot() : copies(new Copies) {}
-Snapshot::~Snapshot() = default;
-
-bool Snapshot::begin(size_t bytes) {
-  try {
-    copies->memory.resize(bytes);
-  } catch (const std::bad_alloc &) {
-    return false;
-  }
-  copies->used = 0;
-  return true;
-}
-
-const std::byte *Snapshot::add(const void *memory, size_t bytes) {
-  std::byte *to = copies->memory.data() + copies->used;
-  copy(to, memory, bytes);
-  copies->used += bytes;
-  return to;
-}
-
-void Snapshot::end() {}
-void Snapshot::await() {}
-void Snapshot::settle() {}
-void Snapshot::drop() { copies->memory = {}; }
 
 void noteProgress() {}
 uint64_t countProgress() { return 0; }

@@ -4,8 +4,8 @@
 //
 // Copies to pinned memory run on a stream of their own, beside the next step's
 // forward and backward work, which changes no parameter; its update waits for
-// them. CUDA itself says when they are there, so that the thread that waits
-// calls nothing of CUDA.
+// them. CUDA itself says when a block is there, and waits itself for room for
+// the next one, so that the thread that reads calls nothing of CUDA.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,35 +34,88 @@ struct Snapshot::Copies {
   cudaStream_t stream = nullptr;
   cudaEvent_t state = nullptr, ended = nullptr;
   std::byte *memory = nullptr; ///< pinned, and kept: making it is slow
-  size_t room = 0, used = 0;
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool there = true; ///< the copies
+  size_t room = 0;
+  SnapshotBlocks row;
+  /// What CUDA's calls of the host are given: each is about a block.
+  struct Turn {
+    Copies *self;
+    size_t block;
+  };
+  std::vector<Turn> turns;
 
+  std::mutex mutex; ///< guards what follows
+  std::condition_variable changed;
+  size_t arrived = 0, done = 0; ///< blocks that are there, that were read
+  bool wanted = false;          ///< somebody reads
+
+  bool reserve(size_t bytes) {
+    if (bytes <= room)
+      return true;
+    release();
+    if (cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) != cudaSuccess) {
+      (void)cudaGetLastError();
+      memory = nullptr;
+      return false;
+    }
+    room = bytes;
+    return true;
+  }
   void release() {
     if (memory)
       cuda::check(cudaFreeHost(memory), "cudaFreeHost");
     memory = nullptr;
     room = 0;
   }
-  static void arrived(void *copies) {
-    auto *self = static_cast<Copies *>(copies);
+  void makeStream() {
+    if (stream)
+      return;
+    stream = cuda::makeStream();
+    state = cuda::makeEvent();
+    ended = cuda::makeEvent();
+  }
+
+  /// On the stream: until the block's memory was read.
+  static void awaitRoom(void *turn) {
+    auto [self, block] = *static_cast<Turn *>(turn);
+    std::unique_lock<std::mutex> lock(self->mutex);
+    self->changed.wait(lock, [self = self, block = block] {
+      return !self->wanted || self->done + self->row.held() > block;
+    });
+  }
+  /// On the stream: the block is there.
+  static void arrives(void *turn) {
+    auto [self, block] = *static_cast<Turn *>(turn);
     std::lock_guard<std::mutex> lock(self->mutex);
-    self->there = true;
+    self->arrived = block + 1;
     self->changed.notify_all();
+  }
+
+  void call(void (*function)(void *), size_t block) {
+    cuda::check(cudaLaunchHostFunc(stream, function, &turns[block]),
+                "cudaLaunchHostFunc");
+  }
+  void queue(size_t block) {
+    if (block >= row.held())
+      call(awaitRoom, block);
+    row.parts(block, [&](size_t place, const std::byte *from, size_t bytes) {
+      cuda::check(cudaMemcpyAsync(memory + row.offsetOf(place), from, bytes,
+                                  cudaMemcpyDeviceToHost, stream),
+                  "cudaMemcpy of a snapshot");
+    });
+    call(arrives, block);
   }
   bool areThere() {
     std::lock_guard<std::mutex> lock(mutex);
-    return there;
+    return arrived == turns.size();
   }
 };
 
-Snapshot::Snapshot() : copies(new Copies) {}
+Snapshot::Snapshot(size_t most) : most(most), copies(new Copies) {}
 
 Snapshot::~Snapshot() {
   if (!copies->stream)
     return;
-  settle();
+  clear();
   if (unsettled == copies->ended)
     unsettled = nullptr;
   copies->release();
@@ -71,53 +124,49 @@ Snapshot::~Snapshot() {
   cuda::check(cudaStreamDestroy(copies->stream), "cudaStreamDestroy");
 }
 
-bool Snapshot::begin(size_t bytes) {
+void Snapshot::clear() {
+  drop();
   settle();
-  if (bytes > copies->room) {
-    copies->release();
-    if (cudaHostAlloc(&copies->memory, bytes, cudaHostAllocDefault) !=
-        cudaSuccess) {
-      (void)cudaGetLastError();
-      return false;
-    }
-    copies->room = bytes;
-  }
-  if (!copies->stream) {
-    copies->stream = cuda::makeStream();
-    copies->state = cuda::makeEvent();
-    copies->ended = cuda::makeEvent();
-  }
-  copies->used = 0;
-  copies->there = false;
+  copies->row = {};
+  copies->turns.clear();
+  copies->arrived = 0;
+}
+
+size_t Snapshot::add(const void *memory, size_t bytes) {
+  return copies->row.add(memory, bytes);
+}
+
+bool Snapshot::begin() {
+  copies->row.cut(most);
+  if (!copies->reserve(copies->row.room()))
+    return false;
+  mostTaken = std::max(mostTaken, copies->room);
+  copies->makeStream();
+  for (size_t block = 0; block < copies->row.blocks(); ++block)
+    copies->turns.push_back({copies.get(), block});
+  copies->done = 0; // nothing is queued that looks at it
+  copies->wanted = true;
   cuda::check(
       cudaEventRecord(copies->state, static_cast<cudaStream_t>(stream())),
       "cudaEventRecord");
   cuda::check(cudaStreamWaitEvent(copies->stream, copies->state, 0),
               "cudaStreamWaitEvent");
-  return true;
-}
-
-const std::byte *Snapshot::add(const void *memory, size_t bytes) {
-  std::byte *to = copies->memory + copies->used;
-  if (bytes)
-    cuda::check(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost,
-                                copies->stream),
-                "cudaMemcpy of a snapshot");
-  copies->used += bytes;
-  return to;
-}
-
-void Snapshot::end() {
-  cuda::check(cudaLaunchHostFunc(copies->stream, Copies::arrived, copies.get()),
-              "cudaLaunchHostFunc");
+  for (size_t block = 0; block < copies->row.blocks(); ++block)
+    copies->queue(block);
   cuda::check(cudaEventRecord(copies->ended, copies->stream),
               "cudaEventRecord");
   unsettled = copies->ended;
+  return true;
 }
 
-void Snapshot::await() {
+const std::byte *Snapshot::read(size_t place, size_t &bytes) {
+  size_t block = copies->row.blockOf(place);
   std::unique_lock<std::mutex> lock(copies->mutex);
-  copies->changed.wait(lock, [this] { return copies->there; });
+  copies->done = block;
+  copies->changed.notify_all();
+  copies->changed.wait(lock, [&] { return copies->arrived > block; });
+  bytes = std::min(bytes, copies->row.rest(place));
+  return copies->memory + copies->row.offsetOf(place);
 }
 
 void Snapshot::settle() {
@@ -125,7 +174,11 @@ void Snapshot::settle() {
     cuda::check(cudaEventSynchronize(copies->ended), "cudaEventSynchronize");
 }
 
-void Snapshot::drop() {}
+void Snapshot::drop() {
+  std::lock_guard<std::mutex> lock(copies->mutex);
+  copies->wanted = false;
+  copies->changed.notify_all();
+}
 
 } // namespace device
 } // namespace dt::rt

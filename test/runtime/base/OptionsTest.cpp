@@ -53,6 +53,19 @@ TEST(Options, BothSpellings) {
   EXPECT_EQ(parse({"--on-nan=back", "--checkpoint=c"}).onNaN, OnNaN::Back);
 }
 
+TEST(Options, Sizes) {
+  auto size = [](const std::string &value) {
+    return parse({"--checkpoint=c", "--snapshot-memory", value.c_str()})
+        .snapshotMemory;
+  };
+  EXPECT_EQ(parse({}).snapshotMemory, 0u);
+  EXPECT_EQ(size("4096"), 4096u);
+  EXPECT_EQ(size("4K"), 4096u);
+  EXPECT_EQ(size("512M"), uint64_t(512) << 20);
+  EXPECT_EQ(size("8G"), uint64_t(8) << 30);
+  EXPECT_EQ(size("2T"), uint64_t(2) << 40);
+}
+
 TEST(Options, Errors) {
   EXPECT_ERROR(
       parse({"--stps", "3"}),
@@ -93,6 +106,15 @@ TEST(Options, Errors) {
                "--on-nan: 'go' is not stop, skip or back");
   EXPECT_ERROR(parse({"--on-nan=back"}), "--on-nan back needs --checkpoint");
   EXPECT_ERROR(parse({"--keep=3"}), "--keep needs --checkpoint");
+  EXPECT_ERROR(parse({"--snapshot-memory=1G"}),
+               "--snapshot-memory needs --checkpoint");
+  for (std::string size : {"", "0", "4095", "3K", "G", "1g", "1GB", "-1", "+1G",
+                           " 1G", "1.5G", "17000000T", "99999999999999999999"})
+    EXPECT_ERROR(parse({"--checkpoint=c", "--snapshot-memory", size.c_str()}),
+                 ("--snapshot-memory: '" + size +
+                  "' is not a size of 4K or "
+                  "more (512M, 8G)")
+                     .c_str());
 }
 
 } // namespace

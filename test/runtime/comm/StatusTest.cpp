@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Ranks are processes here: each test starts some, harms one, and looks at how
-// the others end and what they print.
+// Ranks are processes here: each test starts some, harms one, and looks at
+// how the others end and what they print.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +25,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 /// Three ranks that run `body`, and what they print to stderr.
-class Ranks {
+class BoardRanks {
 public:
-  explicit Ranks(const std::function<void(StatusBoard &)> &body,
-                 double stall = 30) {
+  explicit BoardRanks(const std::function<void(StatusBoard &)> &body,
+                      double stall = 30) {
     std::string name = "/dev/shm/disttrain-test-" + std::to_string(::getpid()) +
                        "-" + std::to_string(++serial);
     EXPECT_EQ(::pipe(output), 0);
@@ -39,7 +39,7 @@ public:
     }
     ::close(output[1]);
   }
-  ~Ranks() { ::close(output[0]); }
+  ~BoardRanks() { ::close(output[0]); }
 
   void signal(int rank, int signal) { ::kill(pids[rank], signal); }
 
@@ -81,7 +81,7 @@ private:
   int output[2];
   pid_t pids[count];
 };
-int Ranks::serial = 0;
+int BoardRanks::serial = 0;
 
 void workForever(StatusBoard &board) {
   for (int64_t step = 7;;) {
@@ -103,17 +103,17 @@ void waitForRank1(StatusBoard &board) {
 }
 
 TEST(Status, EndingIsNoFault) {
-  Ranks ranks([](StatusBoard &board) {
+  BoardRanks ranks([](StatusBoard &board) {
     board.begin(0, 0);
     std::this_thread::sleep_for(milliseconds(board.rank() * 700));
   });
-  for (int r = 0; r < Ranks::count; ++r)
+  for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), 0);
   EXPECT_EQ(ranks.text(), "");
 }
 
 TEST(Status, AKilledRankIsNamedOnce) {
-  Ranks ranks(workForever);
+  BoardRanks ranks(workForever);
   std::this_thread::sleep_for(milliseconds(300));
   ranks.signal(1, SIGKILL);
   EXPECT_EQ(ranks.end(0), exitAfterFault);
@@ -123,7 +123,7 @@ TEST(Status, AKilledRankIsNamedOnce) {
 }
 
 TEST(Status, AStoppedRankIsNamedAndEnded) {
-  Ranks ranks(waitForRank1, /*stall=*/1);
+  BoardRanks ranks(waitForRank1, /*stall=*/1);
   std::this_thread::sleep_for(milliseconds(300));
   auto begin = Clock::now();
   ranks.signal(1, SIGSTOP);
@@ -135,7 +135,7 @@ TEST(Status, AStoppedRankIsNamedAndEnded) {
 }
 
 TEST(Status, ARankWithoutProgressIsNamed) {
-  Ranks ranks(
+  BoardRanks ranks(
       [](StatusBoard &board) {
         board.begin(2, 4);
         if (board.rank() != 2)
@@ -159,7 +159,7 @@ constexpr int kGroup = kFirstGroup; // of all ranks
 
 /// All have begun the collective; in rank 1 the call hangs.
 TEST(Status, ARankThatHangsInACollectiveIsNamed) {
-  Ranks ranks(
+  BoardRanks ranks(
       [](StatusBoard &board) {
         board.begin(2, 4);
         board.enter(kGroup, 7);
@@ -169,7 +169,7 @@ TEST(Status, ARankThatHangsInACollectiveIsNamed) {
         poll();
       },
       /*stall=*/2);
-  for (int r = 0; r < Ranks::count; ++r)
+  for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), exitAfterFault);
   EXPECT_EQ(ranks.text(), "error: rank 1 at step 2, row 4 hangs inside "
                           "collective 7 of group 0 (llm.all_reduce)\n");
@@ -178,7 +178,7 @@ TEST(Status, ARankThatHangsInACollectiveIsNamed) {
 /// Rank 0 waits for 1, which waits for 2, which has not come to the collective
 /// that 0 and 1 do not know of.
 TEST(Status, WaitsAreFollowedToTheirEnd) {
-  Ranks ranks(
+  BoardRanks ranks(
       [](StatusBoard &board) {
         board.begin(2, 4);
         if (board.rank() < 2)
@@ -186,27 +186,27 @@ TEST(Status, WaitsAreFollowedToTheirEnd) {
         poll();
       },
       /*stall=*/1);
-  for (int r = 0; r < Ranks::count; ++r)
+  for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), exitAfterFault);
   EXPECT_EQ(ranks.text(), "error: rank 2 at step 2, row 4 makes no progress\n");
 }
 
 TEST(Status, ACircleNamesTheMessages) {
-  Ranks ranks(
+  BoardRanks ranks(
       [](StatusBoard &board) {
         board.begin(2, 4);
-        board.await({Awaited::Message, (board.rank() + 1) % Ranks::count});
+        board.await({Awaited::Message, (board.rank() + 1) % BoardRanks::count});
         poll();
       },
       /*stall=*/2);
-  for (int r = 0; r < Ranks::count; ++r)
+  for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), exitAfterFault);
   EXPECT_CONTAINS(ranks.text(), "wait for one another (rank");
 }
 
 /// Neither a hook nor a writer that moves on is a fault, though all wait.
 TEST(Status, SlowIsNoFault) {
-  Ranks ranks(
+  BoardRanks ranks(
       [](StatusBoard &board) {
         board.begin(2, 4);
         if (board.rank() == 0)
@@ -222,14 +222,14 @@ TEST(Status, SlowIsNoFault) {
         }
       },
       /*stall=*/1);
-  for (int r = 0; r < Ranks::count; ++r)
+  for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), 0);
   EXPECT_EQ(ranks.text(), "");
 }
 
 /// A machine that was suspended goes on: all were silent, nobody is at fault.
 TEST(Status, WhoStoodStillBlamesNobody) {
-  Ranks ranks(
+  BoardRanks ranks(
       [](StatusBoard &board) {
         FileActivity activity("reading", "somewhere");
         for (int step = 0; step < 8; ++step) {
@@ -243,19 +243,19 @@ TEST(Status, WhoStoodStillBlamesNobody) {
   for (int stops = 0; stops < 2; ++stops) {
     std::this_thread::sleep_for(milliseconds(800));
     for (int signal : {SIGSTOP, SIGCONT}) {
-      for (int r = 0; r < Ranks::count; ++r)
+      for (int r = 0; r < BoardRanks::count; ++r)
         ranks.signal(r, signal);
       if (signal == SIGSTOP)
         std::this_thread::sleep_for(milliseconds(2500));
     }
   }
-  for (int r = 0; r < Ranks::count; ++r)
+  for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), 0);
   EXPECT_EQ(ranks.text(), "");
 }
 
 TEST(Status, AFileThatStandsStillIsNamed) {
-  Ranks ranks(
+  BoardRanks ranks(
       [](StatusBoard &board) {
         board.begin(2, 4);
         board.await({board.rank() == 2 ? Awaited::Own : Awaited::Message, 2});
@@ -266,7 +266,7 @@ TEST(Status, AFileThatStandsStillIsNamed) {
         poll();
       },
       /*stall=*/1);
-  for (int r = 0; r < Ranks::count; ++r)
+  for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), exitAfterFault);
   EXPECT_EQ(ranks.text(), "error: rank 2 at step 2, row 4 makes no progress in "
                           "writing the/file\n");

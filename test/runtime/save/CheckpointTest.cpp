@@ -78,6 +78,54 @@ TEST_F(CheckpointTest, StateChangesWhileItIsWritten) {
   }
 }
 
+/// Where memory has room for a part of the state only, updates wait for the
+/// rest: the files are those of a writer that nobody runs ahead of.
+TEST_F(CheckpointTest, LittleMemoryIsEnough) {
+  nlohmann::json sections =
+      nlohmann::json::parse(readFile(folder / "data.json"));
+  auto source = openFileBatch(program.info, sections, folder / "batch",
+                              viewOf(program.info, 0), Reorder::None);
+  auto filesOf = [&](size_t memory, bool ahead) {
+    Trainer trained(program.info, Trainer::defaults(program.info), solo());
+    trained.initializeParameters(folder / "weights.safetensors");
+    std::filesystem::remove_all(directory);
+    CheckpointWriter writer(trained, directory, 100, -1, memory);
+    std::vector<std::string> files;
+    for (int64_t step = 0; step < 10; ++step) {
+      writer.save(step, {});
+      if (!ahead)
+        writer.finish();
+      trained.step(source->next(step), step);
+    }
+    writer.finish();
+    EXPECT_GT(writer.mostBytes(), 0u);
+    EXPECT_LE(writer.mostBytes(), memory);
+    for (int64_t step = 0; step < 10; ++step)
+      files.push_back(
+          readFile(checkpointPath(directory, step) + "/rank-0.safetensors"));
+    return files;
+  };
+  std::vector<std::string> wanted = filesOf(SIZE_MAX, false);
+  EXPECT_NE(wanted[8], wanted[9]);
+  for (size_t memory : {size_t(128), size_t(192), size_t(320), SIZE_MAX})
+    EXPECT_EQ(filesOf(memory, true), wanted) << memory;
+}
+
+/// What cannot be written holds no update up.
+TEST_F(CheckpointTest, AFailureWithLittleMemory) {
+  nlohmann::json sections =
+      nlohmann::json::parse(readFile(folder / "data.json"));
+  auto source = openFileBatch(program.info, sections, folder / "batch",
+                              viewOf(program.info, 0), Reorder::None);
+  trainer.regions().at(0).moments.at[0][1] = std::nanf("");
+  CheckpointWriter writer(trainer, directory, 100, -1, 128);
+  for (int64_t step = 1; step < 3; ++step) {
+    writer.save(step, {});
+    trainer.step(source->next(step), step);
+    EXPECT_CONTAINS(writer.settle(), "the state is not saved");
+  }
+}
+
 TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
   saveCheckpoint(trainer, directory, 1, 7);
   EXPECT_ERROR(loadCheckpoint(trainer, directory, 8), "another data set");
