@@ -19,10 +19,23 @@
 
 namespace dt::rt {
 
+/// Threads that have ended when this object has.
+class Threads {
+public:
+  Threads() = default;
+  ~Threads() {
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+  Threads(const Threads &) = delete;
+  Threads &operator=(const Threads &) = delete;
+  std::vector<std::thread> threads;
+};
+
 /// Calls body(i) once for each i below `count`, in any order, on at most so
 /// many threads, the calling one among them, and returns when all have
-/// returned. `what`: of startThread; where the system has no more threads,
-/// those there are do the work. `body` may not throw.
+/// returned. `what`: of startThread. Where the system has no more threads,
+/// those there are do the work.
 template <typename Body>
 void inParallel(int64_t count, int threads, const char *what,
                 const Body &body) {
@@ -31,15 +44,16 @@ void inParallel(int64_t count, int threads, const char *what,
     for (int64_t i; (i = next++) < count;)
       body(i);
   };
-  std::vector<std::thread> others;
+  Threads others;
+  int64_t more = std::min<int64_t>(threads, count) - 1;
+  others.threads.reserve(size_t(std::max<int64_t>(0, more)));
   try {
-    while (int64_t(others.size()) + 1 < std::min<int64_t>(threads, count))
-      others.push_back(startThread(what, work));
+    for (int64_t i = 0; i < more; ++i)
+      others.threads.push_back(startThread(what, work));
   } catch (const SystemError &) {
+  } catch (const std::bad_alloc &) {
   }
   work();
-  for (std::thread &thread : others)
-    thread.join();
 }
 
 } // namespace dt::rt

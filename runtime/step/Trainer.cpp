@@ -45,6 +45,7 @@ std::vector<std::byte> drawPart(const ParameterLayout &layout,
                for (const ParameterLayout::Run &run :
                     layout.runs(i * kDraws, std::min(count, (i + 1) * kDraws)))
                  initial.draw(values + run.part, run.whole, run.count);
+               progressed();
              });
   return part;
 }

@@ -79,10 +79,10 @@ double bestLoss(Comm &comm, const std::string &directory, uint64_t data) {
 /// Of a rank, in bytes. A quarter of the machine's memory for all its ranks
 /// leaves enough for data and files.
 size_t memoryOfCopies(const Options &options) {
-  return options.snapshotMemory
-             ? options.snapshotMemory
-             : std::max<uint64_t>(hostMemory() / 4 / uint64_t(launchedHere()),
-                                  device::Snapshot::kLeast);
+  if (options.snapshotMemory)
+    return options.snapshotMemory;
+  uint64_t ranks = uint64_t(std::max(1, launchedHere()));
+  return std::max<uint64_t>(hostMemory() / 4 / ranks, device::Snapshot::kLeast);
 }
 
 /// Steps of one run, and what it leaves.

@@ -75,6 +75,9 @@ CASES = [
     Case("sync-hangs", "fsync:*/step-8.tmp/rank-{rank}.safetensors:hang:rank={rank}", code=75, line=RANK + "makes no progress in writing .*rank-{rank}.safetensors$", resumes=4),
     Case("rename-hangs", "rename:*/step-8.tmp:hang", code=75, line="^error: rank 0 .* makes no progress in writing .*step-8", resumes=4),
     Case("read-hangs", "pread:*/001.tar:after=4:hang:rank={rank}", code=75, line=RANK + "makes no progress in reading shards/001.tar$"),
+    # The others are in a tree of which that rank is the root, a branch or a leaf.
+    *(Case(f"read-hangs-tcp-{rank}", f"pread:*/001.tar:after=4:hang:rank={rank}", ranks=(3,), environment={"DT_COMM": "tcp"}, code=75, line=f"^error: rank {rank} .*makes no progress in reading shards/001.tar$", after=unequal_lines)
+      for rank in range(3)),
     Case("open-hangs", "open:*/001.tar:hang:rank={rank}", code=75, line=RANK + "makes no progress in opening shards/001.tar$", resumes="new"),
     Case("metrics-hang", "write:*/metrics.jsonl:after=4:hang", code=75, line="^error: rank 0 .* makes no progress", resumes=None),
     # Slower than --stall in all, but never without progress for so long.

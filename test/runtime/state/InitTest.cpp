@@ -173,6 +173,22 @@ TEST(Parallel, UsesAllThreads) {
   EXPECT_EQ(there, 4);
 }
 
+/// The others end before the caller does.
+TEST(Parallel, TheCallersErrorIsItsOwn) {
+  std::thread::id own = std::this_thread::get_id();
+  std::atomic<bool> thrown{false};
+  EXPECT_ERROR(inParallel(100, 4, "a test",
+                          [&](int64_t) {
+                            if (std::this_thread::get_id() == own) {
+                              thrown = true;
+                              throw Error("of the caller");
+                            }
+                            while (!thrown)
+                              std::this_thread::yield();
+                          }),
+               "of the caller");
+}
+
 TEST(Cores, OfARank) {
   EXPECT_EQ(coresOfRank(128, 128, 1), 128);
   EXPECT_EQ(coresOfRank(128, 128, 8), 16); // all share all cores
