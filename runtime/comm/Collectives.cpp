@@ -138,7 +138,7 @@ static TensorParallel::Axis makeAxis(FabricGroup *group,
 
 std::shared_ptr<TensorParallel>
 makeTensorParallel(Fabric &fabric, const std::vector<int> &ranks,
-                   const std::string &label) {
+                   const std::string &label, const Axes &axes) {
   int size = int(ranks.size());
   std::shared_ptr<TensorParallel> mine;
   for (int place = 0; place < size; ++place)
@@ -148,21 +148,13 @@ makeTensorParallel(Fabric &fabric, const std::vector<int> &ranks,
       mine->size = size;
       mine->fabric = &fabric;
     }
-  // All axes now: later not all ranks of the world would be here.
-  for (int over = 2; over <= size; ++over)
-    for (int stride = 1; over * stride <= size; ++stride) {
-      if (size % (over * stride))
-        continue;
-      for (int first = 0; first < size; ++first) {
-        if (first / stride % over)
-          continue;
-        std::vector<int> members;
-        for (int i = 0; i < over; ++i)
-          members.push_back(ranks[first + i * stride]);
-        FabricGroup *group = fabric.group(members);
-        if (mine && group)
-          mine->axes[{over, stride}] = makeAxis(group, label, over, stride);
-      }
+  // Now: later not all ranks of the world would be here.
+  for (auto [over, stride] : axes)
+    for (int first = 0; first < size; ++first) {
+      std::vector<int> members = axisFrom(ranks, first, over, stride);
+      FabricGroup *group = members.empty() ? nullptr : fabric.group(members);
+      if (mine && group)
+        mine->axes[{over, stride}] = makeAxis(group, label, over, stride);
     }
   return mine;
 }

@@ -60,7 +60,8 @@ void initializeDevice(Comm &comm, int threads) {
   comm.agree(failureOf([&] { device::initialize(threads, number); }));
 }
 
-std::shared_ptr<Fabric> makeFabric(Comm &comm) {
+std::shared_ptr<Fabric> makeFabric(Comm &comm,
+                                   [[maybe_unused]] const LinkNeeds &needs) {
   if (device::isHost())
     return {std::shared_ptr<Fabric>(), &comm};
   std::string wanted = wantedFabric(comm);
@@ -70,7 +71,7 @@ std::shared_ptr<Fabric> makeFabric(Comm &comm) {
   bool own = std::set<std::string>(devices.begin(), devices.end()).size() ==
              devices.size();
   if (comm.size() > 1 && (wanted == "nccl" || (wanted.empty() && own)))
-    return makeNcclFabric(comm);
+    return makeNcclFabric(comm, needs);
 #else
   if (wanted == "nccl")
     throw CommonError("DT_FABRIC=nccl: this program was built without NCCL");

@@ -18,6 +18,7 @@
 #define DT_RUNTIME_COMM_FABRIC_H
 
 #include "runtime/comm/Collectives.h"
+#include "runtime/comm/LinkNeeds.h"
 #include "runtime/comm/MessageBlocks.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/Pool.h"
@@ -186,21 +187,22 @@ private:
 void initializeDevice(Comm &comm, int threads);
 
 /// What moves buffers of this program's device, while `comm` lives. All ranks
-/// call it, after initializeDevice. Throws CommonError.
+/// call it, after initializeDevice, with the same `needs`: messages that are
+/// not said there are not sent. Throws CommonError.
 ///
 /// On the CPU `comm` itself. Else NCCL if the program was built with it and
 /// every rank has a device of its own, or host memory and `comm`;
 /// DT_FABRIC=nccl or host in the environment decides instead.
-std::shared_ptr<Fabric> makeFabric(Comm &comm);
+std::shared_ptr<Fabric> makeFabric(Comm &comm, const LinkNeeds &needs);
 
 /// The ranks of one replica of a module as generated code sees them
-/// (Collectives.h): place t is ranks[t]. With groups for all its axes. Made
+/// (Collectives.h): place t is ranks[t]. With groups for these axes. Made
 /// like Fabric::group: by all ranks of the world, members and others, in the
 /// same order, while `fabric` lives; null on ranks that are not in it. Its
 /// traffic is counted by collectiveLabel.
 std::shared_ptr<TensorParallel>
 makeTensorParallel(Fabric &fabric, const std::vector<int> &ranks,
-                   const std::string &label);
+                   const std::string &label, const Axes &axes);
 
 } // namespace dt::rt
 

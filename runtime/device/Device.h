@@ -78,8 +78,10 @@ void noteProgress();
 uint64_t countProgress();
 
 /// Between rehearse(true) and rehearse(false) a module's function makes what a
-/// call of these sizes needs (memory, plans of libraries, tables) and computes
-/// nothing. False: that is not for this target, a call needs nothing like it.
+/// call of these sizes needs (memory, plans of libraries, tables), loads its
+/// kernels and computes nothing but a library's calls, one a plan: what they
+/// write is nothing. Afterwards library calls find room in what there is.
+/// False: that is not for this target, a call needs nothing like it.
 bool rehearse(bool on);
 bool rehearses();
 

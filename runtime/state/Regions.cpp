@@ -59,6 +59,15 @@ Regions::Regions(const ProgramInfo &program, const Placement &placement,
   }
 }
 
+void Regions::clear() {
+  device::zero(scratchMemory, scratchSize);
+  for (size_t m = 0; m < regions.size(); ++m) {
+    device::zero(regions[m].arena, sizes[m].arena);
+    device::zero(regions[m].parameters, sizes[m].parameters);
+    device::zero(regions[m].gradients, sizes[m].gradients);
+  }
+}
+
 Regions::~Regions() {
   for (void *memory : owned)
     device::release(memory);

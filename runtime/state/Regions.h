@@ -43,6 +43,9 @@ public:
   Regions(const Regions &) = delete;
   Regions &operator=(const Regions &) = delete;
 
+  /// Zeros again in arenas, scratch, parameters and gradients.
+  void clear();
+
   const Region &at(size_t module) const { return regions[module]; }
   std::byte *scratch() const { return scratchMemory; }
   size_t scratchBytes() const { return scratchSize; }

@@ -37,7 +37,7 @@ Evaluation::Evaluation(Trainer &trainer, int root)
       device::release(memory);
     throw;
   }
-  alone = makeTensorParallel(trainer.fabric(), {root}, "evaluation");
+  alone = makeTensorParallel(trainer.fabric(), {root}, "evaluation", {});
 }
 
 Evaluation::~Evaluation() {

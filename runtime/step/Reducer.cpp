@@ -7,6 +7,7 @@
 #include "runtime/step/Reducer.h"
 #include "runtime/base/Clock.h"
 #include "runtime/device/Device.h"
+#include "runtime/step/LinkPlan.h"
 
 #include <algorithm>
 
@@ -55,7 +56,7 @@ Reducer::Reducer(
     labels.push_back(std::string("gradients ") + program.modules[m].name);
     parameterLabels.push_back(std::string("parameters ") +
                               program.modules[m].name);
-    if (program.modules[m].wholeBatch || placement.replicas(m) == 1)
+    if (!sumsOverReplicas(program, placement, m))
       continue;
     for (int32_t t = 0; t < placement.tp(m); ++t) {
       FabricGroup *group = fabric.group(placement.peers(m, t), labels[m]);
@@ -74,7 +75,9 @@ void Reducer::makeTies() {
     const ParameterInfo &original = program.parameters[tie.rows[0]];
     for (auto &[part, ranks] : holdersOf(program, placement, tie)) {
       FabricGroup *group =
-          fabric.group(std::vector<int>(ranks.begin(), ranks.end()));
+          ranks.size() > 1
+              ? fabric.group(std::vector<int>(ranks.begin(), ranks.end()))
+              : nullptr;
       std::vector<Tie::Copy> own;
       for (size_t row : tie.rows) {
         size_t m = size_t(program.parameters[row].module);
@@ -217,7 +220,7 @@ void Reducer::sumTie(const Tie &tie) const {
         regions.gradient(program.parameters[tie.copies[i].parameter]);
     device::accumulate(sum, other, count);
   }
-  if (tie.group->size() > 1)
+  if (tie.group)
     tie.group->allReduce(Reduction::Sum, DType::F32, sum, sum, int64_t(count),
                          "tied gradients");
   for (size_t i = 1; i < tie.copies.size(); ++i)

@@ -65,7 +65,7 @@ public:
 private:
   /// A set of ranks that hold one tied tensor's same part.
   struct Tie {
-    FabricGroup *group;
+    FabricGroup *group; ///< null: of this rank alone
     struct Copy {
       size_t parameter;
       bool counts; ///< its gradient is not another rank's as well

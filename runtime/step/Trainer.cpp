@@ -16,6 +16,7 @@
 #include "runtime/data/Fault.h"
 #include "runtime/device/Device.h"
 #include "runtime/state/Init.h"
+#include "runtime/step/LinkPlan.h"
 #include "runtime/step/MessagePlan.h"
 #include "runtime/step/Reducer.h"
 #include "runtime/step/StepScalars.h"
@@ -89,16 +90,18 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
              owners, updater.moments().size),
       parameterValues(info, places, owners, memory),
       recordings(program, comm.rank()), inputPlaces(info.modules.size) {
-  carrier = makeFabric(comm);
+  LinkPlan links = planLinks(info);
+  carrier = makeFabric(comm, links.needs);
   planned = planMessages(info, places, owners, carrier->carrier());
   std::vector<FabricGroup *> groups(info.modules.size);
   tensorParallel.resize(info.modules.size);
   for (size_t m = 0; m < info.modules.size; ++m)
     for (int32_t d = 0; d < places.replicas(m); ++d) {
       std::vector<int> members = places.replicaRanks(m, d);
-      FabricGroup *group = carrier->group(members);
-      auto parallel =
-          makeTensorParallel(*carrier, members, info.modules[m].name);
+      FabricGroup *group =
+          links.modules[m].gathers ? carrier->group(members) : nullptr;
+      auto parallel = makeTensorParallel(
+          *carrier, members, info.modules[m].name, links.modules[m].axes);
       if (places.at(m).replica == d) {
         groups[m] = group;
         tensorParallel[m] = parallel;

@@ -174,6 +174,7 @@ private:
   void findLastBackwards();
   void reserveMessages();
   void rehearse();
+  void rehearse(size_t module, const int64_t *dims);
   TaskContext contextFor(size_t module, const TaskRow &row,
                          const int64_t *dims) const;
   void checkBatch(const Batch &batch) const;

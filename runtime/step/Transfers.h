@@ -26,8 +26,8 @@ namespace dt::rt {
 class Transfers {
 public:
   /// `groups`: per module the tensor-parallel group of this rank's replica;
-  /// null where the module is not on this rank. `planned`: what the fabric's
-  /// pools have (planMessages).
+  /// null where the module is not on this rank, or nothing arrives there.
+  /// `planned`: what the fabric's pools have (planMessages).
   Transfers(const ProgramInfo &program, const Placement &placement,
             const Regions &regions, Fabric &fabric,
             const std::vector<FabricGroup *> &groups,

@@ -24,6 +24,7 @@ enum { A, B, C, D };
 /// What the heuristic is asked for: layouts of A, B, C, D.
 struct Request {
   Attributes desc, layouts[4], preference;
+  bool loaded = false; ///< has run
 };
 auto &requests = *new std::vector<Request>; ///< an algorithm each
 
@@ -53,7 +54,7 @@ Tensor tensorOf(const char *name, const Attributes &layout) {
 
 /// Ends the program where four layouts are no product.
 Product productOf(const Request &request) {
-  const auto &[desc, layouts, preference] = request;
+  const auto &[desc, layouts, preference, loaded] = request;
   Product p;
   for (int i : {A, B, C, D}) {
     Tensor &t = p.of[i] = tensorOf(kNames[i], layouts[i]);
@@ -154,6 +155,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     Attributes *c, Attributes *d, Attributes *preference, int,
     cublasLtMatmulHeuristicResult_t results[], int *found) {
   Entry entry;
+  counts["plans"]++;
   requests.push_back({*desc, {*a, *b, *c, *d}, *preference});
   productOf(requests.back());
   results[0] = {{{requests.size()}},
@@ -175,7 +177,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, Attributes *desc,
   uint64_t number = algo->data[0];
   if (number < 1 || number > requests.size())
     reject("an algorithm that no heuristic gave");
-  const Request &choice = requests[number - 1];
+  Request &choice = requests[number - 1];
+  counts["loads"] += !std::exchange(choice.loaded, true);
   size_t needed = choice.preference[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
   if (workspaceBytes < needed)
     reject("the algorithm needs ", needed, " bytes of workspace, there are ",

@@ -35,6 +35,7 @@ enum { kExact, kTensorCores, kAnyOrder, kImpossible };
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
+  mutable bool loaded = false;                ///< of a plan: has run
   std::map<int, std::string> attributes = {}; ///< bytes
   // What follows from them, and from other descriptors, when it is finished:
   Tensor tensor = {};
@@ -56,14 +57,20 @@ struct Descriptor {
 };
 
 /// Gradients of attention that add in a fixed order have memory for all scores,
-/// in bf16, in squares of 64 (cudnn-frontend, pull request 398).
+/// in bf16, in squares of 64 (cudnn-frontend, pull request 398). Where it is so
+/// wanted, few elements take more than many.
 size_t workspaceOf(const std::vector<Step> &steps, int engine) {
+  static const uint64_t grows = setting("DT_CUDA_DOUBLE_GROWS", 0);
+  size_t more = 0;
+  if (grows && (engine == kExact || !steps[0].convolves()))
+    more = grows / size_t(std::max<int64_t>(1, steps[0].result.sizes[0]));
   auto multiplies = [](const Step &s) { return s.kind == Step::Matmul; };
   if (engine != kTensorCores || std::ranges::count_if(steps, multiplies) <= 2)
-    return kEngines[engine].workspace;
+    return kEngines[engine].workspace + more;
   const Sizes &s = std::ranges::find_if(steps, multiplies)->result.sizes;
   return size_t(s[0] * s[1] * ((s[2] + 63) / 64 * 64) * ((s[3] + 63) / 64) *
-                64 * 2);
+                64 * 2) +
+         more;
 }
 
 size_t bytesOf(cudnnBackendAttributeType_t t) {
@@ -326,8 +333,9 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
     if (rule.must && !d.attributes.count(name))
       reject("a descriptor of type ", d.type, " lacks attribute ", name);
   kindOf(d).finish(d);
-  if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
-      d.engines[0] == kImpossible)
+  bool isPlan = d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
+  counts["plans"] += isPlan;
+  if (isPlan && d.engines[0] == kImpossible)
     return CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
   d.finished = true;
   return CUDNN_STATUS_SUCCESS;
@@ -396,6 +404,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
       for (const Tensor &t : other.operands)
         if (t.id != s.result.id && t.overlaps(s.result))
           reject("the result overlaps tensor ", t.id);
+  counts["loads"] += !std::exchange(plan.loaded, true);
   int engine = plan.engines[0];
   bool exact = engine == kExact || engine == kTensorCores;
   for (Step &s : steps) // floats on tensor cores

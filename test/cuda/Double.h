@@ -59,6 +59,9 @@ uint64_t draw(uint64_t n);
 /// 0 to n - 1 in an order that is drawn.
 std::vector<uint64_t> drawOrder(uint64_t n);
 
+/// Of the device.
+int multiprocessors();
+
 /// What DT_CUDA_DOUBLE_STATS says, by its names there.
 inline auto &counts = *new std::map<std::string_view, uint64_t>;
 

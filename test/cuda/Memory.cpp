@@ -144,6 +144,7 @@ cudaError_t release(Memory &memory, void *address,
   Allocation *a = memory.at(address);
   if (!a || a->data != address || !a->live)
     reject(address, ", which is no allocation");
+  counts["frees"]++;
   finishAll();
   a->live = false;
   a->protect(PROT_NONE);

@@ -13,10 +13,12 @@
 
 #include <nccl.h>
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 
 using namespace cuda_double;
 using std::filesystem::exists;
@@ -24,6 +26,10 @@ using std::filesystem::exists;
 struct ncclComm {
   std::string folder;
   int ranks, rank;
+  bool blocks;
+  int kernel;        ///< thread blocks that it may have
+  bool open = false; ///< has begun something that nobody has asked for yet
+  std::set<std::pair<int, int>> connected = {};          ///< from, to
   uint64_t collectives = 0;                              ///< begun
   std::map<std::pair<int, int>, uint64_t> messages = {}; ///< begun, from, to
   WorkPtr last = nullptr;
@@ -65,6 +71,12 @@ const Type &typeOf(ncclDataType_t type) {
 
 //===--- Calls
 
+/// Of all that waits for other processes.
+double patience() {
+  static const uint64_t most = setting("DT_CUDA_DOUBLE_PATIENCE", 300);
+  return double(most);
+}
+
 /// What all ranks gave, in their order, or a message brought.
 using Blocks = std::vector<std::string>;
 
@@ -74,6 +86,7 @@ struct Action {
   cudaStream_t stream;
   std::string line;                    ///< the same on all ranks
   std::string whole;                   ///< with its ranks
+  int from = -1, to = -1;              ///< of a message
   std::vector<std::string> gives = {}; ///< files, for a rank each
   std::string_view data = {};          ///< that it gives, on the device
   std::vector<std::pair<std::string, int>> wants = {}; ///< files, of ranks
@@ -118,9 +131,9 @@ struct Action {
     auto isThere = [](const auto &want) { return exists(want.first); };
     if (wants.empty() ? exists(gives[0])
                       : !std::ranges::all_of(wants, isThere)) {
-      static const uint64_t most = setting("DT_CUDA_DOUBLE_PATIENCE", 300);
-      if (dt::rt::now() - since > double(most))
-        die("rank ", comm->rank, " has waited for ", most, " s in ", whole);
+      if (dt::rt::now() - since > patience())
+        die("rank ", comm->rank, " has waited for ", patience(), " s in ",
+            whole);
       return false;
     }
     openMemory(true);
@@ -130,8 +143,83 @@ struct Action {
   }
 };
 
+/// Files of other ranks that must be there before the host's call returns.
+auto &unmet = *new std::vector<std::string>;
+
+/// Shows the others that this rank is here, and waits for them.
+void meet(const std::string &own, std::vector<std::string> others) {
+  std::ofstream(own).flush();
+  std::ranges::copy(others, std::back_inserter(unmet));
+}
+
+/// Nobody else is kept from calling meanwhile.
+void awaitOthers() {
+  std::vector<std::string> files;
+  {
+    std::lock_guard<std::mutex> lock(entryMutex);
+    files.swap(unmet);
+  }
+  double begin = dt::rt::now();
+  for (const std::string &file : files)
+    while (!exists(file)) {
+      if (dt::rt::now() - begin > patience())
+        die("has waited for ", patience(), " s for ", file);
+      usleep(500);
+    }
+}
+
+/// DT_CUDA_DOUBLE_LOST="kill 3": what becomes of rank 1 of a communicator in
+/// the process's third call; stop, hang.
+void loseRank(int rank) {
+  static const char *lost = std::getenv("DT_CUDA_DOUBLE_LOST");
+  static int calls = 0;
+  if (!lost || rank != 1 || ++calls != std::atoi(std::strchr(lost, ' ') + 1))
+    return;
+  if (*lost != 'h')
+    raise(*lost == 'k' ? SIGKILL : SIGSTOP);
+  while (*lost == 'h')
+    pause();
+}
+
+/// What a call returns. One that does not block goes on in a thread that NCCL
+/// makes for it, and whoever wants to know asks.
+ncclResult_t answer(ncclComm *comm) {
+  if (comm->blocks)
+    return ncclSuccess;
+  counts["threads of NCCL"]++;
+  comm->open = true;
+  return ncclInProgress;
+}
+
 int depth = 0;                            ///< of groups
 auto &pending = *new std::vector<Action>; ///< calls of the group
+
+/// The first message between two ranks makes a connection, for which both
+/// hosts wait.
+void connect(const Action &call) {
+  ncclComm &comm = *call.comm;
+  if (call.from == call.to ||
+      !comm.connected.insert({call.from, call.to}).second)
+    return;
+  std::string prefix = text(comm.folder, "/p", call.from, "-", call.to, "-");
+  meet(text(prefix, comm.rank),
+       {text(prefix, comm.rank == call.from ? call.to : call.from)});
+}
+
+constexpr int kMostChannels = 64;
+
+/// Kernels of several streams wait for other ranks at once: each needs room.
+void requireRoom(const ncclComm &comm, cudaStream_t stream) {
+  static auto &kernels = *new std::map<cudaStream_t, int>;
+  int &most = kernels[stream], sum = 0;
+  most = std::max(most, comm.kernel);
+  for (auto [other, blocks] : kernels)
+    sum += blocks;
+  if (sum >= multiprocessors())
+    die("NCCL: kernels of ", kernels.size(), " streams may take ", sum,
+        " blocks at once, the device has ", multiprocessors(),
+        " multiprocessors");
+}
 
 /// All calls of a group that ends, as one piece of work, behind the
 /// communicator's last.
@@ -140,12 +228,17 @@ ncclResult_t launch() {
     return ncclSuccess;
   ncclComm *comm = pending.front().comm;
   cudaStream_t stream = pending.front().stream;
+  counts["calls of NCCL"]++;
+  requireRoom(*comm, stream);
+  loseRank(comm->rank);
+  for (const Action &call : pending)
+    connect(call);
   auto attempt = [calls = std::exchange(pending, {})]() mutable {
     std::erase_if(calls, [](Action &call) { return call.advance(); });
     return calls.empty();
   };
   comm->last = queueAttempts(stream, std::move(attempt), comm->last);
-  return ncclSuccess;
+  return answer(comm);
 }
 
 ncclResult_t add(Action call) {
@@ -204,11 +297,33 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   return mkdtemp(id->internal) ? ncclSuccess : ncclSystemError;
 }
 
-/// Ranks meet at their first call.
+/// Hosts of all ranks wait for one another.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
-                                    ncclUniqueId id, int rank, ncclConfig_t *) {
+                                    ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
+  ncclResult_t result;
+  {
+    Entry entry;
+    counts["communicators"]++;
+    bool limited = config->maxCTAs != NCCL_CONFIG_UNDEF_INT;
+    *comm = new ncclComm{id.internal, ranks, rank, config->blocking != 0,
+                         limited ? config->maxCTAs : kMostChannels};
+    loseRank(rank);
+    std::string prefix = (*comm)->folder + "/r";
+    std::vector<std::string> others;
+    for (int r = 0; r < ranks; ++r)
+      others.push_back(text(prefix, r));
+    meet(text(prefix, rank), others);
+    result = answer(*comm);
+  }
+  awaitOthers();
+  return result;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
   Entry entry;
-  *comm = new ncclComm{id.internal, ranks, rank};
+  counts["looks for NCCL"] += comm->open;
+  *state = std::exchange(comm->open, false) ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
 
@@ -228,15 +343,20 @@ ncclResult_t ncclGroupStart() {
   return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
-  Entry entry;
-  --depth;
-  return launch();
+  ncclResult_t result;
+  {
+    Entry entry;
+    --depth;
+    result = launch();
+  }
+  awaitOthers();
+  return result;
 }
 
 ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
                                   ncclDataType_t type, int peer, ncclComm *comm,
                                   cudaStream_t stream) {
-  Entry entry(sends ? "ncclSend" : "ncclRecv");
+  std::optional<Entry> entry(sends ? "ncclSend" : "ncclRecv");
   int own = comm->rank, from = sends ? own : peer, to = sends ? peer : own;
   if (peer < 0 || peer >= comm->ranks)
     die("NCCL: a message from or to rank ", peer, " of ", comm->ranks);
@@ -245,9 +365,13 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
   std::string line = text("a message of ", count, " ", typeOf(type).name),
               file = text(comm->folder, "/m", from, "-", to, "-",
                           comm->messages[{from, to}]++);
-  Action call{comm, stream, line,
+  Action call{comm,
+              stream,
+              line,
               text(line, sends ? ", sent by rank " : ", received by rank ", own,
-                   sends ? " to rank " : " from rank ", peer)};
+                   sends ? " to rank " : " from rank ", peer),
+              from,
+              to};
   if (sends) {
     call.gives = {file};
     call.data = {static_cast<char *>(data), bytes};
@@ -257,7 +381,10 @@ ncclResult_t cuda_double::message(bool sends, void *data, size_t count,
       std::memcpy(data, blocks[0].data(), bytes);
     };
   }
-  return add(std::move(call));
+  ncclResult_t result = add(std::move(call));
+  entry.reset();
+  awaitOthers();
+  return result;
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,

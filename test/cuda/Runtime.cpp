@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <random>
+#include <set>
 
 using namespace cuda_double;
 
@@ -44,7 +45,9 @@ void atEnd() {
   std::string line;
   for (const char *name :
        {"kernels", "copies", "products", "graphs", "host waits", "allocations",
-        "uses of the default stream", "most pinned bytes"})
+        "frees", "loads", "plans", "uses of the default stream",
+        "communicators", "calls of NCCL", "threads of NCCL", "looks for NCCL",
+        "most pinned bytes"})
     line +=
         text(line.empty() ? "CUDA double: " : ", ", name, " ", counts[name]);
   std::cerr << line + "\n" << std::flush; // at once, as ranks share it
@@ -132,7 +135,14 @@ void cuda_double::announce(const void *data, size_t bytes) {
     announced.emplace_back(data, bytes);
 }
 
+void cuda_double::loadKernel(const void *kernel) {
+  static auto &loaded = *new std::set<const void *>;
+  std::lock_guard<std::mutex> lock(entryMutex);
+  counts["loads"] += loaded.insert(kernel).second;
+}
+
 cudaError_t cuda_double::launch(const cudaLaunchConfig_t &c, Call call) {
+  loadKernel(call.kernel);
   Entry entry("cudaLaunchKernelEx");
   auto refused = [&](cudaError_t error, const auto &...detail) {
     std::string of = " of " + nameOf(call.kernel);
@@ -165,13 +175,18 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
   return copy(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 
+int cuda_double::multiprocessors() {
+  static const auto all = int(setting("DT_CUDA_DOUBLE_SMS", 132));
+  return all;
+}
+
 static size_t mostPitch() {
   static const size_t most = setting("DT_CUDA_DOUBLE_PITCH", 0x7fffffff);
   return most;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
-  *properties = {"the double of a GPU", mostPitch()};
+  *properties = {"the double of a GPU", mostPitch(), multiprocessors()};
   return cudaSuccess;
 }
 

@@ -17,6 +17,7 @@ import sys
 HEADERS = ("cuda_runtime.h", "cublasLt.h", "cudnn.h", "nccl.h")
 NAME = r"(?:(?:cuda|cublas|cublasLt|cudnn|nccl)[A-Z]\w*|(?:CUDA|CUBLAS|CUBLASLT|CUDNN|NCCL)_\w+|dim3)"
 OWN = {
+    "cudaFuncGetAttributes": "a template, there and here",
     "cudaFuncSetAttribute": "a template, there and here",
     "cudaLaunchKernelEx": "a template, there and here",
     "cudnnContext": "opaque there",
@@ -26,6 +27,7 @@ OWN = {
 TABLES = {"cuda": "cudaError_t", "CUDNN_BACKEND_": "cudnnBackendDescriptorType_t", "CUDNN_ATTR_": "cudnnBackendAttributeName_t"}
 MACROS = {  # those of the double, and what is expected of the real ones
     "CUDNN_STATUS_CATEGORY": "static_assert(CUDNN_STATUS_CATEGORY(3002) == 3000);",
+    "NCCL_CONFIG_UNDEF_INT": "static_assert(NCCL_CONFIG_UNDEF_INT == -2147483647 - 1);",
     "NCCL_CONFIG_INITIALIZER": "inline ncclConfig_t config = NCCL_CONFIG_INITIALIZER;",
 }
 

@@ -5,7 +5,9 @@
 # On the double of CUDA, two ranks over either fabric. One is killed while the run
 # saves: every process ends soon, with one line that names the rank, and the run is
 # resumed from a checkpoint that is whole. Both have no room on their devices, at
-# the start or for scratch: one line, and what was saved stays.
+# the start or for scratch: one line, and what was saved stays. One is lost inside
+# a call of NCCL, in which its peer's host waits for it, too: the run ends within
+# --stall and ten seconds. Where kernels of NCCL have no room at once: one line.
 # ===-----------------------------------------------------------------------===
 """cuda_lost.py --dt-opt PATH --double DIR: kills a rank, and takes memory away."""
 
@@ -67,10 +69,38 @@ def check_kill(program, fabric):
         sys.exit(f"resumed over {fabric}: {run.returncode}, {errors}")
 
 
+# In rank 1's calls of NCCL: the first one makes a communicator.
+LOST = {
+    "kill 1": r"error: rank 1 \(model stage 0, replica 1\) at step 0 died$",
+    "stop 1": r"error: rank 1 \(.*\) at step 0 was stopped$",
+    "hang 1": r"error: rank 1 \(.*\) at step 0 hangs inside collective 1 of group \d+ \(start of NCCL\)$",
+    "kill 9": r"error: rank 1 \(.*\) at step \d+.* died$",
+    # Here a host that waits for its device does not run, either.
+    "hang 9": r"error: rank [01] \(.*\) at step \d+.* hangs inside collective \d+ of group \d+ \(.*\)$",
+}
+STALL = 2  # seconds
+
+
+def check_lost(program, lost, line):
+    begin = time.time()
+    run = start(program, "nccl", 1000, "--stall", STALL, DT_CUDA_DOUBLE_LOST=lost)
+    check_line(lost, run, 75, line)
+    if time.time() - begin > STALL + WITHIN or processes(program / "build/train"):
+        sys.exit(f"{lost}: after {time.time() - begin:.1f} s there are {processes(program / 'build/train')}")
+
+
 def main():
     arguments = train_model.on_double(__doc__)
     with tempfile.TemporaryDirectory() as temporary:
         program = emit(arguments, pathlib.Path(temporary) / "lost", Variant("gpt2", 2, ranks=2, plan="model:dp=2,zero=1"))
+        room = r"error: NCCL: kernels of 2 streams of collectives and 0 of messages may take {} thread blocks at once, expected less than the {} multiprocessors of the GPU: {}$"
+        for what, line in {
+            ("DT_CUDA_DOUBLE_SMS", "2"): room.format(2, 2, "a rank has too many modules"),
+            ("NCCL_MAX_CTAS", "65"): room.format(256, 132, "NCCL_MAX_CTAS, .* are too large"),
+        }.items():
+            check_line("=".join(what), start(program, "nccl", 1, **dict([what])), 1, line)
+        for lost, line in LOST.items():
+            check_lost(program, lost, line)
         for fabric in ("nccl", "host"):
             check_kill(program, fabric)
         saved = files(program.parent / "saved")

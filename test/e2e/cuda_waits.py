@@ -4,10 +4,11 @@
 #
 # The double of CUDA counts what a run has done (DT_CUDA_DOUBLE_STATS). Runs of
 # none, one and two steps differ by a step: on each rank it may wait for the
-# device once, to read its numbers back, allocates nothing and leaves the default
-# stream alone. A checkpoint between two steps changes nothing of that. From the
-# third step on, tasks are CUDA graphs: a step has few launches then, and a run
-# gives the same losses, norms and files as one without graphs, bit for bit.
+# device once, to read its numbers back, allocates and frees nothing, loads no
+# kernel, makes no plan of a library and leaves the default stream alone. A
+# checkpoint between two steps changes nothing of that. From the third step on,
+# tasks are CUDA graphs: a step has few launches then, and a run gives the same
+# losses, norms and files as one without graphs, bit for bit.
 # ===-----------------------------------------------------------------------===
 """cuda_waits.py --dt-opt PATH --double DIR: host waits, allocations and uses of the default stream of a step."""
 
@@ -41,6 +42,7 @@ class Variant:
     steps: tuple = (0, 1, 2)  # of the runs that are compared
     flags: tuple = ()
     launches: int = 0  # of the last step of all ranks, at most; and runs without graphs are compared
+    communicators: int = 0  # of all ranks
 
 
 VARIANTS = {
@@ -53,7 +55,7 @@ VARIANTS = {
     "saved": Variant("gpt2", steps=(6, 10), flags=("--checkpoint", "saved", "--save-every", 4)),
     # Over NCCL. Blocks for packed columns and scratch are made before the first step, too.
     # Without the look at replicas when the run ends, which copies each parameter and waits for it.
-    "cut": Variant("gpt2", 2, ranks=2, plan="model:tp=2", steps=(0, 1, 2, 3), flags=("--check-replicas", 0), launches=124),
+    "cut": Variant("gpt2", 2, ranks=2, plan="model:tp=2", steps=(0, 1, 2, 3), flags=("--check-replicas", 0), launches=124, communicators=4),
 }
 
 
@@ -101,6 +103,15 @@ def check_graphs(name, program, variant, runs):
             yield f"{name}: with {how} graphs {results[0]}, with all {runs[steps][1][0]}, or other files"
 
 
+def check_nccl(name, variant, counts):
+    """Communicators are those that something uses, and no call of NCCL's makes a thread for which the host looks again and again."""
+    found = {what: counts[what] for what in ("communicators", "threads of NCCL", "looks for NCCL")}
+    print(f"{name}: {found}, {counts['calls of NCCL']} calls")
+    wanted = {"communicators": variant.communicators, "threads of NCCL": 0, "looks for NCCL": 0}
+    if found != wanted or (variant.communicators and not counts["calls of NCCL"]):
+        yield f"{name}: {found} in {counts['calls of NCCL']} calls of NCCL, wanted {wanted}"
+
+
 def emit(arguments, folder, variant):
     """The variant's program, built, with its batch."""
     folder.mkdir()
@@ -111,6 +122,23 @@ def emit(arguments, folder, variant):
     plan = [f"--plan={variant.plan}"] if variant.plan else []
     train_model.make(arguments.dt_opt, recipe, folder / "program", "cuda", arguments.double, plan)
     return folder / "program"
+
+
+# Of Cuda.h: the line by which a rehearsal loads kernels.
+LOADS = "    return load(name, kernel);\n"
+
+
+def check_planted(program, variant):
+    """Generated code that loads no kernels in a rehearsal is seen to load them in a step."""
+    header = program / "runtime/device/cuda/Cuda.h"
+    text = header.read_text()
+    if text.count(LOADS) != 1:
+        return [f"{header} has not one line '{LOADS.strip()}'"]
+    header.write_text(text.replace(LOADS, "    return;\n"))
+    train_model.call(["cmake", "--build", program / "build", "--clean-first"], program)
+    loads = more(*(run(program, variant, n, "planted")[0] for n in (1, 0)))["loads"]
+    print(f"without that line: {loads} loads in the first step")
+    return [] if loads else ["no load was seen in a step where there must be some"]
 
 
 def main():
@@ -124,10 +152,13 @@ def main():
             for before, after in itertools.pairwise(variant.steps):
                 found = more(runs[after][0], runs[before][0])
                 print(f"{name}, {after} steps beside {before}:", ", ".join(f"{what} {number}" for what, number in found.items()))
-                wanted = {"host waits": (after - before) * variant.ranks, "allocations": 0, "uses of the default stream": 0}
+                wanted = {"host waits": (after - before) * variant.ranks, "allocations": 0, "frees": 0, "loads": 0, "plans": 0, "uses of the default stream": 0}
                 wrong += [f"{name}, {after} steps beside {before}: {what} {found[what]}, wanted {number}" for what, number in wanted.items() if found[what] != number]
+            wrong += check_nccl(name, variant, runs[variant.steps[-1]][0])
             if variant.launches:
                 wrong += check_graphs(name, program, variant, runs)
+            if name == "whole":
+                wrong += check_planted(program, variant)
     sys.exit("\n".join(wrong) or 0)
 
 

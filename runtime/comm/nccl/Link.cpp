@@ -82,16 +82,14 @@ cudaStream_t Links::compute() {
 
 void Links::run(Link &link, const Awaited &what, const NcclCall &call) {
   last = what;
-  finishCall(link, call(compute()), what);
+  this->call(link, what, [&] { return call(compute()); });
 }
 
 Request Links::begin(Link &link, const Awaited &what, const NcclCall &call) {
-  if (!link.stream)
-    link.stream = cuda::makeStream(/*urgent=*/true);
   std::shared_ptr<StreamEvent> event = takeEvent();
   event->record(compute());
   event->holdBack(link.stream);
-  finishCall(link, call(link.stream), what);
+  this->call(link, what, [&] { return call(link.stream); });
   event->record(link.stream);
   device::OnStream on(link.stream);
   device::noteProgress();
@@ -103,26 +101,29 @@ Request Links::begin(Link &link, const Awaited &what, const NcclCall &call) {
 // Communicators
 //===----------------------------------------------------------------------===//
 
-Link &Links::make(const std::vector<int> &ranks, int number) {
+Link &Links::make(const std::vector<int> &ranks, int number, int blocks,
+                  bool aside) {
   Link &link = links.emplace_back();
   link.ranks = ranks;
   link.rank = int(std::find(ranks.begin(), ranks.end(), control.rank()) -
                   ranks.begin());
   link.number = number;
-  connect(link);
+  if (aside)
+    link.stream = cuda::makeStream(/*urgent=*/true);
+  connect(link, blocks);
   // Connections are made by the first collective, for which hosts wait: now,
   // not in a step.
   device::Pool::Block block = control.pool().take(sizeof(float));
-  begin(link, collective(link, "start of NCCL"), [&](cudaStream_t stream) {
+  run(link, collective(link, "start of NCCL"), [&](cudaStream_t stream) {
     return ncclAllReduce(block.get(), block.get(), 1, ncclFloat32, ncclSum,
                          link.comm, stream);
-  }).wait();
+  });
   settle();
   return link;
 }
 
 /// The first member makes an id, which travels over Control.
-void Links::connect(Link &link) {
+void Links::connect(Link &link, int blocks) {
   Awaited what = collective(link, "start of NCCL");
   ncclUniqueId id{};
   if (link.rank == 0) {
@@ -135,26 +136,20 @@ void Links::connect(Link &link) {
   } else {
     control.irecv(&id, sizeof id, link.ranks[0], 0).wait();
   }
+  // Without blocking NCCL would make a thread for every call.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  finishCall(link,
-             ncclCommInitRankConfig(&link.comm, int(link.ranks.size()), id,
-                                    link.rank, &config),
-             what);
+  config.blocking = 1;
+  config.maxCTAs = blocks;
+  call(link, what, [&] {
+    return ncclCommInitRankConfig(&link.comm, int(link.ranks.size()), id,
+                                  link.rank, &config);
+  });
 }
 
-/// Calls on communicators that do not block may go on behind their return.
-void Links::finishCall(Link &link, ncclResult_t result, const Awaited &what) {
-  if (result == ncclInProgress) {
-    Waits waits(control.board(), what);
-    while (result == ncclInProgress) {
-      nap();
-      if (ncclResult_t asked = ncclCommGetAsyncError(link.comm, &result);
-          asked != ncclSuccess)
-        result = asked;
-    }
-  }
-  if (result != ncclSuccess)
+void Links::call(Link &link, const Awaited &what,
+                 const std::function<ncclResult_t()> &body) {
+  Waits waits(control.board(), what);
+  if (ncclResult_t result = body(); result != ncclSuccess)
     fail(link, result, what);
 }
 

@@ -2,8 +2,12 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Calls are queued on streams. The host looks at what has begun in settle(),
-// where it waits, and in poll(); both see errors that NCCL finds meanwhile.
+// Calls are queued on streams; the host waits in them where its peers must come
+// (a communicator's making, the first use of a connection), and says so on the
+// status board: a peer that does not come is the watchdog's business, which
+// ends the process whatever the host is in. The host looks at what has begun in
+// settle(), where it waits, and in poll(); both see errors that NCCL finds
+// meanwhile.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,7 +47,7 @@ struct Link {
   int rank;               ///< this one's place among them
   int number;             ///< on the status board; -1: none
   ncclComm_t comm = nullptr;
-  cudaStream_t stream = nullptr; ///< of its own, once it is needed
+  cudaStream_t stream = nullptr; ///< of its own; null: none
   uint32_t begun = 0;            ///< collectives
 };
 
@@ -58,9 +62,10 @@ public:
   Links(const Links &) = delete;
   Links &operator=(const Links &) = delete;
 
-  /// Called by all members of the group; they meet here. `number`: the same on
-  /// all of them.
-  Link &make(const std::vector<int> &ranks, int number);
+  /// Called by all members of the group; they meet here. `number`, and
+  /// `blocks`, which a kernel has at most (LinkNeeds.h): the same on all of
+  /// them. `aside`: it has a stream of its own, for begin().
+  Link &make(const std::vector<int> &ranks, int number, int blocks, bool aside);
 
   /// For calls that go on beside the compute stream and are ordered with it by
   /// their callers.
@@ -83,8 +88,9 @@ private:
   class Operation;
 
   static cudaStream_t compute();
-  void finishCall(Link &link, ncclResult_t result, const Awaited &what);
-  void connect(Link &link);
+  void call(Link &link, const Awaited &what,
+            const std::function<ncclResult_t()> &body);
+  void connect(Link &link, int blocks);
   void checkErrors(const Awaited &what);
   void waitFor(const Open &open);
   [[noreturn]] void fail(Link &link, ncclResult_t result, const Awaited &what);

@@ -13,6 +13,7 @@
 
 #include "runtime/comm/nccl/NcclFabric.h"
 #include "runtime/comm/nccl/Link.h"
+#include "runtime/comm/nccl/Room.h"
 
 #include <algorithm>
 #include <map>
@@ -44,19 +45,15 @@ ncclRedOp_t ncclOpOf(Reduction kind) {
                                   : ncclMin;
 }
 
-bool isError(ncclResult_t result) {
-  return result != ncclSuccess && result != ncclInProgress;
-}
-
 /// Calls that are one, as none of them waits for another: `call(r)` for each of
 /// the ranks.
 template <typename Call> ncclResult_t grouped(int ranks, Call call) {
   ncclGroupStart();
   ncclResult_t result = ncclSuccess;
-  for (int r = 0; r < ranks && !isError(result); ++r)
+  for (int r = 0; r < ranks && result == ncclSuccess; ++r)
     result = call(r);
   ncclResult_t end = ncclGroupEnd();
-  return isError(result) ? result : end;
+  return result == ncclSuccess ? end : result;
 }
 
 class NcclGroup final : public FabricGroup {
@@ -114,9 +111,10 @@ public:
         size_t at = size_t(r) * bytes;
         ncclResult_t sent = ncclSend(static_cast<const char *>(in) + at, bytes,
                                      ncclChar, r, link.comm, stream);
-        return isError(sent) ? sent
-                             : ncclRecv(static_cast<char *>(out) + at, bytes,
-                                        ncclChar, r, link.comm, stream);
+        return sent == ncclSuccess
+                   ? ncclRecv(static_cast<char *>(out) + at, bytes, ncclChar, r,
+                              link.comm, stream)
+                   : sent;
       });
     });
   }
@@ -159,11 +157,14 @@ private:
 
 class NcclFabric final : public Fabric {
 public:
-  explicit NcclFabric(Comm &control) : control(control), links(control) {
+  NcclFabric(Comm &control, const LinkNeeds &needs)
+      : control(control), shares(findRoom(control, needs)), links(control) {
     std::vector<int> all(size_t(control.size()));
     std::iota(all.begin(), all.end(), 0);
-    for (Link *&direction : directions)
-      direction = &links.make(all, watch(all));
+    for (bool gradient : {false, true})
+      if (needs.messages[gradient])
+        directions[gradient] =
+            &links.make(all, watch(all), shares.messages, true);
   }
   int rank() const override { return control.rank(); }
   int size() const override { return control.size(); }
@@ -173,18 +174,18 @@ public:
   Request isend(const void *data, size_t bytes, int to, int tag,
                 const char *label) override {
     control.count(label, bytes);
-    Link &link = *directions[isGradient(tag)];
     if (!bytes)
       return {};
+    Link &link = directionOf(tag);
     return links.begin(
         link, {Awaited::Message, to, -1, 0, label}, [&](cudaStream_t stream) {
           return ncclSend(data, bytes, ncclChar, to, link.comm, stream);
         });
   }
   Request irecv(void *data, size_t bytes, int from, int tag) override {
-    Link &link = *directions[isGradient(tag)];
     if (!bytes)
       return {};
+    Link &link = directionOf(tag);
     return links.begin(
         link, {Awaited::Message, from, -1, 0, ""}, [&](cudaStream_t stream) {
           return ncclRecv(data, bytes, ncclChar, from, link.comm, stream);
@@ -201,8 +202,9 @@ public:
       return group.get();
     int number = watch(ranks);
     if (std::find(ranks.begin(), ranks.end(), rank()) != ranks.end())
-      group = std::make_unique<NcclGroup>(control, links,
-                                          links.make(ranks, number));
+      group = std::make_unique<NcclGroup>(
+          control, links,
+          links.make(ranks, number, shares.collectives, !purpose.empty()));
     return group.get();
   }
   Carrier carrier() const override { return Carrier::Nccl; }
@@ -215,13 +217,20 @@ public:
   }
 
 private:
+  Link &directionOf(int tag) const {
+    Link *link = directions[isGradient(tag)];
+    if (!link)
+      throw Error("NCCL: a message that was not planned");
+    return *link;
+  }
   int watch(const std::vector<int> &ranks) {
     return ranks.size() > 1 ? control.watch(ranks) : -1;
   }
 
   Comm &control;
+  LinkShares shares;
   Links links;
-  Link *directions[2]; ///< of messages: forward, gradients
+  Link *directions[2] = {}; ///< of messages: forward, gradients; null: none
   /// By purpose and members; null on ranks outside.
   std::map<std::pair<std::string, std::vector<int>>, std::unique_ptr<NcclGroup>>
       groups;
@@ -229,8 +238,8 @@ private:
 
 } // namespace
 
-std::shared_ptr<Fabric> makeNcclFabric(Comm &comm) {
-  return std::make_shared<NcclFabric>(comm);
+std::shared_ptr<Fabric> makeNcclFabric(Comm &comm, const LinkNeeds &needs) {
+  return std::make_shared<NcclFabric>(comm, needs);
 }
 
 } // namespace dt::rt

@@ -11,8 +11,9 @@
 
 namespace dt::rt {
 
-/// Every rank has a device of its own. All ranks of `comm` call it.
-std::shared_ptr<Fabric> makeNcclFabric(Comm &comm);
+/// Every rank has a device of its own. All ranks of `comm` call it. Throws
+/// CommonError where some device has no room for kernels of all streams.
+std::shared_ptr<Fabric> makeNcclFabric(Comm &comm, const LinkNeeds &needs);
 
 } // namespace dt::rt
 

@@ -41,8 +41,13 @@ inline void check(cudaError_t status, const char *call) {
 /// Ends the program: "CUDA: kernel <name>: <reason>".
 [[noreturn]] void failLaunch(const char *kernel, cudaError_t status);
 
-/// device::rehearse(): launches and copies do nothing.
+/// device::rehearse(): copies do nothing, launches load their kernels.
 inline bool rehearsing = false;
+/// That is over: scratch is what it will be.
+inline bool rehearsed = false;
+
+/// Of the device: each may be kept by a block that spins.
+inline int multiprocessors = 0;
 
 /// A device::Recording is being made.
 inline bool recording = false;
@@ -76,6 +81,15 @@ template <typename T> void announce([[maybe_unused]] const Out<T> &written) {
 #endif
 }
 
+/// What a step's first launch would do, and then wait for the device's queues:
+/// kernels of NCCL may spin there, for a rank that waits for this one.
+template <typename Kernel> void load(const char *name, Kernel *kernel) {
+  cudaFuncAttributes attributes;
+  if (cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+      status != cudaSuccess)
+    failLaunch(name, status);
+}
+
 /// Every kernel starts here. What CUDA refuses (too many blocks or too much
 /// shared memory, no code for this GPU, a fault of work before) ends the
 /// program with the kernel's name: nothing runs on with results that were never
@@ -85,7 +99,7 @@ void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
             unsigned threads, size_t sharedBytes, void *stream,
             Arguments... arguments) {
   if (rehearsing)
-    return;
+    return load(name, kernel);
   cudaLaunchConfig_t configuration{};
   configuration.gridDim = dim3(blocks);
   configuration.blockDim = dim3(threads);
@@ -107,9 +121,11 @@ void launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
 void awaitSnapshot();
 
 /// Scratch on the device that only grows. One block a purpose (0 cuBLASLt, 1
-/// and 2 convolution and attention, 4 biases); valid until the
-/// next request for the same purpose on the stream.
+/// and 2 convolution and attention, 3 cuDNN's workspace, 4 biases); valid until
+/// the next request for the same purpose on the stream.
 void *scratch(int purpose, size_t bytes);
+/// What there is of it.
+size_t scratchBytes(int purpose);
 /// How often a block of it was freed for a larger one.
 inline unsigned scratchMoves = 0;
 

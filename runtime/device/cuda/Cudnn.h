@@ -81,6 +81,7 @@ struct Plan {
   const char *mode = "";         ///< of the heuristic that found it
   int64_t engine = 0;            ///< its number within cuDNN
   int offered = 0;               ///< without a plan: what mode A had heard of
+  mutable bool loaded = false;   ///< has run
 };
 
 Plan findPlan(const ConvProblem &problem, const Gpu &gpu);

@@ -77,6 +77,38 @@ int64_t getBiasBytes(const AttentionShape &s) {
   return hasBias(s) ? getBiasShape(s).getBytes(s.t) : 0;
 }
 
+/// What is needed for a part besides operands and a plan's workspace, in one
+/// block; what a call does not have is not to be used.
+struct Room {
+  size_t sums, lse; ///< [b, h, t] floats, bytes from the block's begin
+  size_t bias, marks;
+  size_t size = 0;
+
+  Room(const AttentionShape &p, bool backward) {
+    size_t rows = size_t(p.b * p.h * p.t) * sizeof(float);
+    auto add = [&](size_t bytes) {
+      return std::exchange(size, size + (bytes + 255) / 256 * 256);
+    };
+    sums = add(backward ? rows : 0);
+    lse = add(backward && mayBeMarked(p) ? rows : 0);
+    bias = add(size_t(getBiasBytes(p)));
+    marks = add(hasBias(p) ? getMarkBytes(p) : 0);
+  }
+
+  /// In a step nothing is allocated.
+  bool isThere() const {
+    return !cuda::rehearsed || size <= cuda::scratchBytes(kPurpose);
+  }
+  template <typename T> T *at(size_t place) const {
+    auto *begin =
+        static_cast<char *>(size ? cuda::scratch(kPurpose, size) : nullptr);
+    return reinterpret_cast<T *>(begin + place);
+  }
+
+private:
+  static constexpr int kPurpose = 2;
+};
+
 /// What a call does at once: all, or where there is no room for that a part of
 /// the batch, or of one element's heads.
 struct Part {
@@ -89,7 +121,8 @@ struct Part {
 Part findPart(const AttentionProblem &whole) {
   Part part{whole.shape, nullptr};
   auto fits = [&] {
-    part.plan = getBiasBytes(part.shape) <= mostWorkspace()
+    part.plan = getBiasBytes(part.shape) <= allowedWorkspace() &&
+                        Room(part.shape, whole.backward).isThere()
                     ? &keptPlan({part.shape, whole.backward})
                     : nullptr;
     if (part.plan && !part.plan->plan)
@@ -127,44 +160,17 @@ void forEachPart(const AttentionShape &s, const AttentionShape &p, Run run) {
     }
 }
 
-/// What cuDNN takes for a part besides operands; of a call that has none of
-/// these they are not to be used.
-struct Room {
-  char *workspace;
-  float *sums, *lse; ///< [b, h, t]
-  bf16 *bias;
-  uint64_t *marks;
-
-  Room(const Part &part, bool backward) {
-    const AttentionShape &p = part.shape;
-    size_t size = 0, rows = size_t(p.b * p.h * p.t) * sizeof(float);
-    auto add = [&](size_t bytes) {
-      return std::exchange(size, size + (bytes + 255) / 256 * 256);
-    };
-    size_t ofWorkspace = add(part.plan->workspace),
-           ofSums = add(backward ? rows : 0),
-           ofLse = add(backward && mayBeMarked(p) ? rows : 0),
-           ofBias = add(size_t(getBiasBytes(p))),
-           ofMarks = add(hasBias(p) ? getMarkBytes(p) : 0);
-    auto *begin = static_cast<char *>(size ? cuda::scratch(2, size) : nullptr);
-    workspace = begin + ofWorkspace;
-    sums = reinterpret_cast<float *>(begin + ofSums);
-    lse = reinterpret_cast<float *>(begin + ofLse);
-    bias = reinterpret_cast<bf16 *>(begin + ofBias);
-    marks = reinterpret_cast<uint64_t *>(begin + ofMarks);
-  }
-};
-
 /// A part's call; `addresses` as the graph has them, up to the bias.
 void queue(const Part &part, const Room &room, std::vector<void *> addresses,
            void *stream) {
-  if (cuda::rehearsing)
+  void *workspace = workspaceFor(*part.plan);
+  if (!queues(*part.plan))
     return;
   if (hasBias(part.shape))
-    addresses.push_back(room.bias);
+    addresses.push_back(room.at<bf16>(room.bias));
   if (hidesInGraph(part.shape))
     addresses.push_back(const_cast<float *>(&kHidden));
-  execute(*part.plan, addresses, room.workspace, stream);
+  execute(*part.plan, addresses, workspace, stream);
 }
 
 /// The mask from its element `first` on.
@@ -193,18 +199,20 @@ bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
   if (!part.plan)
     return refuse(s, false, kUnplanned);
   const AttentionShape &p = part.shape;
-  Room room(part, false);
+  Room room(p, false);
+  auto *bias = room.at<bf16>(room.bias);
+  auto *marks = room.at<uint64_t>(room.marks);
   forEachPart(s, p, [&](const Begin &at) {
     const void *itsMask = maskAt(mask, at.mask, s.mask);
     if (hasBias(p) && !at.biased)
-      writeBias(p, itsMask, room.bias, room.marks, stream);
+      writeBias(p, itsMask, bias, marks, stream);
     queue(part, room,
           {operand(q + at.q), operand(k + at.k), operand(v + at.v), o + at.o,
            lse + at.row, operand(&s.scale)},
           stream);
     if (mayBeMarked(p))
       mendForward(q + at.q, k + at.k, v + at.v, itsMask, o + at.o, lse + at.row,
-                  p, getMarked(p, room.marks), stream);
+                  p, getMarked(p, marks), stream);
   });
   return true;
 }
@@ -223,20 +231,23 @@ bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
   if (!part.plan)
     return refuse(s, true, kUnplanned);
   const AttentionShape &p = part.shape;
-  Room room(part, true);
+  Room room(p, true);
+  auto *bias = room.at<bf16>(room.bias);
+  auto *marks = room.at<uint64_t>(room.marks);
+  auto *sums = room.at<float>(room.sums), *covered = room.at<float>(room.lse);
   forEachPart(s, p, [&](const Begin &at) {
     const void *itsMask = maskAt(mask, at.mask, s.mask);
     const float *itsLse = lse + at.row;
-    Queries marked = getMarked(p, room.marks);
+    Queries marked = getMarked(p, marks);
     if (hasBias(p) && !at.biased)
-      writeBias(p, itsMask, room.bias, room.marks, stream);
+      writeBias(p, itsMask, bias, marks, stream);
     if (mayBeMarked(p))
-      coverMarked(p, itsLse, room.lse, marked, stream);
+      coverMarked(p, itsLse, covered, marked, stream);
     queue(part, room,
           {operand(q + at.q), operand(k + at.k), operand(v + at.v),
            operand(o + at.o), operand(doutput + at.o),
-           mayBeMarked(p) ? room.lse : operand(itsLse), dq + at.q, dk + at.k,
-           dv + at.v, room.sums, operand(&s.scale), operand(&kOne)},
+           mayBeMarked(p) ? covered : operand(itsLse), dq + at.q, dk + at.k,
+           dv + at.v, sums, operand(&s.scale), operand(&kOne)},
           stream);
     if (mayBeMarked(p))
       mendBackward(q + at.q, k + at.k, v + at.v, itsMask, o + at.o, itsLse,

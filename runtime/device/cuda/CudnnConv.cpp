@@ -145,8 +145,8 @@ bool convolve(const ConvProblem &problem, const void *x, const void *w,
   });
   if (!plan.plan)
     return false;
-  void *workspace = plan.workspace ? cuda::scratch(2, plan.workspace) : nullptr;
-  if (!cuda::rehearsing)
+  void *workspace = workspaceFor(plan);
+  if (queues(plan))
     execute(
         plan,
         {const_cast<void *>(x), const_cast<void *>(w), const_cast<void *>(y)},

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cuda/CudnnGraph.h"
+#include "runtime/device/LibraryMemory.h"
 #include "runtime/device/cuda/Cuda.h"
 
 #include <algorithm>
@@ -15,10 +16,22 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace dt::rt::cudnn {
 
 namespace {
+
+/// Scratch of plans.
+constexpr int kPurpose = 3;
+
+/// Bytes. A plan that wants more is not taken: in a step nothing is allocated.
+int64_t mostWorkspace() {
+  int64_t allowed = allowedWorkspace();
+  return cuda::rehearsed
+             ? std::min(allowed, int64_t(cuda::scratchBytes(kPurpose)))
+             : allowed;
+}
 
 /// Numbers of the tensors inside of a graph; the others count from 1.
 constexpr int64_t kInside = 1000;
@@ -220,11 +233,11 @@ Plan findPlan(const std::function<void(Graph &)> &describe, bool narrow,
   }
 }
 
-int64_t mostWorkspace() {
+int64_t allowedWorkspace() {
   static const int64_t most = [] {
     const char *name = "DT_CUDNN_WORKSPACE", *said = std::getenv(name);
     if (!said)
-      return int64_t(1) << 30;
+      return kMostPlanWorkspace;
     char *end = nullptr;
     long long bytes = std::strtoll(said, &end, 10);
     if (end == said || *end || bytes < 0)
@@ -246,6 +259,14 @@ const Plan &planFor(const Sizes &key,
   if (it == plans.end())
     it = plans.emplace(key, find({handle()})).first;
   return it->second;
+}
+
+bool queues(const Plan &plan) {
+  return !std::exchange(plan.loaded, true) || !cuda::rehearsing;
+}
+
+void *workspaceFor(const Plan &plan) {
+  return plan.workspace ? cuda::scratch(kPurpose, plan.workspace) : nullptr;
 }
 
 void execute(const Plan &plan, const std::vector<void *> &addresses,

@@ -97,9 +97,9 @@ private:
 Plan findPlan(const std::function<void(Graph &)> &describe, bool narrow,
               const Gpu &gpu);
 
-/// Bytes that a call may take besides its operands: DT_CUDNN_WORKSPACE, 1 GiB
-/// without it. A plan that wants more is not taken.
-int64_t mostWorkspace();
+/// Bytes that a plan, and what else is added to scores, may take:
+/// DT_CUDNN_WORKSPACE, 1 GiB without it.
+int64_t allowedWorkspace();
 
 /// Whether cuDNN is not turned off by DT_CUDNN=off.
 bool isOn();
@@ -108,6 +108,10 @@ bool isOn();
 const Plan &planFor(const Sizes &key,
                     const std::function<Plan(const Gpu &)> &find);
 
+/// Whether a call queues its plan: in a rehearsal once, which loads kernels.
+bool queues(const Plan &plan);
+/// Memory for a plan to work in; null: it wants none.
+void *workspaceFor(const Plan &plan);
 /// Queues a plan; addresses as Graph::tensor says.
 void execute(const Plan &plan, const std::vector<void *> &addresses,
              void *workspace, void *stream);

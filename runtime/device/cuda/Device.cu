@@ -10,6 +10,7 @@
 
 #include "runtime/base/Clock.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Stop.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/Launch.h"
@@ -189,6 +190,10 @@ void *cuda::scratch(int purpose, size_t bytes) {
   Block &block = scratchBlocks[purpose];
   if (block.bytes < bytes) {
     scratchMoves += block.data != nullptr;
+    if (rehearsed)
+      printError("warning: scratch of library calls grows from %zu to %zu "
+                 "bytes in a step, for which the GPU is waited for\n",
+                 block.bytes, bytes);
     // What is queued may still read the old block; cudaFree waits for it.
     check(cudaFree(block.data), "cudaFree");
     check(cudaMalloc(&block.data, bytes), "cudaMalloc of scratch");
@@ -196,6 +201,8 @@ void *cuda::scratch(int purpose, size_t bytes) {
   }
   return block.data;
 }
+
+size_t cuda::scratchBytes(int purpose) { return scratchBlocks[purpose].bytes; }
 
 const void *cuda::constantBytes(const void *host, size_t bytes) {
   if (bytes == 0)
@@ -265,6 +272,7 @@ void initialize(int, int number) {
               "cudaGetDeviceProperties");
   cuda::check(cudaSetDevice(theDevice), "cudaSetDevice");
   mostPitch = properties.memPitch;
+  cuda::multiprocessors = properties.multiProcessorCount;
   theStream = cuda::makeStream();
   description = std::string("cuda, ") + properties.name;
 }
@@ -292,6 +300,7 @@ void synchronize() { wait(theStream); }
 
 bool rehearse(bool on) {
   cuda::rehearsing = on;
+  cuda::rehearsed = !on;
   return true;
 }
 bool rehearses() { return cuda::rehearsing; }

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/device/LibraryMemory.h"
 #include "runtime/device/cuda/Calls.h"
 #include "runtime/device/cuda/Cuda.h"
 
@@ -17,12 +18,13 @@
 #include <map>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 namespace dt::rt {
 
 namespace {
 
-constexpr size_t kWorkspace = size_t(32) << 20;
+constexpr size_t kWorkspace = size_t(kProductWorkspace);
 
 void check(cublasStatus_t status, const char *call) {
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -64,6 +66,7 @@ struct Product {
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, c; ///< a is the caller's B, b its A
   cublasLtMatmulAlgo_t algo;
+  bool loaded = false; ///< has run
 };
 
 /// Leading dim: at least the row length of the stored matrix, 0 = dense.
@@ -215,7 +218,8 @@ void multiply(const T *a, const T *b, Floats anyBias, C *c,
               p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
           "bias");
   void *workspace = cuda::scratch(0, kWorkspace);
-  if (cuda::rehearsing)
+  // The first run loads kernels.
+  if (std::exchange(p.loaded, true) && cuda::rehearsing)
     return;
   const float one = 1;
   check(cublasLtMatmul(handle(), p.desc, &one, b, p.a, a, p.b, &beta, c, p.c, c,

@@ -36,6 +36,7 @@ void cuda::fail(const char *call, const char *reason) {
   std::exit(1);
 }
 void *cuda::scratch(int, size_t) { return nullptr; }
+size_t cuda::scratchBytes(int) { return 0; }
 void dt::rt::printError(const char *, ...) {}
 
 namespace {

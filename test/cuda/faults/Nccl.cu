@@ -33,7 +33,8 @@ struct Ranks {
   cudaStream_t stream = nullptr;
   pid_t other = 0;
 
-  Ranks() {
+  /// `blocks`: that kernels of the communicator may have.
+  explicit Ranks(int blocks = 16) {
     ncclUniqueId id;
     check(ncclGetUniqueId(&id));
     other = fork();
@@ -43,6 +44,7 @@ struct Ranks {
       std::freopen("/dev/null", "w", stderr);
     }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.maxCTAs = blocks;
     check(ncclCommInitRankConfig(&comm, 2, id, rank, &config));
     stream = makeStream();
   }
@@ -107,6 +109,19 @@ Register removedWait("nccl-removed-wait", [](bool fault) {
     check(cudaStreamWaitEvent(ranks.stream, computed));
   check(ncclSend(data, kN, ncclFloat32, 1, ranks.comm, ranks.stream));
   return ranks.end(true);
+});
+
+/// Kernels of three streams.
+Register room("nccl-room", [](bool fault) {
+  Ranks ranks(fault ? NCCL_CONFIG_UNDEF_INT : 32);
+  float *data = onDevice(kN, 1);
+  for (int i = 0; i < 3; ++i) {
+    cudaStream_t stream = i ? makeStream() : ranks.stream;
+    check(ncclAllReduce(data, data, kN, ncclFloat32, ncclSum, ranks.comm,
+                        stream));
+    check(cudaStreamSynchronize(stream));
+  }
+  return ranks.end(first(data, ranks.stream) == 8);
 });
 
 } // namespace

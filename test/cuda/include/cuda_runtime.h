@@ -100,6 +100,7 @@ using cudaEvent_t = struct CUevent_st *;
 struct cudaDeviceProp {
   char name[256];
   size_t memPitch;
+  int multiProcessorCount;
 };
 
 const char *cudaGetErrorString(cudaError_t error);
@@ -183,6 +184,8 @@ namespace cuda_double {
 
 void *dynamicShared();
 inline std::map<const void *, size_t> mostShared; ///< that kernels asked for
+/// The first use of a kernel loads it.
+void loadKernel(const void *kernel);
 /// The next launch writes these bytes.
 void announce(const void *data, size_t bytes);
 
@@ -205,6 +208,14 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 template <typename T>
 cudaError_t cudaFuncSetAttribute(T *kernel, cudaFuncAttribute, int bytes) {
   cuda_double::mostShared[reinterpret_cast<const void *>(kernel)] = bytes;
+  return cudaSuccess;
+}
+struct cudaFuncAttributes {
+  int numRegs;
+};
+template <typename T>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, T *kernel) {
+  cuda_double::loadKernel(reinterpret_cast<const void *>(kernel));
   return cudaSuccess;
 }
 template <typename... Parameters, typename... Arguments>

@@ -27,8 +27,10 @@ struct ncclUniqueId {
 };
 struct ncclConfig_t {
   int blocking;
+  int maxCTAs;
 };
-#define NCCL_CONFIG_INITIALIZER {1}
+#define NCCL_CONFIG_UNDEF_INT (-2147483647 - 1)
+#define NCCL_CONFIG_INITIALIZER {1, NCCL_CONFIG_UNDEF_INT}
 using ncclComm_t = struct ncclComm *;
 
 inline ncclResult_t ncclGetVersion(int *version) {
@@ -41,9 +43,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks,
                                     ncclConfig_t *config);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 inline ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }
-inline ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *state) {
-  return *state = ncclSuccess;
-}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
 inline const char *ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess ? "no error" : "unhandled system error";
 }

@@ -76,7 +76,7 @@ struct Memory {
 struct Run {
   explicit Run(const rt::ProgramInfo &program)
       : program(program), comm(rt::Comm::start()),
-        group(rt::makeTensorParallel(*comm, {0}, "check")) {
+        group(rt::makeTensorParallel(*comm, {0}, "check", {})) {
     for (const rt::ModuleInfo &module : program.modules)
       modules.push_back(std::make_unique<Memory>(module));
   }

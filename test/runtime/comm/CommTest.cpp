@@ -46,8 +46,8 @@ TEST(SoloComm, CollectivesAreCopies) {
   EXPECT_ERROR(comm->expectRanks(4),
                "the plan has 4 ranks, but 1 runs: start with --ranks 4");
   EXPECT_ERROR(comm->agree("bad file"), "bad file");
-  EXPECT_EQ(makeTensorParallel(*comm, {1}, "tp"), nullptr);
-  auto group = makeTensorParallel(*comm, {0}, "tp");
+  EXPECT_EQ(makeTensorParallel(*comm, {1}, "tp", {}), nullptr);
+  auto group = makeTensorParallel(*comm, {0}, "tp", {});
   ASSERT_TRUE(group);
   EXPECT_EQ(placeOnAxis(group.get(), 1, 1), 0);
   collective(group.get(),

@@ -29,6 +29,14 @@ std::vector<Axis> axesOf(int size) {
   return axes;
 }
 
+Axes allAxesOf(int size) {
+  Axes all;
+  for (Axis axis : axesOf(size))
+    if (axis.over > 1)
+      all.insert({axis.over, axis.stride});
+  return all;
+}
+
 class Collectives : public testing::TestWithParam<bool> {
 protected:
   void SetUp() override {
@@ -39,7 +47,8 @@ protected:
       std::reverse(members.begin(), members.end());
       place = ranks().size() - 1 - place;
     }
-    group = makeTensorParallel(ranks(), members, label);
+    group =
+        makeTensorParallel(ranks(), members, label, allAxesOf(ranks().size()));
   }
 
   /// Places of the axis that this rank is on, in order.
@@ -215,16 +224,21 @@ TEST_P(Collectives, AllToAll) {
     }
 }
 
-TEST_P(Collectives, AxesThatDoNotExistAreErrors) {
+TEST_P(Collectives, AxesThatWereNotMadeAreErrors) {
   std::vector<float> x(1);
   Axis axis{ranks().size() + 1, 1};
+  EXPECT_THROW(run(CollectiveKind::AllReduce, x, x, 1, 1, axis), Error);
+  if (ranks().size() == 1)
+    return;
+  group = makeTensorParallel(ranks(), members, label, {});
+  axis = {ranks().size(), 1};
   EXPECT_THROW(run(CollectiveKind::AllReduce, x, x, 1, 1, axis), Error);
 }
 
 TEST_P(Collectives, TrafficIsWhatARankHandsOver) {
   label = GetParam() ? "counted.backwards" : "counted";
   int n = ranks().size();
-  group = makeTensorParallel(ranks(), members, label);
+  group = makeTensorParallel(ranks(), members, label, {{n, 1}});
   std::vector<float> x(100 * n), y(100 * n);
   run(CollectiveKind::AllReduce, x, y, 1, 10, {n, 1});
   run(CollectiveKind::AllGather, x, y, 5, 20, {n, 1});
