@@ -103,13 +103,22 @@ def check_graphs(name, program, variant, runs):
             yield f"{name}: with {how} graphs {results[0]}, with all {runs[steps][1][0]}, or other files"
 
 
-def check_nccl(name, variant, counts):
-    """Communicators are those that something uses, and no call of NCCL's makes a thread for which the host looks again and again."""
+def check_nccl(name, variant, counts, planned):
+    """Communicators are those that something uses and --emit=memory says, and no call of NCCL's makes a thread for which the host looks again and again."""
     found = {what: counts[what] for what in ("communicators", "threads of NCCL", "looks for NCCL")}
     print(f"{name}: {found}, {counts['calls of NCCL']} calls")
     wanted = {"communicators": variant.communicators, "threads of NCCL": 0, "looks for NCCL": 0}
+    if planned != variant.communicators:
+        yield f"{name}: --emit=memory has {planned} communicators, wanted {variant.communicators}"
     if found != wanted or (variant.communicators and not counts["calls of NCCL"]):
         yield f"{name}: {found} in {counts['calls of NCCL']} calls of NCCL, wanted {wanted}"
+
+
+def count_planned(arguments, work, variant):
+    """Communicators of all ranks, by the compiler."""
+    plan = [f"--plan={variant.plan}"] if variant.plan else []
+    train_model.call([arguments.dt_opt.resolve(), work / "recipe.json", "--target=cuda", "--emit=memory", *plan, "-o", work / "memory.json"], work)
+    return sum(rank["libraries"]["communicators"] for rank in json.loads((work / "memory.json").read_text())["ranks"])
 
 
 def emit(arguments, folder, variant):
@@ -154,7 +163,7 @@ def main():
                 print(f"{name}, {after} steps beside {before}:", ", ".join(f"{what} {number}" for what, number in found.items()))
                 wanted = {"host waits": (after - before) * variant.ranks, "allocations": 0, "frees": 0, "loads": 0, "plans": 0, "uses of the default stream": 0}
                 wrong += [f"{name}, {after} steps beside {before}: {what} {found[what]}, wanted {number}" for what, number in wanted.items() if found[what] != number]
-            wrong += check_nccl(name, variant, runs[variant.steps[-1]][0])
+            wrong += check_nccl(name, variant, runs[variant.steps[-1]][0], count_planned(arguments, work / name, variant))
             if variant.launches:
                 wrong += check_graphs(name, program, variant, runs)
             if name == "whole":

@@ -66,6 +66,11 @@ void dt::printMemory(const ProgramReport &report, llvm::raw_ostream &os) {
     os << llvm::formatv("{0,14:N}  {1}\n", bytes, name);
   os << "\nbytes of every rank\n";
   printRankMemory(report, os);
+  if (report.onHost)
+    return;
+  os << "\nand beside them bytes of libraries; NCCL's, cuDNN's and the "
+        "context's are estimates for an H100\n";
+  printLibraryMemory(report, os);
 }
 
 void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
@@ -92,6 +97,13 @@ void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
               json.attribute(m.over, llvm::json::Object{{"device", m.device},
                                                         {"host", m.host}});
           });
+          const RankReport::Libraries &l = rank.libraries;
+          json.attribute("libraries",
+                         llvm::json::Object{{"communicators", l.communicators},
+                                            {"nccl_estimate", l.nccl},
+                                            {"cublaslt", l.cublaslt},
+                                            {"cudnn_at_most", l.cudnn},
+                                            {"context_estimate", l.context}});
           json.attributeObject("modules", [&] {
             for (const RankReport::Module &m : rank.modules)
               json.attribute(m.name,

@@ -157,6 +157,21 @@ void dt::printRankMemory(const ProgramReport &report, llvm::raw_ostream &os) {
       os);
 }
 
+void dt::printLibraryMemory(const ProgramReport &report,
+                            llvm::raw_ostream &os) {
+  printRankTable(
+      {"rank", "runs", "communicators", "NCCL", "cuBLASLt", "cuDNN at most",
+       "context"},
+      int64_t(report.ranks.size()),
+      [&](int64_t rank) -> std::vector<std::string> {
+        const RankReport &r = report.ranks[size_t(rank)];
+        const RankReport::Libraries &l = r.libraries;
+        return {r.sum(" ").name,    number(l.communicators), number(l.nccl),
+                number(l.cublaslt), number(l.cudnn),         number(l.context)};
+      },
+      os);
+}
+
 void dt::printPlan(const ProgramReport &report, llvm::raw_ostream &os) {
   if (report.plan)
     return printPlanned(report, os);

@@ -10,7 +10,14 @@
 #include "tools/dt-opt/Report.h"
 
 #include "runtime/base/Error.h"
+#include "runtime/device/LibraryMemory.h"
+#include "runtime/step/LinkPlan.h"
 #include "runtime/step/MessagePlan.h"
+#include "runtime/step/Routes.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#include <set>
 
 using namespace mlir;
 
@@ -69,8 +76,75 @@ planner::RankBytes RankReport::getBytes(bool onHost) const {
           getMostMessages(onHost).device};
 }
 
+/// Names of modules that have one of these ops.
+template <typename... Ops>
+static StringSet<> modulesWith(rt::ProgramOp program) {
+  StringSet<> names;
+  for (auto module : program.getBody().getOps<rt::ModuleOp>()) {
+    WalkResult found = module.walk([](Operation *op) {
+      return isa<Ops...>(op) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (found.wasInterrupted())
+      names.insert(module.getSymName());
+  }
+  return names;
+}
+
+/// Which modules have what libraries work for.
+struct LibraryCalls {
+  StringSet<> products, planned;
+  explicit LibraryCalls(rt::ProgramOp program)
+      : products(modulesWith<rt::MatmulOp>(program)),
+        planned(modulesWith<rt::ConvOp, rt::ConvDxOp, rt::ConvDwOp,
+                            rt::AttentionOp, rt::AttentionGradOp>(program)) {}
+};
+
+/// Ranks that a rank receives messages of a direction from.
+static size_t countSenders(const rt::ProgramInfo &tables,
+                           const rt::Placement &placement, bool gradient) {
+  std::set<int> senders;
+  for (const rt::TaskRow &row : tables.ranks[size_t(placement.rank())].rows)
+    if (row.kind == rt::TaskKind::Receive && row.gradient == gradient)
+      for (int rank : rt::ranksAcross(tables, placement, row, false))
+        if (rank >= 0 && rank != placement.rank())
+          senders.insert(rank);
+  return senders.size();
+}
+
+static RankReport::Libraries librariesOf(const rt::ProgramInfo &tables,
+                                         const rt::LinkPlan &links,
+                                         const rt::Placement &placement,
+                                         const rt::Ownership &ownership,
+                                         const LibraryCalls &calls) {
+  RankReport::Libraries libraries;
+  libraries.context = rt::kContextBytes;
+  for (size_t m = 0; m < tables.modules.size; ++m) {
+    if (!placement.at(m).runs())
+      continue;
+    if (calls.products.contains(tables.modules[m].name))
+      libraries.cublaslt = rt::kProductWorkspace;
+    if (calls.planned.contains(tables.modules[m].name))
+      libraries.cudnn = rt::kMostPlanWorkspace;
+  }
+  rt::LinkShares shares = rt::sharesFor(links.needs, rt::kUsualMultiprocessors);
+  int64_t groups =
+      int64_t(rt::plannedGroups(links, tables, placement, ownership).size());
+  libraries.communicators = groups;
+  int64_t buffers = groups * shares.collectives;
+  for (bool gradient : {false, true})
+    if (links.needs.messages[gradient]) {
+      ++libraries.communicators;
+      // Its ring, too, in which it began.
+      buffers += shares.messages *
+                 int64_t(1 + countSenders(tables, placement, gradient));
+    }
+  libraries.nccl = buffers * rt::kLinkBuffer;
+  return libraries;
+}
+
 static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
-                             int64_t moments) {
+                             int64_t moments, const rt::LinkPlan &links,
+                             const LibraryCalls &calls) {
   rt::Placement placement(tables, rank, int(tables.ranks.size));
   rt::Ownership ownership(tables, placement);
   RankReport entry;
@@ -97,15 +171,19 @@ static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
                               int64_t(blocks.deviceBytes()),
                               int64_t(blocks.hostBytes())});
   }
+  entry.libraries = librariesOf(tables, links, placement, ownership, calls);
   return entry;
 }
 
 LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report) {
   RankTables tables(program);
   int64_t moments = getMoments(program);
+  LibraryCalls calls(program);
   try {
+    rt::LinkPlan links = rt::planLinks(tables.info);
     for (size_t rank = 0; rank < tables.info.ranks.size; ++rank)
-      report.ranks.push_back(rankReport(tables.info, int(rank), moments));
+      report.ranks.push_back(
+          rankReport(tables.info, int(rank), moments, links, calls));
   } catch (
       const rt::Error &e) { // of the location: the whole program says no more
     return emitError(program.getLoc(), e.what());

@@ -118,7 +118,15 @@ struct RankReport {
     std::string over;
     int64_t device = 0, host = 0;
   };
+  /// On a GPU, with NCCL, in bytes; estimates but for the number of
+  /// communicators and cuBLASLt (LibraryMemory.h).
+  struct Libraries {
+    int64_t communicators = 0, nccl = 0, cublaslt = 0;
+    int64_t cudnn = 0; ///< at most
+    int64_t context = 0;
+  };
   int64_t scratch = 0;
+  Libraries libraries;
   std::vector<Module> modules;
   std::vector<Messages> messages;
   /// Of what may carry those of a target (where memory is the host's, all of it
@@ -179,6 +187,8 @@ llvm::LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report);
 void printPlan(const ProgramReport &report, llvm::raw_ostream &os);
 /// A table of what every rank allocates.
 void printRankMemory(const ProgramReport &report, llvm::raw_ostream &os);
+/// What libraries take beside it on a GPU.
+void printLibraryMemory(const ProgramReport &report, llvm::raw_ostream &os);
 /// A plan file (docs/plan.schema.json) with the costs under `predicted`.
 void printPlanJson(const ProgramReport &report, llvm::raw_ostream &os);
 void printMemory(const ProgramReport &report, llvm::raw_ostream &os);
