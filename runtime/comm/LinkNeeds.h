@@ -10,6 +10,7 @@
 #ifndef DT_RUNTIME_COMM_LINKNEEDS_H
 #define DT_RUNTIME_COMM_LINKNEEDS_H
 
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -26,16 +27,22 @@ inline std::vector<int> axisFrom(const std::vector<int> &group, int64_t first,
                                  int64_t over, int64_t stride) {
   std::vector<int> members;
   for (int64_t i = 0; first / stride % over == 0 && i < over; ++i)
-    members.push_back(group[size_t(first + i * stride)]);
+    members.push_back(group[std::size_t(first + i * stride)]);
   return members;
 }
 
 /// Of all ranks, the same on each of them.
 struct LinkNeeds {
-  bool messages[2] = {false, false}; ///< there are any: forward, gradients
+  /// Between which ranks there are messages, forward and of gradients: from,
+  /// to.
+  std::set<std::pair<int, int>> messages[2];
   /// On the rank that has most: streams with collectives, each of which may
   /// have a kernel on the device that waits for other ranks.
   int streams = 0;
+
+  int directions() const {
+    return int(!messages[0].empty()) + int(!messages[1].empty());
+  }
 };
 
 /// Thread blocks that a kernel of NCCL may take (its maxCTAs). A spinning one
@@ -46,8 +53,7 @@ struct LinkShares {
   int messages = 4;    ///< of a direction
   int collectives = 0; ///< of a stream; 0: there is no room
   int sum(const LinkNeeds &needs) const {
-    return messages * (needs.messages[0] + needs.messages[1]) +
-           collectives * needs.streams;
+    return messages * needs.directions() + collectives * needs.streams;
   }
 };
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/LinkPlan.h"
+#include "runtime/step/Routes.h"
 
 #include <algorithm>
 #include <numeric>
@@ -31,6 +32,21 @@ void addAxes(const ProgramInfo &program, size_t m, Axes &axes) {
       for (const CutInfo &axis : parameter.partial)
         if (axis.over > 1)
           axes.insert({axis.over, axis.stride});
+}
+
+/// Those that a rank receives.
+void addMessages(const ProgramInfo &program, const Placement &placement,
+                 LinkPlan &plan) {
+  for (const TaskRow &row : program.ranks[size_t(placement.rank())].rows) {
+    if (row.kind != TaskKind::Receive)
+      continue;
+    const EdgeInfo &edge = program.edges[row.index];
+    size_t m = size_t(row.gradient ? edge.from : edge.to);
+    plan.modules[m].gathers |= placement.tp(m) > 1;
+    for (int from : ranksAcross(program, placement, row, false))
+      if (from >= 0 && from != placement.rank())
+        plan.needs.messages[row.gradient].insert({from, placement.rank()});
+  }
 }
 
 /// Streams of a rank's collectives: the compute stream, the one beside it, and
@@ -66,18 +82,12 @@ LinkPlan planLinks(const ProgramInfo &program) {
     addAxes(program, m, plan.modules[m].axes);
     plan.modules[m].reduces = sumsOverReplicas(program, any, m);
   }
-  for (const RankInfo &rank : program.ranks)
-    for (const TaskRow &row : rank.rows) {
-      if (row.kind != TaskKind::Receive)
-        continue;
-      const EdgeInfo &edge = program.edges[row.index];
-      size_t m = size_t(row.gradient ? edge.from : edge.to);
-      plan.needs.messages[row.gradient] = true;
-      plan.modules[m].gathers |= any.tp(m) > 1;
-    }
-  for (int rank = 0; rank < world; ++rank)
-    plan.needs.streams = std::max(
-        plan.needs.streams, streamsOf(plan, Placement(program, rank, world)));
+  for (int rank = 0; rank < world; ++rank) {
+    Placement placement(program, rank, world);
+    addMessages(program, placement, plan);
+    plan.needs.streams =
+        std::max(plan.needs.streams, streamsOf(plan, placement));
+  }
   return plan;
 }
 

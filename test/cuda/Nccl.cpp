@@ -160,6 +160,10 @@ void awaitOthers() {
     files.swap(unmet);
   }
   double begin = dt::rt::now();
+  if (!files.empty()) {
+    std::lock_guard<std::mutex> lock(entryMutex);
+    counts["waits for other hosts"]++;
+  }
   for (const std::string &file : files)
     while (!exists(file)) {
       if (dt::rt::now() - begin > patience())

@@ -47,7 +47,7 @@ void atEnd() {
        {"kernels", "copies", "products", "graphs", "host waits", "allocations",
         "frees", "loads", "plans", "uses of the default stream",
         "communicators", "calls of NCCL", "threads of NCCL", "looks for NCCL",
-        "most pinned bytes"})
+        "waits for other hosts", "most pinned bytes"})
     line +=
         text(line.empty() ? "CUDA double: " : ", ", name, " ", counts[name]);
   std::cerr << line + "\n" << std::flush; // at once, as ranks share it

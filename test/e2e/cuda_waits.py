@@ -56,6 +56,8 @@ VARIANTS = {
     # Over NCCL. Blocks for packed columns and scratch are made before the first step, too.
     # Without the look at replicas when the run ends, which copies each parameter and waits for it.
     "cut": Variant("gpt2", 2, ranks=2, plan="model:tp=2", steps=(0, 1, 2, 3), flags=("--check-replicas", 0), launches=124, communicators=4),
+    # Messages over NCCL: their connections are made before the first step. Two directions, a tied tensor, a step's numbers.
+    "stages": Variant("gpt2", 2, ranks=2, plan="model:pp=2", flags=("--check-replicas", 0), communicators=8),
 }
 
 
@@ -161,7 +163,7 @@ def main():
             for before, after in itertools.pairwise(variant.steps):
                 found = more(runs[after][0], runs[before][0])
                 print(f"{name}, {after} steps beside {before}:", ", ".join(f"{what} {number}" for what, number in found.items()))
-                wanted = {"host waits": (after - before) * variant.ranks, "allocations": 0, "frees": 0, "loads": 0, "plans": 0, "uses of the default stream": 0}
+                wanted = {"host waits": (after - before) * variant.ranks, "allocations": 0, "frees": 0, "loads": 0, "plans": 0, "waits for other hosts": 0, "uses of the default stream": 0}
                 wrong += [f"{name}, {after} steps beside {before}: {what} {found[what]}, wanted {number}" for what, number in wanted.items() if found[what] != number]
             wrong += check_nccl(name, variant, runs[variant.steps[-1]][0], count_planned(arguments, work / name, variant))
             if variant.launches:

@@ -13,11 +13,9 @@
 #include "runtime/device/LibraryMemory.h"
 #include "runtime/step/LinkPlan.h"
 #include "runtime/step/MessagePlan.h"
-#include "runtime/step/Routes.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
-
-#include <set>
 
 using namespace mlir;
 
@@ -99,18 +97,6 @@ struct LibraryCalls {
                             rt::AttentionOp, rt::AttentionGradOp>(program)) {}
 };
 
-/// Ranks that a rank receives messages of a direction from.
-static size_t countSenders(const rt::ProgramInfo &tables,
-                           const rt::Placement &placement, bool gradient) {
-  std::set<int> senders;
-  for (const rt::TaskRow &row : tables.ranks[size_t(placement.rank())].rows)
-    if (row.kind == rt::TaskKind::Receive && row.gradient == gradient)
-      for (int rank : rt::ranksAcross(tables, placement, row, false))
-        if (rank >= 0 && rank != placement.rank())
-          senders.insert(rank);
-  return senders.size();
-}
-
 static RankReport::Libraries librariesOf(const rt::ProgramInfo &tables,
                                          const rt::LinkPlan &links,
                                          const rt::Placement &placement,
@@ -131,13 +117,16 @@ static RankReport::Libraries librariesOf(const rt::ProgramInfo &tables,
       int64_t(rt::plannedGroups(links, tables, placement, ownership).size());
   libraries.communicators = groups;
   int64_t buffers = groups * shares.collectives;
-  for (bool gradient : {false, true})
-    if (links.needs.messages[gradient]) {
-      ++libraries.communicators;
-      // Its ring, too, in which it began.
-      buffers += shares.messages *
-                 int64_t(1 + countSenders(tables, placement, gradient));
-    }
+  for (const std::set<std::pair<int, int>> &pairs : links.needs.messages) {
+    if (pairs.empty())
+      continue;
+    ++libraries.communicators;
+    // Its ring, too, in which it began.
+    buffers += shares.messages *
+               (1 + llvm::count_if(pairs, [&](const std::pair<int, int> &pair) {
+                  return pair.second == placement.rank();
+                }));
+  }
   libraries.nccl = buffers * rt::kLinkBuffer;
   return libraries;
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -120,6 +121,28 @@ Link &Links::make(const std::vector<int> &ranks, int number, int blocks,
   });
   settle();
   return link;
+}
+
+void Links::connectPairs(Link &link,
+                         const std::set<std::pair<int, int>> &pairs) {
+  std::vector<std::pair<int, int>> own;
+  std::copy_if(pairs.begin(), pairs.end(), std::back_inserter(own),
+               [&](const std::pair<int, int> &pair) {
+                 return pair.first == link.rank || pair.second == link.rank;
+               });
+  // A byte each.
+  device::Pool::Block block = control.pool().take(own.size());
+  run(link, {Awaited::Collective, -1, -1, 0, "start of messages"},
+      [&](cudaStream_t stream) {
+        return grouped(int(own.size()), [&](int i) {
+          auto [from, to] = own[size_t(i)];
+          std::byte *at = block.get() + i;
+          return from == link.rank
+                     ? ncclSend(at, 1, ncclChar, to, link.comm, stream)
+                     : ncclRecv(at, 1, ncclChar, from, link.comm, stream);
+        });
+      });
+  settle();
 }
 
 /// The first member makes an id, which travels over Control.

@@ -21,6 +21,7 @@
 
 #include <deque>
 #include <list>
+#include <set>
 
 namespace dt::rt {
 
@@ -54,6 +55,17 @@ struct Link {
 /// Queues something on a stream.
 using NcclCall = std::function<ncclResult_t(cudaStream_t)>;
 
+/// Calls that are one, as none of them waits for another: `call(r)` for each of
+/// the ranks.
+template <typename Call> ncclResult_t grouped(int ranks, Call call) {
+  ncclGroupStart();
+  ncclResult_t result = ncclSuccess;
+  for (int r = 0; r < ranks && result == ncclSuccess; ++r)
+    result = call(r);
+  ncclResult_t end = ncclGroupEnd();
+  return result == ncclSuccess ? end : result;
+}
+
 /// All links of this rank.
 class Links {
 public:
@@ -66,6 +78,10 @@ public:
   /// `blocks`, which a kernel has at most (LinkNeeds.h): the same on all of
   /// them. `aside`: it has a stream of its own, for begin().
   Link &make(const std::vector<int> &ranks, int number, int blocks, bool aside);
+
+  /// Makes the connections of messages, from and to, for which hosts wait: all
+  /// members call it.
+  void connectPairs(Link &link, const std::set<std::pair<int, int>> &pairs);
 
   /// For calls that go on beside the compute stream and are ordered with it by
   /// their callers.

@@ -45,17 +45,6 @@ ncclRedOp_t ncclOpOf(Reduction kind) {
                                   : ncclMin;
 }
 
-/// Calls that are one, as none of them waits for another: `call(r)` for each of
-/// the ranks.
-template <typename Call> ncclResult_t grouped(int ranks, Call call) {
-  ncclGroupStart();
-  ncclResult_t result = ncclSuccess;
-  for (int r = 0; r < ranks && result == ncclSuccess; ++r)
-    result = call(r);
-  ncclResult_t end = ncclGroupEnd();
-  return result == ncclSuccess ? end : result;
-}
-
 class NcclGroup final : public FabricGroup {
 public:
   NcclGroup(Comm &control, Links &links, Link &link)
@@ -161,10 +150,13 @@ public:
       : control(control), shares(findRoom(control, needs)), links(control) {
     std::vector<int> all(size_t(control.size()));
     std::iota(all.begin(), all.end(), 0);
-    for (bool gradient : {false, true})
-      if (needs.messages[gradient])
-        directions[gradient] =
-            &links.make(all, watch(all), shares.messages, true);
+    for (bool gradient : {false, true}) {
+      if (needs.messages[gradient].empty())
+        continue;
+      directions[gradient] =
+          &links.make(all, watch(all), shares.messages, true);
+      links.connectPairs(*directions[gradient], needs.messages[gradient]);
+    }
   }
   int rank() const override { return control.rank(); }
   int size() const override { return control.size(); }

@@ -46,12 +46,11 @@ LinkShares findRoom(Comm &control, const LinkNeeds &needs) {
   int room = int(*std::min_element(all.begin(), all.end()));
   LinkShares shares = sharesFor(needs, room);
   LinkShares real = {changed(shares.messages), changed(shares.collectives)};
-  int directions = needs.messages[0] + needs.messages[1];
   std::string wrong;
   if (!shares.collectives || real.sum(needs) >= room)
     wrong = "NCCL: kernels of " + std::to_string(needs.streams) +
-            " streams of collectives and " + std::to_string(directions) +
-            " of messages may take " +
+            " streams of collectives and " +
+            std::to_string(needs.directions()) + " of messages may take " +
             std::to_string(shares.collectives
                                ? real.sum(needs)
                                : LinkShares{shares.messages, 1}.sum(needs)) +

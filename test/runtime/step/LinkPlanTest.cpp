@@ -29,7 +29,7 @@ PlannedGroups groupsOf(const SmallProgram &program, int rank) {
 TEST(LinkPlan, OneRankSpeaksToNobody) {
   SmallProgram program(6);
   LinkPlan plan = planLinks(program.info);
-  EXPECT_FALSE(plan.needs.messages[0] || plan.needs.messages[1]);
+  EXPECT_EQ(plan.needs.directions(), 0);
   EXPECT_EQ(plan.needs.streams, 0);
   EXPECT_TRUE(groupsOf(program, 0).empty());
 }
@@ -39,7 +39,11 @@ TEST(LinkPlan, OneRankSpeaksToNobody) {
 TEST(LinkPlan, AxesThatOccur) {
   SmallProgram program(6, SmallPlan{1, 2, 2});
   LinkPlan plan = planLinks(program.info);
-  EXPECT_TRUE(plan.needs.messages[0] && plan.needs.messages[1]);
+  std::set<std::pair<int, int>> forward, back;
+  for (int head = 1; head < 5; ++head)
+    forward.insert({0, head}), back.insert({head, 0});
+  EXPECT_EQ(plan.needs.messages[0], forward);
+  EXPECT_EQ(plan.needs.messages[1], back);
   EXPECT_TRUE(plan.modules[0].axes.empty());
   EXPECT_EQ(plan.modules[1].axes, (Axes{{2, 1}}));
   EXPECT_FALSE(plan.modules[0].gathers);
@@ -66,7 +70,9 @@ TEST(LinkPlan, WhatNoCollectiveSaysIsNotMade) {
 /// A quarter of the device stays for what computes.
 TEST(LinkPlan, RoomForKernels) {
   auto of = [](int streams, bool messages, int multiprocessors) {
-    LinkNeeds needs{{messages, messages}, streams};
+    LinkNeeds needs{{}, streams};
+    if (messages)
+      needs.messages[0] = {{0, 1}}, needs.messages[1] = {{1, 0}};
     LinkShares shares = sharesFor(needs, multiprocessors);
     EXPECT_LE(4 * shares.sum(needs), 3 * multiprocessors);
     return shares.collectives;
@@ -75,6 +81,6 @@ TEST(LinkPlan, RoomForKernels) {
   EXPECT_EQ(of(3, true, 132), 16);  // 48 + 8
   EXPECT_EQ(of(6, true, 132), 8);
   EXPECT_EQ(of(3, true, 16), 1);
-  LinkNeeds many{{true, true}, 5};
+  LinkNeeds many{{{{0, 1}}, {{1, 0}}}, 5};
   EXPECT_EQ(sharesFor(many, 16).collectives, 0);
 }
