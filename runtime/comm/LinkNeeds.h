@@ -47,8 +47,9 @@ struct LinkNeeds {
 
 /// Thread blocks that a kernel of NCCL may take (its maxCTAs). A spinning one
 /// keeps a multiprocessor to itself at worst: a quarter of them stay for what
-/// computes, and so does room for a cluster of 4, which NCCL launches: where a
-/// quarter is free, it is so in some cluster of processors.
+/// computes. NCCL launches clusters of 4 blocks, which run within a group of 16
+/// multiprocessors or more: where a quarter of all is free, 4 are in some
+/// group.
 struct LinkShares {
   int messages = 4;    ///< of a direction
   int collectives = 0; ///< of a stream; 0: there is no room

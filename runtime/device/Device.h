@@ -84,6 +84,18 @@ uint64_t countProgress();
 /// False: that is not for this target, a call needs nothing like it.
 bool rehearse(bool on);
 bool rehearses();
+/// While one lives, library calls may allocate what they want: between steps,
+/// for functions that nobody rehearsed here.
+class Unrehearsed {
+public:
+  Unrehearsed();
+  ~Unrehearsed();
+  Unrehearsed(const Unrehearsed &) = delete;
+  Unrehearsed &operator=(const Unrehearsed &) = delete;
+
+private:
+  [[maybe_unused]] bool before;
+};
 
 /// What calls of a function queue on stream(), to be queued again with few
 /// calls of the host: with the same sizes, places and values.

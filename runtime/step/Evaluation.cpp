@@ -126,6 +126,7 @@ void Evaluation::forward(int module, const Part &part) {
   context.stream = context.tpStream = device::stream();
   context.group = alone.get();
   Fault &fault = *(context.fault = device::faultRecord());
+  device::Unrehearsed unrehearsed;
   info.forward(context);
   device::synchronize();
   if (!fault.found)

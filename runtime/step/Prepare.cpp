@@ -81,7 +81,7 @@ void Trainer::rehearse() {
   device::widen(nullptr, nullptr, 1);
   updates->run(0, 0, nullptr);
   device::rehearse(false);
-  memory.clear();
+  memory.clear(); // on the stream of the calls: collectives only are beside it
 }
 
 void Trainer::rehearse(size_t m, const int64_t *dims) {

@@ -105,6 +105,8 @@ void synchronize() {}
 
 bool rehearse(bool) { return false; }
 bool rehearses() { return false; }
+Unrehearsed::Unrehearsed() : before(false) {}
+Unrehearsed::~Unrehearsed() = default;
 
 struct Recording::Pieces {};
 Recording::~Recording() = default;

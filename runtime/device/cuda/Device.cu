@@ -304,6 +304,8 @@ bool rehearse(bool on) {
   return true;
 }
 bool rehearses() { return cuda::rehearsing; }
+Unrehearsed::Unrehearsed() : before(std::exchange(cuda::rehearsed, false)) {}
+Unrehearsed::~Unrehearsed() { cuda::rehearsed = before; }
 
 void *allocate(size_t bytes, const char *what) {
   void *memory = nullptr;

@@ -68,4 +68,9 @@ TEST(Room, GrowsWithoutARehearsal) { EXPECT_GT(movesAfter(false), 0u); }
 TEST(Room, StaysAsRehearsed) {
   EXPECT_EQ(movesAfter(true), 0u);
   EXPECT_GT(cuda::scratchBytes(3), 0u);
+  // What no step does may have more.
+  device::Unrehearsed unrehearsed;
+  unsigned before = cuda::scratchMoves;
+  compute(2);
+  EXPECT_GT(cuda::scratchMoves, before);
 }
