@@ -81,6 +81,9 @@ LogicalResult KernelBody::collect(Value value, Tree &tree) {
     tree.leaves.push_back(v);
     return success();
   };
+  // A place may be asked for ahead of the statements that it is made of.
+  if (Operation *made = value.getDefiningOp(); made && !texts.count(value))
+    visitConstant(made);
   if (auto known = texts.find(value); known != texts.end())
     return leaf(emitc::LiteralOp::create(
         b, tree.loc, scalarType(value.getType()), atom(known->second)));
@@ -198,6 +201,8 @@ LogicalResult KernelBody::flushLoads() {
 FailureOr<std::string> KernelBody::text(Value value, StringRef wanted) {
   if (auto known = texts.find(value); known != texts.end())
     return known->second;
+  if (Operation *op = value.getDefiningOp(); op && visitConstant(op))
+    return texts.lookup(value);
   FailureOr<Value> result = expression(value);
   if (failed(result))
     return failure();
@@ -226,6 +231,17 @@ LogicalResult KernelBody::emit(Block &block) {
     if (&op != end && failed(visit(&op)))
       return failure();
   return success();
+}
+
+/// Constants and sizes stay text.
+bool KernelBody::visitConstant(Operation *op) {
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    texts[constant.getResult()] = constantText(constant.getValue());
+  else if (auto size = dyn_cast<rt::SizeOp>(op))
+    texts[size.getResult()] = dimText(rt::getDim(size.getExprAttr()));
+  else
+    return false;
+  return true;
 }
 
 /// Index arithmetic stays text.
@@ -282,14 +298,8 @@ LogicalResult KernelBody::visit(Operation *op) {
   if (!scalarType(result.getType()))
     return op->emitOpError() << "makes a " << result.getType()
                              << ", for which code generation has no C++ type";
-  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    texts[result] = constantText(constant.getValue());
+  if (visitConstant(op))
     return success();
-  }
-  if (auto size = dyn_cast<rt::SizeOp>(op)) {
-    texts[result] = dimText(rt::getDim(size.getExprAttr()));
-    return success();
-  }
   if (auto cast = dyn_cast<arith::IndexCastOp>(op);
       cast && texts.count(cast.getIn()) && result.getType().isInteger(64)) {
     std::string index = texts.lookup(cast.getIn());

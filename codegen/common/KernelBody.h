@@ -78,6 +78,7 @@ protected:
   void closeBranch(mlir::Region &branch);
   mlir::LogicalResult assignYields(mlir::Operation *yield,
                                    llvm::ArrayRef<mlir::Value> variables);
+  bool visitConstant(mlir::Operation *op);
   bool visitIndex(mlir::Operation *op);
   /// Whether the value can wait and be printed where it is used.
   static bool canInline(mlir::Operation *op);

@@ -146,6 +146,16 @@ LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee,
   } else {
     fields.push_back(".mask = dt::rt::MaskKind::None");
   }
+  for (auto [attribute, name] : {std::pair("dq_strides", "dqStrides"),
+                                 {"dk_strides", "dkStrides"},
+                                 {"dv_strides", "dvStrides"}})
+    if (auto by = op->getAttrOfType<ArrayAttr>(attribute)) {
+      SmallVector<std::string> each;
+      for (auto dim : by.getAsRange<StringAttr>())
+        each.push_back(size(dim));
+      fields.push_back("." + std::string(name) + " = {" +
+                       llvm::join(each, ", ") + "}");
+    }
   return libraryCall(callee, buffers, {"{" + llvm::join(fields, ", ") + "}"});
 }
 

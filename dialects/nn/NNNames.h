@@ -48,6 +48,11 @@ inline constexpr llvm::StringLiteral kParamGradAttr = "nn.param_grad";
 /// Trainable parameter (unit): nothing accumulates into its gradient.
 inline constexpr llvm::StringLiteral kNoGradientAttr = "nn.no_gradient";
 
+/// nn.read, nn.accumulate, rt.parameter, rt.gradient: more parameters of the
+/// module, that lie right behind the one that the op names, each behind the one
+/// before it. The op's tensor is all of them, joined along the first axis.
+inline constexpr llvm::StringLiteral kBesideAttr = "nn.beside";
+
 inline constexpr llvm::StringLiteral kForwardSuffix = ".fwd";
 inline constexpr llvm::StringLiteral kBackwardSuffix = ".bwd";
 /// Behind .bwd of a function that is split.

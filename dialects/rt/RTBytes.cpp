@@ -6,9 +6,13 @@
 
 #include "dialects/rt/RTBytes.h"
 
+#include "dialects/nn/NNNames.h"
+#include "dialects/nn/NNOps.h"
+
 using namespace mlir;
 using namespace dt::rt;
 using dt::nn::DimExpr;
+namespace nn = dt::nn;
 
 Value dt::rt::getViewedBuffer(Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewOp>())
@@ -35,6 +39,28 @@ BufferBytes::BufferBytes(FuncOp function) : function(function) {
   for (auto decl : body.getOps<ParameterDeclOp>())
     owners[decl.getSymNameAttr()] =
         first.try_emplace(decl.getIndex(), decl.getSymNameAttr()).first->second;
+  findJoined(body);
+}
+
+void BufferBytes::findJoined(Region &module) {
+  llvm::DenseMap<StringAttr, DimExpr> elements;
+  for (auto decl : module.getOps<ParameterDeclOp>())
+    elements[decl.getSymNameAttr()] =
+        cast<BufferType>(decl.getType()).getNumElements();
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    elements[parameter.getSymNameAttr()] =
+        nn::getNumElements(nn::getShape(parameter.getType()));
+  for (auto function : module.getOps<FuncOp>())
+    for (Operation &op : function.getBody().front()) {
+      if (!isa<ParameterOp, GradientOp>(op) || !op.hasAttr(nn::kBesideAttr))
+        continue;
+      SmallVector<StringAttr> names = getJoined(&op);
+      DimExpr before(0);
+      for (StringAttr name : names) {
+        joined.try_emplace(name, names.front(), before);
+        before = before + elements.lookup(name);
+      }
+    }
 }
 
 BufferBytes::Range BufferBytes::getRange(Value buffer) const {
@@ -47,18 +73,24 @@ BufferBytes::Range BufferBytes::getRange(Value buffer) const {
   }
   Range range{Range::Local, buffer.getAsOpaquePointer(), begin,
               begin + type.getNumBytes()};
-  auto ownerOf = [&](StringAttr name) {
+  auto setParameter = [&](Range::Kind kind, StringAttr name) {
+    range.kind = kind;
+    if (auto it = joined.find(name); it != joined.end()) {
+      DimExpr before = it->second.second *
+                       DimExpr(nn::getElementBytes(type.getElementType()));
+      range.begin = range.begin + before;
+      range.end = range.end + before;
+      name = it->second.first;
+    }
     StringAttr owner = owners.lookup(name);
-    return (owner ? owner : name).getAsOpaquePointer();
+    range.memory = (owner ? owner : name).getAsOpaquePointer();
   };
   if (isa<BlockArgument>(buffer)) {
     range.kind = Range::Argument;
   } else if (auto p = buffer.getDefiningOp<ParameterOp>()) {
-    range.kind = Range::Parameter;
-    range.memory = ownerOf(p.getParameterAttr().getAttr());
+    setParameter(Range::Parameter, p.getParameterAttr().getAttr());
   } else if (auto g = buffer.getDefiningOp<GradientOp>()) {
-    range.kind = Range::Gradient;
-    range.memory = ownerOf(g.getParameterAttr().getAttr());
+    setParameter(Range::Gradient, g.getParameterAttr().getAttr());
   } else if (buffer.getDefiningOp<ConstantOp>()) {
     range.kind = Range::Constant;
   } else if (auto alloc = buffer.getDefiningOp<AllocOp>();
@@ -182,11 +214,64 @@ void Writes::setCall(CallOp call) {
       written.insert(i);
 }
 
+namespace {
+/// The columns of wider rows that a gradient of attention is written to.
+struct Columns {
+  Value buffer;
+  int64_t begin, end, pitch; ///< elements
+
+  static std::optional<Columns> get(Value place, ArrayAttr strides,
+                                    int64_t heads, int64_t width);
+};
+} // namespace
+
+std::optional<Columns> Columns::get(Value place, ArrayAttr strides,
+                                    int64_t heads, int64_t width) {
+  if (!strides)
+    return std::nullopt;
+  DimExpr offset(0);
+  while (auto view = place.getDefiningOp<ViewOp>()) {
+    offset = offset + getDim(view.getOffsetAttr());
+    place = view.getSource();
+  }
+  dt::nn::Shape by = getDims(strides);
+  std::optional<int64_t> begin = offset.asConstant(),
+                         pitch = by[1].asConstant(), head = by[2].asConstant();
+  if (!begin || !pitch || !head || *pitch < 1 || !by[0].exactDiv(by[1]))
+    return std::nullopt;
+  Columns columns{place, *begin, *begin + (heads - 1) * *head + width, *pitch};
+  return columns.end <= *pitch ? std::optional(columns) : std::nullopt;
+}
+
+/// Whether two gradients of attention are other columns of the same rows.
+static bool areColumnsApart(AttentionGradOp op, Value x, Value y) {
+  auto columnsOf = [&](Value place) -> std::optional<Columns> {
+    auto number = [](StringAttr text) {
+      return getDim(text).asConstant().value_or(0);
+    };
+    int64_t d = number(op.getDAttr()), hk = number(op.getHkAttr());
+    if (place == op.getDq())
+      return Columns::get(place, op.getDqStridesAttr(), number(op.getHAttr()),
+                          d);
+    if (place == op.getDk())
+      return Columns::get(place, op.getDkStridesAttr(), hk, d);
+    if (place == op.getDv_())
+      return Columns::get(place, op.getDvStridesAttr(), hk,
+                          number(op.getDvAttr()));
+    return std::nullopt;
+  };
+  std::optional<Columns> a = columnsOf(x), b = columnsOf(y);
+  return a && b && a->buffer == b->buffer && a->pitch == b->pitch &&
+         (a->end <= b->begin || b->end <= a->begin);
+}
+
 /// Whether the op is right although operand `w`, which it writes, shares bytes
 /// with operand `other`.
 static bool allowsSharing(Operation *op, unsigned other, unsigned w,
                           const BufferBytes &bytes) {
   Value x = op->getOperand(other), y = op->getOperand(w);
+  if (auto gradients = dyn_cast<AttentionGradOp>(op))
+    return areColumnsApart(gradients, x, y);
   if (!bytes.areEqual(x, y))
     return false;
   auto kernel = dyn_cast<KernelOp>(op);

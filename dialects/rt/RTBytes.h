@@ -37,6 +37,7 @@ public:
   std::optional<int64_t> getMax(const nn::DimExpr &size) const;
 
 private:
+  void findJoined(mlir::Region &module);
   /// Memory with a name of its own. Scratch is one such memory: locals that
   /// have places in it are ranges of it, others are memories by themselves.
   struct Range {
@@ -52,6 +53,10 @@ private:
   llvm::StringMap<int64_t> bounds;
   /// Names of tied parameters stand for the first of them.
   llvm::DenseMap<mlir::StringAttr, mlir::StringAttr> owners;
+  /// Of parameters that some op of the module joins: the first of them, and the
+  /// elements of those in between.
+  llvm::DenseMap<mlir::StringAttr, std::pair<mlir::StringAttr, nn::DimExpr>>
+      joined;
 };
 
 /// Which operands an op writes; all others it may read.

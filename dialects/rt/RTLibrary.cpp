@@ -257,6 +257,10 @@ LogicalResult AttentionOp::verify() {
       *this, {{"q", getQ()}, {"k", getK()}, {"v", getV()}, {"o", getO()}});
 }
 LogicalResult AttentionGradOp::verify() {
+  for (ArrayAttr strides :
+       {getDqStridesAttr(), getDkStridesAttr(), getDvStridesAttr()})
+    if (strides && strides.size() != 3)
+      return emitOpError("strides of gradients are three numbers each");
   return verifyAttention(*this, {{"q", getQ()},
                                  {"k", getK()},
                                  {"v", getV()},

@@ -61,9 +61,10 @@ def RT_AttentionOp : RT_AttentionLike<"attention"> {
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `to` $o `,` $lse attr-dict `:` type(operands)";
 }
 def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
-  let summary = "attentionBackward of runtime/device/cpu/Attention.h";
+  let summary = "attentionBackward of runtime/device/cpu/Attention.h; gradients without strides have those of q, k, v";
   let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_In<"o">:$o, RT_In<"lse">:$lse, RT_In<"do">:$dout,
-                            RT_Out<"dq">:$dq, RT_Out<"dk">:$dk, RT_Out<"dv">:$dv_), shape);
+                            RT_Out<"dq">:$dq, RT_Out<"dk">:$dk, RT_Out<"dv">:$dv_), shape,
+                       (ins OptionalAttr<RT_Dims>:$dq_strides, OptionalAttr<RT_Dims>:$dk_strides, OptionalAttr<RT_Dims>:$dv_strides));
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
 }
 

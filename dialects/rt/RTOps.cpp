@@ -6,6 +6,8 @@
 
 #include "dialects/rt/RTOps.h"
 
+#include "dialects/nn/NNNames.h"
+
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
 
@@ -107,13 +109,22 @@ void CallOp::getEffects(
 // Gradients
 //===----------------------------------------------------------------------===//
 
+SmallVector<StringAttr> dt::rt::getJoined(Operation *op) {
+  SmallVector<StringAttr> names{
+      op->getAttrOfType<FlatSymbolRefAttr>("parameter").getAttr()};
+  if (auto beside = op->getAttrOfType<ArrayAttr>(dt::nn::kBesideAttr))
+    for (auto name : beside.getAsRange<FlatSymbolRefAttr>())
+      names.push_back(name.getAttr());
+  return names;
+}
+
 namespace {
-/// The parameter whose gradient a buffer is (a part of), or null.
-StringAttr getGradientOf(Value buffer) {
+/// The parameters whose gradients a buffer is (a part of).
+SmallVector<StringAttr> getGradientsOf(Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewOp>())
     buffer = view.getSource();
   auto gradient = buffer.getDefiningOp<GradientOp>();
-  return gradient ? gradient.getParameterAttr().getAttr() : StringAttr();
+  return gradient ? getJoined(gradient) : SmallVector<StringAttr>();
 }
 
 using LastUses = llvm::MapVector<StringAttr, Operation *>;
@@ -136,7 +147,7 @@ public:
 private:
   void visit(Operation &op, LastUses &last) {
     for (Value operand : op.getOperands())
-      if (StringAttr parameter = getGradientOf(operand))
+      for (StringAttr parameter : getGradientsOf(operand))
         last[parameter] = &op;
     auto call = dyn_cast<CallOp>(op);
     auto callee = call ? SymbolTable::lookupNearestSymbolFrom<FuncOp>(

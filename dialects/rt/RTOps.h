@@ -20,6 +20,8 @@ constexpr int64_t kAlignment = 64; ///< bytes, of places in regions
 #include "dialects/rt/RTOps.h.inc"
 
 namespace dt::rt {
+/// The parameters that an rt.parameter or rt.gradient is the address of.
+llvm::SmallVector<mlir::StringAttr> getJoined(mlir::Operation *op);
 /// By parameter: the last op of a function that may touch its gradient, itself
 /// or in what it calls.
 llvm::MapVector<mlir::StringAttr, mlir::Operation *>

@@ -53,6 +53,7 @@ def RT_ViewOp : RT_Op<"view", [Pure, DeclareOpInterfaceMethods<ViewLikeOpInterfa
 }
 def RT_ParameterOp : RT_Op<"parameter", [Pure]> {
   let summary = "address of a parameter of the module";
+  let description = [{ `{nn.beside = [@b, @c]}`: and of those, which have their places right behind it, one behind another. rt.gradient says it the same way. }];
   let arguments = (ins FlatSymbolRefAttr:$parameter);
   let results = (outs RT_BufferType:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";

@@ -36,6 +36,42 @@ llvm::SmallPtrSet<Operation *, 2> getLastFunctions(dt::rt::ModuleOp module) {
   return functions;
 }
 
+/// Parameters that an op joins stand one behind another, values and gradients.
+LogicalResult verifyJoined(dt::rt::ModuleOp module, Operation &op) {
+  bool ofGradients = isa<GradientOp>(op);
+  int64_t end = -1;
+  for (StringAttr name : getJoined(&op)) {
+    auto decl = module.lookupSymbol<ParameterDeclOp>(name);
+    if (!decl)
+      return op.emitOpError()
+             << "names no rt.parameter_decl: @" << name.getValue();
+    int64_t begin =
+        ofGradients ? decl.getGradientPlace() : int64_t(decl.getOffset());
+    if (end >= 0 && begin != end) {
+      InFlightDiagnostic diagnostic = op.emitOpError()
+                                      << "joins parameters that do not stand "
+                                         "side by side: one ends at "
+                                      << end << ", @" << name.getValue()
+                                      << " begins at " << begin;
+      diagnostic.attachNote(decl.getLoc()) << "which is this";
+      return diagnostic;
+    }
+    auto type =
+        ofGradients ? decl.getGradientType() : cast<BufferType>(decl.getType());
+    end = begin + type.getNumBytes().asConstant().value_or(0);
+  }
+  return success();
+}
+
+LogicalResult verifyJoined(dt::rt::ModuleOp module) {
+  for (auto function : module.getBody().getOps<FuncOp>())
+    for (Operation &op : function.getBody().front())
+      if (isa<ParameterOp, GradientOp>(op) && op.hasAttr(dt::nn::kBesideAttr) &&
+          failed(verifyJoined(module, op)))
+        return failure();
+  return success();
+}
+
 /// Ranges follow one another, and nothing adds to them any more.
 LogicalResult verifyGradientsReady(dt::rt::ModuleOp module, FuncOp function) {
   llvm::MapVector<StringAttr, Operation *> last = getLastGradientUses(function);
@@ -163,7 +199,8 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
     if (failed(verifyPlace(decl, cast<BufferType>(decl.getType()),
                            decl.getOffset(), getArena())))
       return failure();
-  return verifyGradientsReady(*this);
+  return failure(failed(verifyJoined(*this)) ||
+                 failed(verifyGradientsReady(*this)));
 }
 
 LogicalResult BufferDeclOp::verify() {

@@ -6,6 +6,7 @@
 
 #include "passes/lower/FunctionLowering.h"
 
+#include "dialects/nn/NNColumns.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/rt/RTBytes.h"
 
@@ -114,14 +115,19 @@ static StringAttr ownerOf(func::FuncOp function, StringAttr parameter) {
   return parameter;
 }
 
-Value FunctionLowering::gradient(StringAttr parameter, Type tensor) {
-  parameter = ownerOf(source, parameter);
-  Value &v = gradients[parameter];
+Value FunctionLowering::gradient(nn::AccumulateOp op) {
+  StringAttr parameter = ownerOf(source, op.getParameterAttr().getAttr());
+  auto beside = op->getAttrOfType<ArrayAttr>(nn::kBesideAttr);
+  Value &v = gradients[{parameter, beside}];
   if (!v) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&target.getBody().front());
-    v = rt::GradientOp::create(b, source.getLoc(), bufferOf(tensor),
-                               FlatSymbolRefAttr::get(parameter));
+    auto address = rt::GradientOp::create(b, source.getLoc(),
+                                          bufferOf(op.getGrad().getType()),
+                                          FlatSymbolRefAttr::get(parameter));
+    if (beside)
+      address->setAttr(nn::kBesideAttr, beside);
+    v = address;
   }
   return v;
 }
@@ -134,9 +140,7 @@ FunctionLowering::sinkOfUse(OpOperand &use) {
     return Sink{outArgument(i), isParamGrad(source, i)};
   }
   if (auto accumulate = dyn_cast<nn::AccumulateOp>(user))
-    return Sink{gradient(accumulate.getParameterAttr().getAttr(),
-                         accumulate.getGrad().getType()),
-                true};
+    return Sink{gradient(accumulate), true};
   if (auto reshape = dyn_cast<nn::ReshapeOp>(user)) {
     std::optional<Sink> sink = sinkOf(reshape.getResult());
     if (sink)
@@ -206,6 +210,21 @@ Destination FunctionLowering::accumulating(Value result) {
     return destination(result);
   buffers[result] = sink->buffer;
   return {sink->buffer, true};
+}
+
+Destination FunctionLowering::wholeOf(nn::ConcatOp concat) {
+  Value known = buffers.lookup(concat.getResult());
+  return known ? Destination{known} : destination(concat.getResult());
+}
+
+std::optional<Destination> FunctionLowering::columns(Value result) {
+  std::optional<nn::Columns> columns = nn::getColumns(cast<OpResult>(result));
+  if (!columns)
+    return std::nullopt;
+  inColumns.insert(result);
+  Destination whole = wholeOf(columns->concat);
+  whole.columns = {columns->axis, columns->pitch, columns->offset};
+  return whole;
 }
 
 bool FunctionLowering::endsInGradient(Value value) {
@@ -331,7 +350,7 @@ LogicalResult FunctionLowering::lowerCall(func::CallOp call) {
 }
 
 void FunctionLowering::lowerAccumulate(nn::AccumulateOp op) {
-  Value to = gradient(op.getParameterAttr().getAttr(), op.getGrad().getType());
+  Value to = gradient(op);
   Value from = get(op.getGrad());
   if (rt::getViewedBuffer(from) != to)
     addInto(from, to, op.getLoc());
@@ -367,12 +386,18 @@ LogicalResult FunctionLowering::lowerOne(Operation *op) {
   if (auto ret = dyn_cast<func::ReturnOp>(op))
     return lowerReturn(ret), success();
   if (auto read = dyn_cast<nn::ReadOp>(op)) {
-    alias(read.getResult(),
-          rt::ParameterOp::create(b, op->getLoc(), bufferOf(read.getType()),
-                                  read.getParameterAttr()));
+    auto address = rt::ParameterOp::create(
+        b, op->getLoc(), bufferOf(read.getType()), read.getParameterAttr());
+    if (Attribute beside = read->getAttr(nn::kBesideAttr))
+      address->setAttr(nn::kBesideAttr, beside);
+    alias(read.getResult(), address);
     return success();
   }
   if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
+    if (isInColumns(reshape.getInput())) {
+      inColumns.insert(reshape.getResult());
+      return success();
+    }
     alias(reshape.getResult(),
           view(get(reshape.getInput()), nn::getShape(reshape.getResult()),
                op->getLoc()));

@@ -55,6 +55,15 @@ public:
   /// The same for lowerings that can also add to the gradient in which the
   /// result ends. Must then add, see Destination.
   Destination accumulating(mlir::Value result);
+  /// For lowerings that can write columns (nn::canWriteColumns): those of a
+  /// concatenation that the result is, if it is that and nothing else.
+  std::optional<Destination> columns(mlir::Value result);
+  /// Whether it has been written to its columns of a concatenation.
+  bool isInColumns(mlir::Value tensor) const {
+    return inColumns.contains(tensor);
+  }
+  /// Where a concatenation is, of which parts may have been written.
+  Destination wholeOf(nn::ConcatOp concat);
   /// For lowerings that read what they have stored in a destination and go on
   /// with it: where its elements are narrow, a buffer of wider ones, which is
   /// rounded (or added) to it behind the op.
@@ -98,7 +107,7 @@ private:
   void findSinks();
   std::optional<Sink> sinkOf(mlir::Value value);
   std::optional<Sink> sinkOfUse(mlir::OpOperand &use);
-  mlir::Value gradient(mlir::StringAttr parameter, mlir::Type tensor);
+  mlir::Value gradient(nn::AccumulateOp op);
   llvm::LogicalResult lower(mlir::Operation *op);
   llvm::LogicalResult lowerOne(mlir::Operation *op);
   llvm::LogicalResult lowerCall(mlir::func::CallOp call);
@@ -112,7 +121,10 @@ private:
   rt::FuncOp target;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;
   llvm::DenseMap<mlir::Value, Sink> sinks;
-  llvm::DenseMap<mlir::StringAttr, mlir::Value> gradients;
+  llvm::DenseSet<mlir::Value> inColumns;
+  /// By parameter and those beside it.
+  llvm::DenseMap<std::pair<mlir::StringAttr, mlir::ArrayAttr>, mlir::Value>
+      gradients;
   /// Of the op that is being lowered: what `summing` gave, and where it ends.
   llvm::SmallVector<std::pair<mlir::Value, Destination>> sums;
 };

@@ -17,10 +17,19 @@ namespace dt::lower {
 using nn::DimExpr;
 using nn::Shape;
 
-/// Where an op writes: with `add`, the result is added to what is there.
+/// Columns of rows of `pitch` elements: a value's dims from `axis` on are
+/// `offset` and following elements of a row.
+struct RowColumns {
+  unsigned axis;
+  DimExpr pitch, offset;
+};
+
+/// Where an op writes: with `add`, the result is added to what is there; with
+/// `columns`, the buffer is the whole that the result is columns of.
 struct Destination {
   mlir::Value buffer;
   bool add = false;
+  std::optional<RowColumns> columns = std::nullopt;
 };
 
 class KernelBuilder {
@@ -47,6 +56,11 @@ public:
   void store(mlir::Value v, mlir::Value array, mlir::ValueRange at);
   /// Stores or adds, as the destination says.
   void write(const Destination &d, mlir::Value v, mlir::Value array,
+             mlir::ValueRange at);
+
+  /// Stores or adds element `at` of a result with these dims; the axis of
+  /// columns is one of them.
+  void write(const Destination &d, mlir::Value v, llvm::ArrayRef<DimExpr> shape,
              mlir::ValueRange at);
 
   using Body = llvm::function_ref<llvm::SmallVector<mlir::Value>(

@@ -18,13 +18,17 @@ using namespace dt::lower;
 namespace {
 
 /// The dims of an elementwise kernel: those of the result, neighbours merged
-/// where every operand either has both or repeats along both.
+/// where every operand either has both or repeats along both, but not across
+/// `splits`, dims at which columns begin.
 struct MergedDims {
   Shape bounds;
+  /// Per dim of `splits`, which of `bounds` begins there.
+  llvm::SmallDenseMap<unsigned, unsigned> boundAt;
   /// Per operand: which of `bounds` it has (it repeats along the others).
   SmallVector<SmallVector<unsigned>> used;
 
-  MergedDims(const Shape &result, ArrayRef<Shape> operands);
+  MergedDims(const Shape &result, ArrayRef<Shape> operands,
+             ArrayRef<unsigned> splits);
   Shape shapeOf(unsigned operand) const {
     Shape shape;
     for (unsigned d : used[operand])
@@ -33,7 +37,8 @@ struct MergedDims {
   }
 };
 
-MergedDims::MergedDims(const Shape &result, ArrayRef<Shape> operands)
+MergedDims::MergedDims(const Shape &result, ArrayRef<Shape> operands,
+                       ArrayRef<unsigned> splits)
     : used(operands.size()) {
   size_t rank = result.size();
   auto has = [&](const Shape &operand, size_t dim) {
@@ -41,13 +46,18 @@ MergedDims::MergedDims(const Shape &result, ArrayRef<Shape> operands)
     return dim >= missing && operand[dim - missing] != DimExpr(1);
   };
   SmallVector<bool> last;
+  bool split = false;
   for (size_t d = 0; d < rank; ++d) {
+    if (llvm::is_contained(splits, d)) {
+      boundAt[d] = bounds.size();
+      split = true;
+    }
     if (result[d] == DimExpr(1))
       continue;
     SmallVector<bool> now;
     for (const Shape &operand : operands)
       now.push_back(has(operand, d));
-    if (!bounds.empty() && now == last) {
+    if (!bounds.empty() && now == last && !split) {
       bounds.back() = bounds.back() * result[d];
       continue;
     }
@@ -56,7 +66,10 @@ MergedDims::MergedDims(const Shape &result, ArrayRef<Shape> operands)
         used[i].push_back(bounds.size());
     bounds.push_back(result[d]);
     last = now;
+    split = false;
   }
+  if (llvm::is_contained(splits, rank))
+    boundAt[rank] = bounds.size();
 }
 
 using Scalars = SmallVector<Value>;
@@ -68,12 +81,22 @@ lowerElementwise(Operation *op, ValueRange operands, FunctionLowering &f,
   SmallVector<Shape> shapes;
   for (Value v : operands)
     shapes.push_back(nn::getShape(v));
-  MergedDims dims(nn::getShape(op->getResult(0)), shapes);
   SmallVector<Destination> destinations;
-  for (Value result : op->getResults())
+  SmallVector<unsigned> splits;
+  for (Value result : op->getResults()) {
+    if (std::optional<Destination> columns = f.columns(result)) {
+      destinations.push_back(*columns);
+      splits.push_back(columns->columns->axis);
+      continue;
+    }
     destinations.push_back(isa<FloatType>(getElementTypeOrSelf(result))
                                ? f.accumulating(result)
                                : f.destination(result));
+  }
+  MergedDims dims(nn::getShape(op->getResult(0)), shapes, splits);
+  for (Destination &d : destinations)
+    if (d.columns)
+      d.columns->axis = dims.boundAt.lookup(d.columns->axis);
   KernelBuilder k(f.builder(), op->getLoc(), describe(op), dims.bounds);
   Scalars elements;
   for (auto [i, v] : llvm::enumerate(operands)) {
@@ -84,8 +107,7 @@ lowerElementwise(Operation *op, ValueRange operands, FunctionLowering &f,
   }
   Scalars results = body(k, elements);
   for (auto [destination, v] : llvm::zip(destinations, results))
-    k.write(destination, v, k.use(destination.buffer, dims.bounds),
-            k.indices());
+    k.write(destination, v, dims.bounds, k.indices());
   return success();
 }
 

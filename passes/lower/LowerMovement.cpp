@@ -222,10 +222,14 @@ LogicalResult lowerConcat(nn::ConcatOp op, FunctionLowering &f) {
     return nn::getNumElements(ArrayRef<DimExpr>(s).drop_front(axis));
   };
   Shape target{outer, rowOf(out)};
-  Destination d = f.destination(op.getResult());
+  Destination d = f.wholeOf(op);
   DimExpr offset(0);
   for (Value input : op.getInputs()) {
     Shape source{outer, rowOf(nn::getShape(input))};
+    if (f.isInColumns(input)) {
+      offset = offset + source[1];
+      continue;
+    }
     KernelBuilder k(f.builder(), op.getLoc(), describe(op), source);
     Value v = k.load(k.use(f.get(input), source), k.indices());
     k.store(v, k.use(d.buffer, target),

@@ -241,18 +241,37 @@ LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {
   return success();
 }
 
+/// Where a gradient of attention goes, and its strides if it is columns.
+struct HeadGradient {
+  HeadGradient(Value result, FunctionLowering &f);
+  Value buffer;
+  ArrayAttr strides;
+};
+
+HeadGradient::HeadGradient(Value result, FunctionLowering &f) {
+  std::optional<Destination> d = f.columns(result);
+  buffer = d ? d->buffer : f.destination(result).buffer;
+  if (!d)
+    return;
+  const DimExpr &pitch = d->columns->pitch, &offset = d->columns->offset;
+  DimExpr all = cast<rt::BufferType>(buffer.getType()).getNumElements();
+  buffer = f.view(buffer, {all - offset}, result.getLoc(), offset);
+  Shape x = nn::getShape(result);
+  strides = rt::getDimsAttr(result.getContext(), {x[1] * pitch, pitch, x[3]});
+}
+
 LogicalResult lowerAttentionGrad(nn::AttentionGradOp op, FunctionLowering &f) {
   AttentionAttributes a = attentionAttributes(op);
-  Destination dq = f.destination(op.getDquery()),
-              dk = f.destination(op.getDkey()),
-              dv = f.destination(op.getDvalue());
+  HeadGradient dq(op.getDquery(), f), dk(op.getDkey(), f),
+      dv(op.getDvalue(), f);
   rt::AttentionGradOp::create(
       f.builder(), op.getLoc(), f.get(op.getQuery()), f.get(op.getKey()),
       f.get(op.getValue()), f.get(op.getMask()), f.get(op.getResult()),
       f.get(op.getLse()), f.get(op.getGrad()), dq.buffer, dk.buffer, dv.buffer,
       a.b, a.t, a.s, a.h, a.hk, a.d, a.dv, a.q, a.k, a.v, a.o, a.mask,
       op.getScaleAttr(), op.getCausalAttr(),
-      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
+      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow), dq.strides,
+      dk.strides, dv.strides);
   return success();
 }
 
@@ -266,9 +285,10 @@ LogicalResult lowerRotary(nn::RotaryOp op, FunctionLowering &f) {
   Shape angles = perBatch ? c : Shape{c[c.size() - 2], c.back()};
   bool half = op.getStyle() == nn::RotaryStyle::half;
   DimExpr pairs = c.back();
-  Destination d = f.destination(op.getResult());
+  std::optional<Destination> columns = f.columns(op.getResult());
+  Destination d = columns ? *columns : f.destination(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), {x[0], x[1], x[2]});
-  Value in = k.use(f.get(op.getInput()), x), out = k.use(d.buffer, x),
+  Value in = k.use(f.get(op.getInput()), x),
         cos = k.use(f.get(op.getCos()), angles),
         sin = k.use(f.get(op.getSin()), angles);
   auto at = [&](Value i) {
@@ -288,14 +308,14 @@ LogicalResult lowerRotary(nn::RotaryOp op, FunctionLowering &f) {
     Value a = k.load(in, at(first)), b = k.load(in, at(second));
     if (op.getInverse())
       si = k.make<arith::NegFOp>(si);
-    k.store(k.sub(k.mul(a, co), k.mul(b, si)), out, at(first));
-    k.store(k.add(k.mul(b, co), k.mul(a, si)), out, at(second));
+    k.write(d, k.sub(k.mul(a, co), k.mul(b, si)), x, at(first));
+    k.write(d, k.add(k.mul(b, co), k.mul(a, si)), x, at(second));
   });
   DimExpr rest = x[3] - pairs * DimExpr(2);
   if (rest != DimExpr(0))
     k.forEach(Shape{rest}, [&](ValueRange i) {
       Value j = k.add(i[0], k.size(pairs * DimExpr(2)));
-      k.store(k.load(in, at(j)), out, at(j));
+      k.write(d, k.load(in, at(j)), x, at(j));
     });
   return success();
 }

@@ -6,6 +6,8 @@
 
 #include "passes/lower/ParameterTable.h"
 
+#include "dialects/nn/NNNames.h"
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::lower;
@@ -98,9 +100,35 @@ LogicalResult ParameterTable::joinCopies() {
   return success();
 }
 
+/// Rows that some op of the module joins, in its order.
+static std::vector<SmallVector<unsigned>>
+findJoined(dist::ModuleOp module, ArrayRef<ParameterEntry> rows) {
+  llvm::DenseMap<StringAttr, unsigned> rowOf;
+  for (auto [i, row] : llvm::enumerate(rows))
+    for (nn::ParameterOp p : row.all)
+      rowOf[p.getSymNameAttr()] = i;
+  llvm::DenseSet<unsigned> known;
+  std::vector<SmallVector<unsigned>> groups;
+  for (auto function : module.getOps<rt::FuncOp>())
+    for (Operation &op : function.getBody().front()) {
+      if (!isa<rt::ParameterOp, rt::GradientOp>(op) ||
+          !op.hasAttr(nn::kBesideAttr))
+        continue;
+      SmallVector<unsigned> group;
+      for (StringAttr name : rt::getJoined(&op))
+        group.push_back(rowOf.lookup(name));
+      // Other groups with rows of this one are for the verifier to find.
+      if (llvm::none_of(group, [&](unsigned i) { return known.contains(i); }))
+        groups.push_back(group);
+      known.insert(group.begin(), group.end());
+    }
+  return groups;
+}
+
 /// What trains first, of that what has working copies, of that what a backward
-/// function is done with first.
-void ParameterTable::sortModule(MutableArrayRef<ParameterEntry> rows,
+/// function is done with first; what is joined side by side.
+void ParameterTable::sortModule(dist::ModuleOp module,
+                                MutableArrayRef<ParameterEntry> rows,
                                 rt::FuncOp lastBackward) {
   llvm::DenseMap<Operation *, int64_t> place;
   llvm::MapVector<StringAttr, Operation *> uses;
@@ -114,15 +142,35 @@ void ParameterTable::sortModule(MutableArrayRef<ParameterEntry> rows,
       if (Operation *use = uses.lookup(p.getSymNameAttr());
           use && place.lookup(use) > place.lookup(row.lastUse))
         row.lastUse = use;
-  llvm::stable_sort(rows,
-                    [&](const ParameterEntry &a, const ParameterEntry &b) {
-                      auto key = [&](const ParameterEntry &row) {
-                        return std::make_tuple(!row.trainable, !row.gradient,
-                                               row.trainable && !row.isNarrow(),
-                                               place.lookup(row.lastUse));
-                      };
-                      return key(a) < key(b);
-                    });
+  // A group stands where the first of its rows would, when all are done with.
+  std::vector<SmallVector<unsigned>> units(rows.size());
+  for (unsigned i = 0; i < rows.size(); ++i)
+    units[i] = {i};
+  for (const SmallVector<unsigned> &group : findJoined(module, rows)) {
+    Operation *last = nullptr;
+    for (unsigned i : group) {
+      units[i].clear();
+      if (place.lookup(rows[i].lastUse) > place.lookup(last))
+        last = rows[i].lastUse;
+    }
+    for (unsigned i : group)
+      rows[i].lastUse = last;
+    units[*llvm::min_element(group)] = group;
+  }
+  llvm::erase_if(units, [](const auto &unit) { return unit.empty(); });
+  auto key = [&](const SmallVector<unsigned> &unit) {
+    const ParameterEntry &row = rows[unit.front()];
+    return std::make_tuple(!row.trainable, !row.gradient,
+                           row.trainable && !row.isNarrow(),
+                           place.lookup(row.lastUse));
+  };
+  llvm::stable_sort(
+      units, [&](const auto &a, const auto &b) { return key(a) < key(b); });
+  std::vector<ParameterEntry> sorted;
+  for (const SmallVector<unsigned> &unit : units)
+    for (unsigned i : unit)
+      sorted.push_back(rows[i]);
+  llvm::copy(sorted, rows.begin());
 }
 
 /// Steps are of so many elements that each region's are of whole lines.
@@ -169,7 +217,7 @@ LogicalResult ParameterTable::run(const StepPlan &plan) {
     size_t end = ends[&m - plan.modules.data()];
     MutableArrayRef<ParameterEntry> own =
         MutableArrayRef(rows).slice(begin, end - begin);
-    sortModule(own, m.lastBackward());
+    sortModule(m.op, own, m.lastBackward());
     placeModule(own);
     begin = end;
   }

@@ -71,7 +71,8 @@ private:
   mlir::LogicalResult collect(dist::ModuleOp module,
                               std::vector<ParameterEntry> &found);
   mlir::LogicalResult joinCopies();
-  static void sortModule(llvm::MutableArrayRef<ParameterEntry> rows,
+  static void sortModule(dist::ModuleOp module,
+                         llvm::MutableArrayRef<ParameterEntry> rows,
                          rt::FuncOp lastBackward);
   void placeModule(llvm::MutableArrayRef<ParameterEntry> rows);
 

@@ -3,14 +3,13 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Groups are found first (a union of ops that grows along use-def edges), then
-// each becomes one op, then the block is put into topological order again.
+// each becomes one op, then ops go behind what they use again.
 //
 //===----------------------------------------------------------------------===//
 
 #include "dialects/nn/NNInference.h"
 #include "passes/optimize/Passes.h"
 
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -279,6 +278,63 @@ private:
   llvm::SetVector<Value> inputs;
 };
 
+/// Puts each op that stands ahead of what it uses right behind the last of
+/// that, others stay in their order: what nobody puts off dies soon.
+class Reorder {
+public:
+  explicit Reorder(Block &block) : block(block) {
+    for (Operation &op : block.without_terminator())
+      order[&op] = ops.size(), ops.push_back(&op);
+  }
+
+  void run() {
+    for (Operation *op : ops)
+      if (!isReady(op))
+        putOff.insert(op);
+      else
+        place(op);
+  }
+
+private:
+  bool isReady(Operation *op) {
+    return !op->walk([&](Operation *inner) {
+                for (Value operand : inner->getOperands()) {
+                  Operation *made = operand.getDefiningOp();
+                  Operation *local =
+                      made ? block.findAncestorOpInBlock(*made) : nullptr;
+                  if (local && local != op && !placed.contains(local))
+                    return WalkResult::interrupt();
+                }
+                return WalkResult::advance();
+              }).wasInterrupted();
+  }
+
+  void place(Operation *first) {
+    SmallVector<Operation *> work{first};
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val();
+      op->moveBefore(block.getTerminator());
+      placed.insert(op);
+      SmallVector<Operation *> next;
+      for (Operation *user : op->getUsers())
+        if (Operation *local = block.findAncestorOpInBlock(*user);
+            putOff.contains(local) && isReady(local)) {
+          putOff.erase(local);
+          next.push_back(local);
+        }
+      llvm::sort(next, [&](Operation *a, Operation *b) {
+        return order.lookup(a) > order.lookup(b);
+      });
+      llvm::append_range(work, next);
+    }
+  }
+
+  Block &block;
+  SmallVector<Operation *> ops;
+  llvm::DenseMap<Operation *, unsigned> order;
+  llvm::DenseSet<Operation *> placed, putOff;
+};
+
 struct FuseElementwise : impl::FuseElementwiseBase<FuseElementwise> {
   using FuseElementwiseBase::FuseElementwiseBase;
 
@@ -297,7 +353,7 @@ struct FuseElementwise : impl::FuseElementwiseBase<FuseElementwise> {
     SmallVector<Group> groups = Grouping(block, maxBuffers).run();
     for (const Group &group : groups)
       GroupBuilder(group).run();
-    sortTopologically(&block);
+    Reorder(block).run();
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isOpTriviallyDead(&op))
         op.erase();

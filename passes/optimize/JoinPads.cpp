@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/optimize/Passes.h"
+#include "passes/optimize/Sums.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -45,17 +46,6 @@ std::optional<Piece> matchPiece(Value v) {
     piece = Piece{pad, int64_t(i), low, low + *n, *all};
   }
   return piece;
-}
-
-/// The addends of a sum whose inner sums nobody else uses.
-void collectAddends(nn::AddOp add, SmallVectorImpl<Value> &addends) {
-  for (Value v : add->getOperands()) {
-    auto inner = v.getDefiningOp<nn::AddOp>();
-    if (inner && inner->hasOneUse() && v.getType() == add.getType())
-      collectAddends(inner, addends);
-    else
-      addends.push_back(v);
-  }
 }
 
 /// Pieces that cover their axis, in order; empty if there are none.

@@ -17,6 +17,7 @@ def OptimizePipeline : Pipeline<[
   "cse",
   "nn-join-pads",
   "nn-fuse-casts",
+  "nn-join-products",
   "nn-fuse-elementwise",
   "cse",
   "nn-verify-optimized"
@@ -50,6 +51,15 @@ def JoinPads : Pass<"nn-join-pads", "::mlir::ModuleOp"> {
   let description = [{
     The gradient of a tensor that was split (a fused QKV projection, say) is a sum of pads, one a piece. Pads with zeros along one axis that follow one another without gap or overlap are taken out of the sum and
     concatenated; other addends stay.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def JoinProducts : Pass<"nn-join-products", "::mlir::ModuleOp"> {
+  let summary = "Gradients of products that read one input as one product over parameters side by side";
+  let description = [{
+    What goes back to an input that several products read (queries, keys and values; gate and up) is a sum dq Wq + dk Wk + dv Wv. It becomes one product of dq, dk and dv, concatenated, with the parameters joined
+    (`nn.beside` of nn.read); so do the gradients of the parameters and of biases (`nn.beside` of nn.accumulate). Layer functions get one operand and one result for them. docs/joined-products.md says which are joined.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

@@ -6,6 +6,8 @@
 
 #include "passes/schedule/StageBytes.h"
 
+#include "dialects/nn/NNColumns.h"
+
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -207,11 +209,18 @@ public:
         if (&op != end || !kept[i])
           last[rootOf(operand)] = &op;
     double live = 0, peak = 0;
+    llvm::DenseSet<Value> there;
     for (Operation &op : body.without_terminator()) {
-      double made = 0, dying = 0, called = 0;
-      for (Value result : op.getResults())
-        if (rootOf(result) == result && isLocal(result, last, end))
-          made += sizes.bytesOfItem(result.getType());
+      double made = 0, madeWhole = 0, dying = 0, called = 0;
+      for (Value result : op.getResults()) {
+        Value root = rootOf(result);
+        if (!isLocal(root, last, end) || !there.insert(root).second)
+          continue;
+        double bytes = sizes.bytesOfItem(root.getType());
+        made += bytes;
+        // The whole of which the result is columns.
+        madeWhole += root == result ? 0 : bytes;
+      }
       llvm::SetVector<Value> roots;
       for (Value operand : op.getOperands())
         roots.insert(rootOf(operand));
@@ -222,7 +231,8 @@ public:
         if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
           called = read(callee, getKept(call, kept));
       // A kernel's result takes the place of what it reads last.
-      double reused = isa<nn::FusedOp>(op) ? std::min(made, dying) : 0;
+      double reused =
+          isa<nn::FusedOp>(op) ? std::min(made - madeWhole, dying) : 0;
       peak = std::max(peak, live + made - reused + called);
       live += made - dying;
     }
@@ -250,10 +260,13 @@ private:
       });
     return result;
   }
+  /// What it is a view of, or columns.
   static Value rootOf(Value value) {
     while (auto view = value.getDefiningOp<nn::ReshapeOp>())
       value = view.getInput();
-    return value;
+    auto result = dyn_cast<OpResult>(value);
+    auto columns = result ? nn::getColumns(result) : std::nullopt;
+    return columns ? Value(columns->concat.getResult()) : value;
   }
   /// Neither an argument nor a parameter, and nothing that goes out: that is
   /// made where it goes.

@@ -4,7 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNLimits.h"
+#include "dialects/nn/NNNames.h"
 #include "dialects/nn/NNOps.h"
 
 using namespace mlir;
@@ -15,14 +17,48 @@ RankedTensorType ParameterOp::getStoredType() {
   return getWorking() ? withElementType(type, *getWorking()) : type;
 }
 
+/// What the parameters of a read are together, that of `name` first.
+static FailureOr<Type> getJoinedType(Operation *op, Type first, bool stored,
+                                     SymbolTableCollection &tables) {
+  auto beside = op->getAttrOfType<ArrayAttr>(kBesideAttr);
+  if (!beside)
+    return first;
+  auto type = cast<RankedTensorType>(first);
+  Shape shape = getShape(type);
+  if (shape.empty())
+    return op->emitOpError("joins parameters of no axes"), failure();
+  for (Attribute each : beside) {
+    auto name = dyn_cast<FlatSymbolRefAttr>(each);
+    auto other = name ? tables.lookupNearestSymbolFrom<ParameterOp>(op, name)
+                      : ParameterOp();
+    if (!other)
+      return op->emitOpError() << "names no nn.parameter: " << each, failure();
+    auto have = cast<RankedTensorType>(stored ? other.getStoredType()
+                                              : other.getType());
+    Shape dims = getShape(have);
+    if (have.getElementType() != type.getElementType() ||
+        dims.size() != shape.size() ||
+        !std::equal(dims.begin() + 1, dims.end(), shape.begin() + 1))
+      return op->emitOpError() << "joins " << name << ", which is " << have
+                               << ", to " << first,
+             failure();
+    shape[0] = shape[0] + dims[0];
+  }
+  return Type(makeTensorType(shape, type.getElementType()));
+}
+
 static LogicalResult verifyParameter(Operation *op, FlatSymbolRefAttr name,
                                      Type type, bool stored,
                                      SymbolTableCollection &tables) {
   auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(op, name);
   if (!parameter)
     return op->emitOpError() << "names no nn.parameter: " << name;
-  Type expected = stored ? parameter.getStoredType() : parameter.getType();
-  if (expected != type) {
+  FailureOr<Type> joined = getJoinedType(
+      op, stored ? parameter.getStoredType() : parameter.getType(), stored,
+      tables);
+  if (failed(joined))
+    return failure();
+  if (Type expected = *joined; expected != type) {
     InFlightDiagnostic diagnostic = op->emitOpError()
                                     << "has type " << type << " but " << name
                                     << " is " << expected;

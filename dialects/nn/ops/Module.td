@@ -32,7 +32,10 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
 }
 def NN_ReadOp : NN_Op<"read", [MemoryEffects<[MemRead]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>, NN_Recomputable]> {
   let summary = "current value of a parameter";
-  let description = [{ Reads of one parameter in one function may be merged: nothing in a module function writes parameters. }];
+  let description = [{
+    Reads of one parameter in one function may be merged: nothing in a module function writes parameters. `{nn.beside = [@b, @c]}`: the value of more parameters, too, joined along the first axis; each has its place
+    right behind the one before it, so nothing is copied. nn.accumulate says it the same way.
+  }];
   let arguments = (ins FlatSymbolRefAttr:$parameter);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";

@@ -190,6 +190,7 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
 struct Gradients {
   const float *o, *doutput, *lse;
   float *dq, *dk, *dv;
+  int64_t dqRow, dkRow, dvRow; ///< from one row to the next
 };
 
 /// A query that sees no key and takes the mean: p = 1 / s for all keys, visible
@@ -199,14 +200,14 @@ void backwardEmptyRow(const AttentionShape &s, const Head &head,
   const float *doi = g.doutput + i * s.ot, *qi = head.q + i * s.qt;
   float delta = dot(doi, g.o + i * s.ot, s.dv), share = 1.f / float(s.s);
   for (int64_t j = 0; j < s.s; ++j)
-    axpy(share, doi, g.dv + j * s.vs, s.dv);
+    axpy(share, doi, g.dv + j * g.dvRow, s.dv);
   if (s.emptyRow == EmptyRow::Filled)
     return;
   for (int64_t j = 0; j < s.s; ++j)
     p[j] = (dot(doi, head.v + j * s.vs, s.dv) - delta) * share * s.scale;
   for (int64_t j = 0; j < s.s; ++j) {
-    axpy(p[j], head.k + j * s.ks, g.dq + i * s.qt, s.d);
-    axpy(p[j], qi, g.dk + j * s.ks, s.d);
+    axpy(p[j], head.k + j * s.ks, g.dq + i * g.dqRow, s.d);
+    axpy(p[j], qi, g.dk + j * g.dkRow, s.d);
   }
 }
 
@@ -237,7 +238,7 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
   int64_t width = tile.keys(), n = tile.count;
   const float *q = head.q + tile.first * s.qt,
               *doutput = g.doutput + tile.first * s.ot;
-  float *dq = g.dq + tile.first * s.qt;
+  float *dq = g.dq + tile.first * g.dqRow;
   if (width > 0) {
     float *p = scratch.floats(n * width), *ds = scratch.floats(n * width);
     gemm(false, true, n, width, s.d, s.scale, q, s.qt, head.k, s.ks, 0, p,
@@ -246,7 +247,7 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
          width);
     recomputeRows(tile, g.lse, p, width);
     gemm(true, false, width, s.dv, n, 1, p, width, doutput, s.ot, 1, g.dv,
-         s.vs);
+         g.dvRow);
     for (int64_t i = 0; i < n; ++i) {
       float *pi = p + i * width, *dsi = ds + i * width;
       // The same as sum(doutput * o), of what is not rounded: an o in bf16 is
@@ -256,11 +257,12 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
       for (int64_t j = 0; j < width; ++j)
         dsi[j] = pi[j] * (dsi[j] - delta) * s.scale;
     }
-    gemm(false, false, n, s.d, width, 1, ds, width, head.k, s.ks, 0, dq, s.qt);
-    gemm(true, false, width, s.d, n, 1, ds, width, q, s.qt, 1, g.dk, s.ks);
+    gemm(false, false, n, s.d, width, 1, ds, width, head.k, s.ks, 0, dq,
+         g.dqRow);
+    gemm(true, false, width, s.d, n, 1, ds, width, q, s.qt, 1, g.dk, g.dkRow);
   } else {
     for (int64_t i = 0; i < n; ++i)
-      std::fill_n(dq + i * s.qt, s.d, hiddenShare(s));
+      std::fill_n(dq + i * g.dqRow, s.d, hiddenShare(s));
   }
   if (!takesMean(s))
     return;
@@ -291,23 +293,27 @@ void attentionBackward(const float *q, const float *k, const float *v,
                        const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &s) {
   int64_t group = s.h / s.hk;
+  HeadStrides sq = s.getDq(), sk = s.getDk(), sv = s.getDv();
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < s.b * s.hk; ++i) {
     int64_t b = i / s.hk, kv = i % s.hk;
-    float *dki = at(dk, b * s.kb + kv * s.kh),
-          *dvi = at(dv, b * s.vb + kv * s.vh);
+    float *dki = at(dk, b * sk.batch + kv * sk.head),
+          *dvi = at(dv, b * sv.batch + kv * sv.head);
     for (int64_t j = 0; j < s.s; ++j) {
-      std::fill_n(dki + j * s.ks, s.d, 0.f);
-      std::fill_n(dvi + j * s.vs, s.dv, 0.f);
+      std::fill_n(dki + j * sk.row, s.d, 0.f);
+      std::fill_n(dvi + j * sv.row, s.dv, 0.f);
     }
     for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
       int64_t row = b * s.ob + h * s.oh;
       Gradients g{at(o, row),
                   at(doutput, row),
                   at(lse, (b * s.h + h) * s.t),
-                  at(dq, b * s.qb + h * s.qh),
+                  at(dq, b * sq.batch + h * sq.head),
                   dki,
-                  dvi};
+                  dvi,
+                  sq.row,
+                  sk.row,
+                  sv.row};
       for (int64_t first = 0; first < s.t; first += kTile) {
         Tile tile{s, mask, b, h, first, std::min(kTile, s.t - first)};
         backwardTile(tile, headOf(q, k, v, s, b, h), g, threadScratch());
@@ -368,6 +374,18 @@ struct WideAttention {
   float *out(bf16 *to, const Extents &e) {
     return wide.out(to, e.span(), /*keep=*/e.span() != e.count());
   }
+  /// Between the rows of a gradient there may be those of another one, so they
+  /// are floats without anything between them.
+  float *out(bf16 *to, const Extents &e, const HeadStrides &strides,
+             HeadStrides &wideStrides) {
+    wideStrides = {e.rows * e.heads * e.size, e.heads * e.size, e.size};
+    int64_t pieces = strides.head == e.size ? 1 : e.heads,
+            width = e.heads * e.size / std::max<int64_t>(pieces, 1);
+    return wide.out(to, e.batch * e.rows * pieces, width, [=](int64_t i) {
+      return i / pieces / e.rows * strides.batch +
+             i / pieces % e.rows * strides.row + i % pieces * strides.head;
+    });
+  }
 
   Wide wide;
   AttentionShape shape;
@@ -389,10 +407,12 @@ void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &s) {
   WideAttention x(s, mask);
+  float *wideDq = x.out(dq, queries(s), s.getDq(), x.shape.dqStrides),
+        *wideDk = x.out(dk, keys(s), s.getDk(), x.shape.dkStrides),
+        *wideDv = x.out(dv, values(s), s.getDv(), x.shape.dvStrides);
   attentionBackward(x.in(q, queries(s)), x.in(k, keys(s)), x.in(v, values(s)),
                     x.mask, x.in(o, outputs(s)), lse, x.in(doutput, outputs(s)),
-                    x.out(dq, queries(s)), x.out(dk, keys(s)),
-                    x.out(dv, values(s)), x.shape);
+                    wideDq, wideDk, wideDv, x.shape);
 }
 
 } // namespace dt::rt

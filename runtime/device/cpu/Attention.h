@@ -22,9 +22,13 @@ namespace dt::rt {
 /// byte, 0 = not visible.
 enum class MaskKind : uint8_t { None, Additive, AdditiveNarrow, Boolean };
 
+/// Of a tensor [batch, rows, heads, size].
+struct HeadStrides {
+  int64_t batch = 0, row = 0, head = 0;
+};
+
 /// All strides in elements; the innermost (d, dv) is dense. Query head j uses
-/// kv head j / (h / hk). Gradients and output use the strides of q (dq), k
-/// (dk), v (dv), o (o, do).
+/// kv head j / (h / hk). The output's gradient has the output's strides.
 struct AttentionShape {
   int64_t b, t, s; ///< batch, queries, keys
   int64_t h, hk;   ///< query heads, key/value heads; h % hk == 0
@@ -38,6 +42,18 @@ struct AttentionShape {
   EmptyRow emptyRow;
   MaskKind mask;
   int64_t maskB, maskH, maskT, maskS; ///< strides of the mask; 0 = broadcast
+  /// Strides of gradients; those of q, k and v where a row's is 0.
+  HeadStrides dqStrides{}, dkStrides{}, dvStrides{};
+
+  HeadStrides getDq() const {
+    return dqStrides.row ? dqStrides : HeadStrides{qb, qt, qh};
+  }
+  HeadStrides getDk() const {
+    return dkStrides.row ? dkStrides : HeadStrides{kb, ks, kh};
+  }
+  HeadStrides getDv() const {
+    return dvStrides.row ? dvStrides : HeadStrides{vb, vs, vh};
+  }
 };
 
 /// o = softmax(scale * q k^T + mask) v; lse [b, h, t] (dense) = log of the sum
@@ -50,8 +66,8 @@ void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                       const void *mask, bf16 *o, float *lse,
                       const AttentionShape &shape);
 
-/// Writes dq, dk, dv (no accumulation). The mask has no gradient. `o` and `lse`
-/// are the forward's.
+/// Writes dq, dk, dv (no accumulation), which may be columns of the same rows.
+/// The mask has no gradient. `o` and `lse` are the forward's.
 void attentionBackward(const float *q, const float *k, const float *v,
                        const void *mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,

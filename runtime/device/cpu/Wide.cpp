@@ -33,10 +33,12 @@ Wide::~Wide() {
     convert(result.to, result.from, result.count);
 }
 
+float *Wide::allocate(int64_t n) { return wideScratch().floats(size_t(n)); }
+
 const float *Wide::in(const bf16 *from, int64_t n) {
   if (!from)
     return nullptr;
-  float *to = wideScratch().floats(size_t(n));
+  float *to = allocate(n);
   convert(to, from, n);
   return to;
 }
@@ -44,7 +46,7 @@ const float *Wide::in(const bf16 *from, int64_t n) {
 float *Wide::out(bf16 *to, int64_t n, bool keep) {
   if (!to)
     return nullptr;
-  float *from = wideScratch().floats(size_t(n));
+  float *from = allocate(n);
   if (keep)
     convert(from, to, n);
   results.push_back({from, to, n});

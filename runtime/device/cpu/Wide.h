@@ -35,8 +35,17 @@ public:
   /// `n` elements to be written; `keep`: not all of them, or added to.
   float *out(bf16 *to, int64_t n, bool keep = false);
   float *out(float *to, int64_t, bool = false) { return to; }
+  /// `count` pieces of `n` elements to be written, piece i at place(i).
+  template <typename Place>
+  float *out(bf16 *to, int64_t count, int64_t n, Place place) {
+    float *from = to ? allocate(count * n) : nullptr;
+    for (int64_t i = 0; from && i < count; ++i)
+      results.push_back({from + i * n, to + place(i), n});
+    return from;
+  }
 
 private:
+  static float *allocate(int64_t n);
   struct Result {
     const float *from;
     bf16 *to;

@@ -381,9 +381,8 @@ __device__ void toScoreGradients(const Rows<T> &a, int firstA, const Rows<T> &b,
 template <Gradient kind, typename T>
 __global__ void __launch_bounds__(kThreads, 2)
     gradientKernel(const T *q, const T *k, const T *v, const void *mask,
-                   const T *doutput, RowFacts rows, T *result, int64_t strideB,
-                   int64_t strideRow, int64_t strideHead, AttentionShape s,
-                   Queries wanted) {
+                   const T *doutput, RowFacts rows, T *result,
+                   HeadStrides strides, AttentionShape s, Queries wanted) {
   DT_DYNAMIC_SHARED(Shared, shared);
   constexpr bool ofQueries = kind == Gradient::Query,
                  ofValues = kind == Gradient::Value;
@@ -440,7 +439,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       if (r >= own || c >= width ||
           (ofQueries && !contains(wanted, p.b, p.h, r)))
         continue;
-      T &to = result[p.b * strideB + r * strideRow + p.h * strideHead + c];
+      T &to = result[p.b * strides.batch + r * strides.row +
+                     p.h * strides.head + c];
       to = adds ? float(to) + sums[i][j] : sums[i][j];
     }
 }
@@ -468,18 +468,17 @@ void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
                  blocksFor(s.b, s.h, s.t, 1), kThreads, sizeof(Shared), stream,
                  q, k, mask, o, doutput, rows, s, wanted);
   auto run = [&](auto kernel, const char *name, unsigned blocks, T *result,
-                 int64_t strideB, int64_t strideRow, int64_t strideHead) {
+                 const HeadStrides &strides) {
     if (blocks)
       cuda::launch(name, kernel, blocks, kThreads, sizeof(Shared), stream, q, k,
-                   v, mask, doutput, rows, result, strideB, strideRow,
-                   strideHead, s, wanted);
+                   v, mask, doutput, rows, result, strides, s, wanted);
   };
   run(gradientKernel<Gradient::Query, T>, "attention gradient of queries",
-      blocksFor(s.b, s.h, s.t, s.d), dq, s.qb, s.qt, s.qh);
+      blocksFor(s.b, s.h, s.t, s.d), dq, s.getDq());
   run(gradientKernel<Gradient::Key, T>, "attention gradient of keys",
-      blocksFor(s.b, s.hk, s.s, s.d), dk, s.kb, s.ks, s.kh);
+      blocksFor(s.b, s.hk, s.s, s.d), dk, s.getDk());
   run(gradientKernel<Gradient::Value, T>, "attention gradient of values",
-      blocksFor(s.b, s.hk, s.s, s.dv), dv, s.vb, s.vs, s.vh);
+      blocksFor(s.b, s.hk, s.s, s.dv), dv, s.getDv());
 }
 
 } // namespace

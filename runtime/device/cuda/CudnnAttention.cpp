@@ -38,9 +38,17 @@ bool isAligned(std::initializer_list<const void *> addresses) {
   return true;
 }
 
+/// Of operands and results, and what a head's rows are wide.
+Sizes stridesOf(const AttentionShape &s) {
+  Sizes all{s.d,  s.dv, s.qb, s.qt, s.qh, s.kb, s.ks,
+            s.kh, s.vb, s.vs, s.vh, s.ob, s.ot, s.oh};
+  for (const HeadStrides &each : {s.getDq(), s.getDk(), s.getDv()})
+    all.insert(all.end(), {each.batch, each.row, each.head});
+  return all;
+}
+
 bool hasWholePacks(const AttentionShape &s) {
-  for (int64_t each : {s.d, s.dv, s.qb, s.qt, s.qh, s.kb, s.ks, s.kh, s.vb,
-                       s.vs, s.vh, s.ob, s.ot, s.oh})
+  for (int64_t each : stridesOf(s))
     if (each % kEach)
       return false;
   return true;
@@ -66,10 +74,10 @@ const Plan &keptPlan(const AttentionProblem &p) {
   const AttentionShape &s = p.shape;
   BiasShape bias = getBiasShape(s);
   // No convolution has such a size.
-  Sizes key{-1,   p.backward, s.causal, hasBias(s), bias.b, bias.h, s.b,
-            s.t,  s.s,        s.h,      s.hk,       s.d,    s.dv,   s.qb,
-            s.qt, s.qh,       s.kb,     s.ks,       s.kh,   s.vb,   s.vs,
-            s.vh, s.ob,       s.ot,     s.oh};
+  Sizes key{-1,  p.backward, s.causal, hasBias(s), bias.b, bias.h,
+            s.b, s.t,        s.s,      s.h,        s.hk};
+  for (int64_t each : stridesOf(s))
+    key.push_back(each);
   return planFor(key, [&](const Gpu &gpu) { return findPlan(p, gpu); });
 }
 
@@ -144,7 +152,7 @@ Part findPart(const AttentionProblem &whole) {
 
 /// Where a part's operands begin, in elements.
 struct Begin {
-  int64_t q, k, v, o, row, mask;
+  int64_t q, k, v, o, dq, dk, dv, row, mask;
   bool biased; ///< another part has made its bias
 };
 
@@ -154,9 +162,14 @@ void forEachPart(const AttentionShape &s, const AttentionShape &p, Run run) {
   for (int64_t b = 0; b < s.b; b += p.b)
     for (int64_t h = 0; h < s.h; h += p.h) {
       int64_t kv = h / (s.h / s.hk);
-      run(Begin{b * s.qb + h * s.qh, b * s.kb + kv * s.kh, b * s.vb + kv * s.vh,
-                b * s.ob + h * s.oh, (b * s.h + h) * s.t,
-                b * s.maskB + h * s.maskH, h > 0 && getBiasShape(p).h == 1});
+      auto at = [&](const HeadStrides &by, int64_t head) {
+        return b * by.batch + head * by.head;
+      };
+      run(Begin{at({s.qb, s.qt, s.qh}, h), at({s.kb, s.ks, s.kh}, kv),
+                at({s.vb, s.vs, s.vh}, kv), at({s.ob, s.ot, s.oh}, h),
+                at(s.getDq(), h), at(s.getDk(), kv), at(s.getDv(), kv),
+                (b * s.h + h) * s.t, b * s.maskB + h * s.maskH,
+                h > 0 && getBiasShape(p).h == 1});
     }
 }
 
@@ -246,13 +259,13 @@ bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
     queue(part, room,
           {operand(q + at.q), operand(k + at.k), operand(v + at.v),
            operand(o + at.o), operand(doutput + at.o),
-           mayBeMarked(p) ? covered : operand(itsLse), dq + at.q, dk + at.k,
-           dv + at.v, sums, operand(&s.scale), operand(&kOne)},
+           mayBeMarked(p) ? covered : operand(itsLse), dq + at.dq, dk + at.dk,
+           dv + at.dv, sums, operand(&s.scale), operand(&kOne)},
           stream);
     if (mayBeMarked(p))
       mendBackward(q + at.q, k + at.k, v + at.v, itsMask, o + at.o, itsLse,
-                   doutput + at.o, dq + at.q, dk + at.k, dv + at.v, p, marked,
-                   stream);
+                   doutput + at.o, dq + at.dq, dk + at.dk, dv + at.dv, p,
+                   marked, stream);
   });
   return true;
 }

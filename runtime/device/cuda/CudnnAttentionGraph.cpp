@@ -36,22 +36,28 @@ public:
 
 private:
   /// In memory: rows with these strides, turned round if it is so wanted.
-  Tensor rows(int64_t heads, int64_t count, int64_t width, int64_t sb,
-              int64_t sh, int64_t sr, bool turned = false) {
-    Tensor t{nullptr, {s.b, heads, count, width}, {sb, sh, sr, 1}};
+  Tensor rows(int64_t heads, int64_t count, int64_t width,
+              const HeadStrides &by, bool turned = false) {
+    Tensor t{
+        nullptr, {s.b, heads, count, width}, {by.batch, by.head, by.row, 1}};
     if (turned)
       t = transpose(t);
     return graph.tensor(Place::Memory, CUDNN_DATA_BFLOAT16, t.sizes, t.strides,
                         kAlignment);
   }
-  Tensor queries() { return rows(s.h, s.t, s.d, s.qb, s.qh, s.qt); }
-  Tensor keys(bool turned = false) {
-    return rows(s.hk, s.s, s.d, s.kb, s.kh, s.ks, turned);
+  Tensor queries(const HeadStrides &by) { return rows(s.h, s.t, s.d, by); }
+  Tensor queries() { return queries({s.qb, s.qt, s.qh}); }
+  Tensor keys(const HeadStrides &by, bool turned = false) {
+    return rows(s.hk, s.s, s.d, by, turned);
+  }
+  Tensor keys() { return keys({s.kb, s.ks, s.kh}, true); }
+  Tensor values(const HeadStrides &by, bool turned = false) {
+    return rows(s.hk, s.s, s.dv, by, turned);
   }
   Tensor values(bool turned = false) {
-    return rows(s.hk, s.s, s.dv, s.vb, s.vh, s.vs, turned);
+    return values({s.vb, s.vs, s.vh}, turned);
   }
-  Tensor outputs() { return rows(s.h, s.t, s.dv, s.ob, s.oh, s.ot); }
+  Tensor outputs() { return rows(s.h, s.t, s.dv, {s.ob, s.ot, s.oh}); }
   /// What a mask adds to the scores.
   Tensor bias() {
     BiasShape shape = getBiasShape(s);
@@ -174,8 +180,8 @@ Tensor Attention::hide(const Tensor &scores, const Tensor &hidden) {
 /// q, k, v, o, lse, scale, a bias if it has one and, where the graph has the
 /// causal rule, what hidden keys score.
 void Attention::forward() {
-  Tensor q = queries(), k = keys(true), v = values(), o = outputs(),
-         lse = perRow(), scale = value();
+  Tensor q = queries(), k = keys(), v = values(), o = outputs(), lse = perRow(),
+         scale = value();
   Tensor scores = getScores(q, k, scale);
   if (hidesInGraph(s))
     scores = hide(scores, value());
@@ -207,9 +213,10 @@ void Attention::addHeads(const Tensor &y, const Tensor &weights,
 /// q, k, v, o, do, lse, dq, dk, dv, a sum a row, scale, 1, a bias if it has one
 /// and, where the graph has the causal rule, what hidden keys score.
 void Attention::backward() {
-  Tensor q = queries(), k = keys(true), v = values(true), o = outputs(),
-         dout = outputs(), lse = perRow(), dq = queries(), dk = keys(),
-         dv = values(), mean = perRow(), scale = value(), one = value();
+  Tensor q = queries(), k = keys(), v = values(true), o = outputs(),
+         dout = outputs(), lse = perRow(), dq = queries(s.getDq()),
+         dk = keys(s.getDk()), dv = values(s.getDv()), mean = perRow(),
+         scale = value(), one = value();
   Tensor sum = inside(row);
   reduce(CUDNN_REDUCE_TENSOR_ADD, sum,
          pointwise(CUDNN_POINTWISE_MUL, {dout, o}));

@@ -88,9 +88,20 @@ void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
   Copy cq(q, n.q), ck(k, n.k), cv(v, n.v), co(o, n.o), cd(dout, n.o);
   Copy cm(static_cast<const char *>(mask), n.mask);
   Copy cl(lse, s.b * s.h * s.t);
-  Copy cdq(dq, n.q), cdk(dk, n.k), cdv(dv, n.v);
-  attentionBackward(cq, ck, cv, static_cast<const char *>(cm), co, cl, cd, cdq,
-                    cdk, cdv, s, nullptr);
+  auto run = [&](T *dq, T *dk, T *dv) {
+    attentionBackward(cq, ck, cv, static_cast<const char *>(cm), co, cl, cd, dq,
+                      dk, dv, s, nullptr);
+  };
+  if (s.dqStrides.row == 0) {
+    Copy cdq(dq, n.q), cdk(dk, n.k), cdv(dv, n.v);
+    return run(cdq, cdk, cdv);
+  }
+  // Columns of the same rows, those of values last.
+  HeadStrides by = s.getDv();
+  Copy rows(dq,
+            dv - dq + extent(s.b, by.batch, s.s, by.row, s.hk, by.head, s.dv));
+  T *begin = rows;
+  run(begin, begin + (dk - dq), begin + (dv - dq));
 }
 
 struct Elements {

@@ -111,6 +111,7 @@ struct AttentionCase {
   int64_t b, t, s, h, hk, d, dv;
   bool causal;
   bool masked = false, byHead = false; ///< a mask of its own a sample, a head
+  bool columns = false; ///< gradients are columns of the same rows
 };
 
 const AttentionCase kAttentions[] = {
@@ -125,6 +126,7 @@ const AttentionCase kAttentions[] = {
     {"odd keys", 2, 64, 77, 8, 8, 64, 64, false, true},
     {"later", 2, 64, 128, 8, 8, 64, 64, true},
     {"relative", 4, 128, 128, 8, 8, 64, 64, false, false, true},
+    {"columns", 2, 1024, 1024, 32, 8, 128, 128, true, false, false, true},
 };
 
 /// [b, t, h, d] in memory.
@@ -143,6 +145,12 @@ AttentionShape shapeOf(const AttentionCase &c) {
     s.maskH = s.t * s.s;
   if (c.masked)
     s.maskB = (c.byHead ? s.h : 1) * s.t * s.s;
+  if (c.columns) {
+    int64_t pitch = s.qt + s.ks + s.vs;
+    s.dqStrides = {s.t * pitch, pitch, s.qh};
+    s.dkStrides = {s.s * pitch, pitch, s.kh};
+    s.dvStrides = {s.s * pitch, pitch, s.vh};
+  }
   return s;
 }
 

@@ -173,3 +173,42 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
   }
   rt.optimizer {kind = "sgd", lr = 0.1}
 }
+
+// -----
+
+// Gradients of attention are other columns of the same rows.
+rt.func @columns(%q: !rt.buffer<f32, [2, 3, 2, 4]>, %lse: !rt.buffer<f32, [2, 2, 3]>, %all: !rt.buffer<f32, [2, 3, 24]> {rt.access = "out"}) {
+  %dk = rt.view %all {offset = "8"} : <f32, [2, 3, 24]> to <f32, [136]>
+  %dv = rt.view %all {offset = "16"} : <f32, [2, 3, 24]> to <f32, [128]>
+  rt.attention_grad %q, %q, %q of %q, %lse, %q to %all, %dk, %dv {b = "2", t = "3", s = "3", h = "2", hk = "2", d = "4", dv = "4", q_strides = ["24", "8", "4"], k_strides = ["24", "8", "4"], v_strides = ["24", "8", "4"], o_strides = ["24", "8", "4"],
+    dq_strides = ["72", "24", "4"], dk_strides = ["72", "24", "4"], dv_strides = ["72", "24", "4"], mask_strides = [], scale = 1.0 : f64, empty_row = 0 : i32}
+    : !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 2, 3]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 24]>, !rt.buffer<f32, [136]>, !rt.buffer<f32, [128]>
+  // expected-note @+1 {{operand 7 is this}}
+  %early = rt.view %all {offset = "4"} : <f32, [2, 3, 24]> to <f32, [140]>
+  // expected-error @+1 {{writes operand 6, which shares bytes with operand 7 that it reads at other points or times}}
+  rt.attention_grad %q, %q, %q of %q, %lse, %q to %all, %early, %dv {b = "2", t = "3", s = "3", h = "2", hk = "2", d = "4", dv = "4", q_strides = ["24", "8", "4"], k_strides = ["24", "8", "4"], v_strides = ["24", "8", "4"], o_strides = ["24", "8", "4"],
+    dq_strides = ["72", "24", "4"], dk_strides = ["72", "24", "4"], dv_strides = ["72", "24", "4"], mask_strides = [], scale = 1.0 : f64, empty_row = 0 : i32}
+    : !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 2, 3]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 24]>, !rt.buffer<f32, [140]>, !rt.buffer<f32, [128]>
+}
+
+// -----
+
+// A parameter that another op has together with more of them.
+rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
+  rt.parameter_decl @a : !rt.buffer<f32, [16]> index 0 at 0 trainable gradient from []
+  rt.parameter_decl @b : !rt.buffer<f32, [16]> index 1 at 64 trainable gradient from []
+  rt.func @joined() {
+    // expected-note @+1 {{operand 1 is this}}
+    %0 = rt.gradient @a {nn.beside = [@b]} : <f32, [32]>
+    %1 = rt.gradient @b : <f32, [16]>
+    %2 = rt.gradient @a : <f32, [16]>
+    rt.copy %2 to %1 : !rt.buffer<f32, [16]>, !rt.buffer<f32, [16]>
+    %first = rt.view %0 : <f32, [32]> to <f32, [16]>
+    rt.copy %first to %1 : !rt.buffer<f32, [16]>, !rt.buffer<f32, [16]>
+    // expected-error @+1 {{writes operand 0, which shares bytes with operand 1 that it reads at other points or times}}
+    rt.kernel @k [%i < 16] (%x = %1 : !rt.buffer<f32, [16]>, %y = %0 : !rt.buffer<f32, [32]>) {
+      %v = rt.load %y[%i] : !rt.buffer<f32, [32]>
+      rt.store %v, %x[%i] : !rt.buffer<f32, [16]>
+    }
+  }
+}

@@ -68,6 +68,21 @@ func.func @between(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>
   return %1, %2 : tensor<4x4xf32>, tensor<4x4xf32>
 }
 
+// It comes right behind the group, ahead of what stood further down.
+// CHECK-LABEL: func.func @behind(
+// CHECK: %[[F:.*]]:2 = nn.fused
+// CHECK-NEXT: ^bb0
+// CHECK: }
+// CHECK-NEXT: nn.transpose %[[F]]#0
+// CHECK-NEXT: nn.softmax %[[F]]#1
+func.func @behind(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %0 = nn.exp %x : tensor<4x4xf32>
+  %1 = nn.transpose %0 [1, 0] : tensor<4x4xf32>
+  %2 = nn.mul %0, %y : tensor<4x4xf32>, tensor<4x4xf32>
+  %3 = nn.softmax %2 {axis = 1 : i64} : tensor<4x4xf32>
+  return %1, %3 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
 // What reads the same tensor is one op although neither uses the other.
 // CHECK-LABEL: func.func @readers(
 // CHECK: nn.fused {{.*}} "gelu_gelu_grad"

@@ -252,6 +252,52 @@ TEST(Attention, NotANumberSpreads) {
   EXPECT_TRUE(std::isnan(dk[0]) && std::isnan(dv[0]));
 }
 
+/// Gradients of q, k and v as columns of the same rows, over nines, are those
+/// that stand apart, bit for bit, and nothing else is written.
+template <typename T> void checkColumns(const Case &c) {
+  AttentionShape s = shapeFor(c);
+  Data x(c, s);
+  auto as = [](const std::vector<float> &from) {
+    return std::vector<T>(from.begin(), from.end());
+  };
+  std::vector<T> q = as(x.q), k = as(x.k), v = as(x.v), dout = as(x.dout);
+  Outcome<T> apart(q, k, v, dout, x.mask, s);
+  // Eight elements of nobody stand between keys and values.
+  int64_t ofK = s.qt, ofV = ofK + s.ks + 8, pitch = ofV + s.vs;
+  s.dqStrides = {s.t * pitch, pitch, s.qh};
+  s.dkStrides = {s.s * pitch, pitch, s.kh};
+  s.dvStrides = {s.s * pitch, pitch, s.vh};
+  std::vector<T> rows(s.b * s.t * pitch, T(9));
+  std::vector<float> lse(s.b * s.h * s.t);
+  std::vector<T> o(apart.o.size());
+  attentionForward(q.data(), k.data(), v.data(), x.mask, o.data(), lse.data(),
+                   s);
+  attentionBackward(q.data(), k.data(), v.data(), x.mask, o.data(), lse.data(),
+                    dout.data(), rows.data(), rows.data() + ofK,
+                    rows.data() + ofV, s);
+  for (int64_t row = 0; row < s.b * s.t; ++row)
+    for (int64_t i = 0; i < pitch; ++i) {
+      float expected = i < ofK       ? apart.dq[row * s.qt + i]
+                       : i < ofV - 8 ? apart.dk[row * s.ks + i - ofK]
+                       : i < ofV     ? T(9)
+                                     : apart.dv[row * s.vs + i - ofV];
+      ASSERT_EQ(float(rows[row * pitch + i]), expected)
+          << "row " << row << ", element " << i;
+    }
+}
+
+TEST(Attention, GradientsAsColumns) {
+  for (Case c :
+       {Case{2, 44, 44, 4, 2, 16, true, MaskKind::None, EmptyRow::Mean,
+             /*more=*/0},
+        Case{2, 70, 70, 4, 4, 8, false, MaskKind::None, EmptyRow::Mean, 8},
+        Case{2, 12, 12, 4, 2, 8, false, MaskKind::Boolean}}) {
+    checkColumns<float>(c);
+    if (c.kind == MaskKind::None)
+      checkColumns<bf16>(c);
+  }
+}
+
 TEST(Attention, NothingToDo) {
   for (Case c : {Case{0, 5, 5, 2, 2, 8, true}, Case{2, 0, 0, 2, 2, 8, true},
                  Case{2, 5, 0, 2, 2, 8, false, MaskKind::None, EmptyRow::Zero},
