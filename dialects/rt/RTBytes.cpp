@@ -50,17 +50,21 @@ void BufferBytes::findJoined(Region &module) {
   for (auto parameter : module.getOps<nn::ParameterOp>())
     elements[parameter.getSymNameAttr()] =
         nn::getNumElements(nn::getShape(parameter.getType()));
+  std::vector<SmallVector<StringAttr>> groups;
   for (auto function : module.getOps<FuncOp>())
-    for (Operation &op : function.getBody().front()) {
-      if (!isa<ParameterOp, GradientOp>(op) || !op.hasAttr(nn::kBesideAttr))
-        continue;
-      SmallVector<StringAttr> names = getJoined(&op);
-      DimExpr before(0);
-      for (StringAttr name : names) {
-        joined.try_emplace(name, names.front(), before);
-        before = before + elements.lookup(name);
-      }
+    for (Operation &op : function.getBody().front())
+      if (isa<ParameterOp, GradientOp>(op) && op.hasAttr(nn::kBesideAttr))
+        groups.push_back(getJoined(&op));
+  // An op may join a part of what another one does.
+  llvm::stable_sort(
+      groups, [](const auto &a, const auto &b) { return a.size() > b.size(); });
+  for (const SmallVector<StringAttr> &names : groups) {
+    DimExpr before(0);
+    for (StringAttr name : names) {
+      joined.try_emplace(name, names.front(), before);
+      before = before + elements.lookup(name);
     }
+  }
 }
 
 BufferBytes::Range BufferBytes::getRange(Value buffer) const {

@@ -100,15 +100,15 @@ LogicalResult ParameterTable::joinCopies() {
   return success();
 }
 
-/// Rows that some op of the module joins, in its order.
+/// Rows that some op of the module joins, in its order; of an op that joins a
+/// part of those of another one, that one's.
 static std::vector<SmallVector<unsigned>>
 findJoined(dist::ModuleOp module, ArrayRef<ParameterEntry> rows) {
   llvm::DenseMap<StringAttr, unsigned> rowOf;
   for (auto [i, row] : llvm::enumerate(rows))
     for (nn::ParameterOp p : row.all)
       rowOf[p.getSymNameAttr()] = i;
-  llvm::DenseSet<unsigned> known;
-  std::vector<SmallVector<unsigned>> groups;
+  std::vector<SmallVector<unsigned>> found, groups;
   for (auto function : module.getOps<rt::FuncOp>())
     for (Operation &op : function.getBody().front()) {
       if (!isa<rt::ParameterOp, rt::GradientOp>(op) ||
@@ -117,11 +117,17 @@ findJoined(dist::ModuleOp module, ArrayRef<ParameterEntry> rows) {
       SmallVector<unsigned> group;
       for (StringAttr name : rt::getJoined(&op))
         group.push_back(rowOf.lookup(name));
-      // Other groups with rows of this one are for the verifier to find.
-      if (llvm::none_of(group, [&](unsigned i) { return known.contains(i); }))
-        groups.push_back(group);
-      known.insert(group.begin(), group.end());
+      found.push_back(group);
     }
+  llvm::stable_sort(
+      found, [](const auto &a, const auto &b) { return a.size() > b.size(); });
+  // Others with rows of one are neighbours there, or the verifier says so.
+  llvm::DenseSet<unsigned> known;
+  for (const SmallVector<unsigned> &group : found) {
+    if (llvm::none_of(group, [&](unsigned i) { return known.contains(i); }))
+      groups.push_back(group);
+    known.insert(group.begin(), group.end());
+  }
   return groups;
 }
 

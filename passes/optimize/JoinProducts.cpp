@@ -9,7 +9,7 @@
 
 #include "dialects/nn/NNColumns.h"
 #include "dialects/nn/NNInference.h"
-#include "passes/optimize/JoinedParameters.h"
+#include "passes/optimize/JoinForward.h"
 #include "passes/optimize/Passes.h"
 #include "passes/optimize/Sums.h"
 
@@ -66,7 +66,7 @@ Operation *lastOf(ArrayRef<Operation *> ops) {
   return last;
 }
 
-/// The sizes of the last dims, added up.
+/// The size of the last dim, if it is a number.
 std::optional<int64_t> widthOf(Value v) {
   return nn::getShape(v).back().asConstant();
 }
@@ -82,7 +82,7 @@ public:
     }
   }
 
-  /// Says no, and changes nothing, if they stay apart.
+  /// Says no, and changes no op, if they stay apart.
   bool run(ArrayRef<Value> otherAddends);
 
 private:
@@ -272,6 +272,9 @@ struct JoinProducts : impl::JoinProductsBase<JoinProducts> {
         if (!function.isExternal())
           while (run(parameters, function.getBody().front())) {
           }
+      for (auto function : module.getOps<func::FuncOp>())
+        if (!function.isExternal())
+          joinForward(parameters, function.getBody().front());
       parameters.eraseUnused();
     }
   }

@@ -17,6 +17,9 @@ namespace {
 /// Places of parameters are multiples of 64 bytes, in elements of 2 bytes.
 constexpr int64_t kUnit = 32;
 
+/// Of functions that call one another without end there would be more.
+constexpr unsigned kMostCalls = 16;
+
 template <typename OpT> bool areAll(ArrayRef<Value> values) {
   return llvm::all_of(values, [](Value v) { return v.getDefiningOp<OpT>(); });
 }
@@ -46,6 +49,13 @@ ArrayAttr besideOf(const Names &names) {
   return ArrayAttr::get(names.front().getContext(), beside);
 }
 
+/// Whether they stand side by side where the group does.
+bool isRun(const Names &names, const Names &group) {
+  auto begin = llvm::find(group, names.front());
+  return size_t(group.end() - begin) >= names.size() &&
+         std::equal(names.begin(), names.end(), begin);
+}
+
 Operation *userOf(Value v) { return *v.getUsers().begin(); }
 
 } // namespace
@@ -71,7 +81,8 @@ SmallVector<func::CallOp> JoinedParameters::callsOf(func::FuncOp function) {
   return calls;
 }
 
-SmallVector<Names> JoinedParameters::namesOfValues(ArrayRef<Value> values) {
+SmallVector<Names> JoinedParameters::namesOfValues(ArrayRef<Value> values,
+                                                   unsigned depth) {
   if (areAll<nn::ReadOp>(values)) {
     Names names;
     for (Value v : values) {
@@ -83,14 +94,14 @@ SmallVector<Names> JoinedParameters::namesOfValues(ArrayRef<Value> values) {
     return {names};
   }
   func::FuncOp function = functionOf(values);
-  if (!function)
+  if (!function || depth == kMostCalls)
     return {};
   SmallVector<Names> all;
   for (func::CallOp call : callsOf(function)) {
     SmallVector<Value> given;
     for (Value v : values)
       given.push_back(call.getOperand(cast<BlockArgument>(v).getArgNumber()));
-    SmallVector<Names> names = namesOfValues(given);
+    SmallVector<Names> names = namesOfValues(given, depth + 1);
     if (names.empty())
       return {};
     llvm::append_range(all, names);
@@ -98,11 +109,14 @@ SmallVector<Names> JoinedParameters::namesOfValues(ArrayRef<Value> values) {
   return all;
 }
 
-SmallVector<Names> JoinedParameters::namesOfGradients(ArrayRef<Value> values) {
+SmallVector<Names> JoinedParameters::namesOfGradients(ArrayRef<Value> values,
+                                                      unsigned depth) {
   if (!llvm::all_of(values, [](Value v) { return v.hasOneUse(); }))
     return {};
   if (auto ret = dyn_cast<func::ReturnOp>(userOf(values.front()))) {
     auto function = ret->getParentOfType<func::FuncOp>();
+    if (!function.isPrivate() || depth == kMostCalls)
+      return {};
     SmallVector<unsigned> results;
     for (Value v : values) {
       OpOperand &use = *v.use_begin();
@@ -116,7 +130,7 @@ SmallVector<Names> JoinedParameters::namesOfGradients(ArrayRef<Value> values) {
       SmallVector<Value> given;
       for (unsigned i : results)
         given.push_back(call.getResult(i));
-      SmallVector<Names> names = namesOfGradients(given);
+      SmallVector<Names> names = namesOfGradients(given, depth + 1);
       if (names.empty())
         return {};
       llvm::append_range(all, names);
@@ -126,7 +140,8 @@ SmallVector<Names> JoinedParameters::namesOfGradients(ArrayRef<Value> values) {
   Names names;
   for (Value v : values) {
     auto accumulate = dyn_cast<nn::AccumulateOp>(userOf(v));
-    if (!accumulate || accumulate->hasAttr(nn::kBesideAttr))
+    if (!accumulate || accumulate->hasAttr(nn::kBesideAttr) ||
+        accumulate->getBlock() != v.getParentBlock())
       return {};
     names.push_back(accumulate.getParameterAttr().getAttr());
   }
@@ -161,6 +176,11 @@ bool JoinedParameters::join(ArrayRef<Names> lists) {
       // Padding would stand between it and the next.
       if (name != names.back() && (!elements || *elements % kUnit))
         return false;
+    }
+    auto known = groups.find(names.front());
+    if (known != groups.end() && isRun(names, known->second))
+      continue;
+    for (StringAttr name : names) {
       auto [it, fresh] = next.try_emplace(name, names);
       if (!fresh && it->second != names)
         return false;
@@ -188,14 +208,11 @@ Value JoinedParameters::joinValues(ArrayRef<Value> values) {
 }
 
 Value JoinedParameters::joinReads(ArrayRef<Value> values) {
-  Operation *last = values.front().getDefiningOp();
-  for (Value v : values)
-    if (last->isBeforeInBlock(v.getDefiningOp()))
-      last = v.getDefiningOp();
-  OpBuilder b(last->getContext());
-  b.setInsertionPointAfter(last);
+  Operation *first = values.front().getDefiningOp();
+  // Nothing writes parameters, and products may stand ahead of some reads.
+  auto b = OpBuilder::atBlockBegin(first->getBlock());
   Names names = namesOfValues(values).front();
-  auto read = nn::ReadOp::create(b, last->getLoc(), joinTypes(values),
+  auto read = nn::ReadOp::create(b, first->getLoc(), joinTypes(values),
                                  FlatSymbolRefAttr::get(names.front()));
   read->setAttr(nn::kBesideAttr, besideOf(names));
   return read;

@@ -18,17 +18,20 @@ namespace dt::optimize {
 using Names = llvm::SmallVector<mlir::StringAttr>;
 
 /// Which parameters of a module get places side by side. A parameter is in one
-/// group at most. A layer function sees parameters as operands: it may join
-/// them if each of its calls gives it parameters of a group.
+/// group at most; neighbours of a group may be joined without the others. A
+/// layer function sees parameters as operands: it may join them if each of its
+/// calls gives it parameters of a group.
 class JoinedParameters {
 public:
   explicit JoinedParameters(dist::ModuleOp module);
 
   /// What the values are, parameters by call of the function around them;
   /// nothing if one of them is something else in some call.
-  llvm::SmallVector<Names> namesOfValues(llvm::ArrayRef<mlir::Value> values);
+  llvm::SmallVector<Names> namesOfValues(llvm::ArrayRef<mlir::Value> values,
+                                         unsigned depth = 0);
   /// Whose gradients the values are, and nothing else.
-  llvm::SmallVector<Names> namesOfGradients(llvm::ArrayRef<mlir::Value> values);
+  llvm::SmallVector<Names> namesOfGradients(llvm::ArrayRef<mlir::Value> values,
+                                            unsigned depth = 0);
 
   /// What parameters must have in common to stand side by side; null of those
   /// that must not.

@@ -56,10 +56,11 @@ def JoinPads : Pass<"nn-join-pads", "::mlir::ModuleOp"> {
 }
 
 def JoinProducts : Pass<"nn-join-products", "::mlir::ModuleOp"> {
-  let summary = "Gradients of products that read one input as one product over parameters side by side";
+  let summary = "Products that read one input, and their gradients, as one product over parameters side by side";
   let description = [{
     What goes back to an input that several products read (queries, keys and values; gate and up) is a sum dq Wq + dk Wk + dv Wv. It becomes one product of dq, dk and dv, concatenated, with the parameters joined
-    (`nn.beside` of nn.read); so do the gradients of the parameters and of biases (`nn.beside` of nn.accumulate). Layer functions get one operand and one result for them. docs/joined-products.md says which are joined.
+    (`nn.beside` of nn.read); so do the gradients of the parameters and of biases (`nn.beside` of nn.accumulate). Layer functions get one operand and one result for them. Forward, products with weights of one size become
+    a batch. docs/joined-products.md says which are joined.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

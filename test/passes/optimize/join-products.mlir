@@ -78,8 +78,8 @@ dist.module @layers {
     return %4, %7, %8, %5, %6, %9 : tensor<5x4xbf16>, tensor<32xf32>, tensor<64xf32>, tensor<32x4xf32>, tensor<64x4xf32>, tensor<5x32xbf16>
   }
   // CHECK-LABEL: func.func @forward.bwd(
-  // CHECK: %[[AW:.*]] = nn.read @a.w : tensor<32x4xbf16>
   // CHECK: %[[AJ:.*]] = nn.read @a.w {nn.beside = [@a.v]} : tensor<96x4xbf16>
+  // CHECK: %[[AW:.*]] = nn.read @a.w : tensor<32x4xbf16>
   // CHECK: %[[R:.*]]:4 = call @layer.bwd(%{{.*}}, %[[AJ]], %[[AW]], %{{.*}}, %{{.*}})
   // CHECK-DAG: nn.accumulate @a.b, %[[R]]#1 {nn.beside = [@a.c]} : tensor<96xf32>
   // CHECK-DAG: nn.accumulate @a.w, %[[R]]#2 {nn.beside = [@a.v]} : tensor<96x4xf32>
@@ -263,5 +263,22 @@ dist.module @calls {
     %0 = call @layer(%a, %b, %q, %k) : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<5x4xf32>
     %1 = call @layer(%b, %a, %q, %k) : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<5x4xf32>
     return %0, %1 : tensor<5x4xf32>, tensor<5x4xf32>
+  }
+}
+
+// -----
+
+// Functions that call themselves are for others to refuse.
+dist.module @recursion {
+  // CHECK-LABEL: func.func private @again(
+  // CHECK-NOT: nn.beside
+  func.func private @again(%a: tensor<8x4xf32>, %b: tensor<8x4xf32>, %q: tensor<5x8xf32>, %k: tensor<5x8xf32>) -> (tensor<5x4xf32>, tensor<8x4xf32> {nn.param_grad}, tensor<8x4xf32> {nn.param_grad}) {
+    %dq = nn.exp %q : tensor<5x8xf32>
+    %dk = nn.exp %k : tensor<5x8xf32>
+    %0 = nn.linear %dq, %a {in_out} : tensor<5x8xf32>, tensor<8x4xf32>
+    %1 = nn.linear %dk, %b {in_out} : tensor<5x8xf32>, tensor<8x4xf32>
+    %2 = nn.add %0, %1 : tensor<5x4xf32>, tensor<5x4xf32>
+    %3:3 = call @again(%a, %b, %q, %k) : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> (tensor<5x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>)
+    return %2, %3#1, %3#2 : tensor<5x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>
   }
 }

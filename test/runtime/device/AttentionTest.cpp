@@ -290,7 +290,7 @@ TEST(Attention, GradientsAsColumns) {
   for (Case c :
        {Case{2, 44, 44, 4, 2, 16, true, MaskKind::None, EmptyRow::Mean,
              /*more=*/0},
-        Case{2, 70, 70, 4, 4, 8, false, MaskKind::None, EmptyRow::Mean, 8},
+        Case{2, 40, 40, 4, 4, 8, false, MaskKind::None, EmptyRow::Mean, 8},
         Case{2, 12, 12, 4, 2, 8, false, MaskKind::Boolean}}) {
     checkColumns<float>(c);
     if (c.kind == MaskKind::None)
