@@ -69,8 +69,8 @@ struct Batch {
   Assignment assignment; ///< of the whole step, equal on all ranks
   /// With Reorder::None, for reports; null: as `assignment`.
   std::shared_ptr<const Assignment> plain;
-  /// Of samples, items and assignment: equal on all ranks or something is
-  /// wrong.
+  /// Of samples, items and assignment, and of a single batch file's contents:
+  /// equal on all ranks or something is wrong.
   uint64_t hash = 0;
   /// What the data call the sample at a place of the global batch; empty: they
   /// have no names.

@@ -445,7 +445,7 @@ void FileBatch::cut(Reorder reorder) {
   if (reorder != Reorder::None)
     batch.plain =
         std::make_shared<const Assignment>(assigner.given(stepItems()));
-  batch.hash = batch.assignment.hash();
+  batch.hash = batch.assignment.hash() * 31 + fingerprint;
   for (auto &entry : owners)
     for (int64_t owner : entry.second)
       batch.hash = (batch.hash ^ uint64_t(owner)) * 0x100000001B3ull;

@@ -48,6 +48,20 @@ std::unique_ptr<BatchSource> open(const SmallProgram &program,
                        Reorder::None);
 }
 
+/// Ranks with copies of a file that differ in one number find that out.
+TEST(FileBatch, HashIsOfContents) {
+  ProgramFolder folder;
+  SmallProgram program(2);
+  std::vector<float> pixels = randoms(kImages * 3, 11);
+  auto hash = [&](float first) {
+    pixels[0] = first;
+    rewrite(folder, "in.tower.pixels", DType::F32, {kImages, 3}, pixels.data());
+    return open(program, kPlan, folder / "changed")->next(0).hash;
+  };
+  EXPECT_EQ(hash(1), hash(1));
+  EXPECT_NE(hash(1), hash(2));
+}
+
 TEST(FileBatch, ItemsGoWithTheirSamples) {
   ProgramFolder folder;
   SmallProgram program(2);
