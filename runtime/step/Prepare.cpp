@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/FileActivity.h"
 #include "runtime/device/Device.h"
 #include "runtime/step/MessagePlan.h"
 #include "runtime/step/StepScalars.h"
@@ -89,8 +90,10 @@ void Trainer::rehearse(size_t m, const int64_t *dims) {
   TaskContext context = contextFor(m, {}, dims);
   for (TaskFn function : {module.forward, module.backward, module.backwardInput,
                           module.backwardWeight})
-    if (function)
+    if (function) {
       function(context);
+      progressed(); // plans of libraries may have taken seconds
+    }
   for (const LossInfo &loss : info.losses)
     if (size_t(loss.module) == m && loss.denominator)
       loss.denominator(context);
