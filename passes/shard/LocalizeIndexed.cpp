@@ -275,6 +275,8 @@ struct CrossEntropyModel : BlockModel<CrossEntropyModel, nn::CrossEntropyOp> {
     auto rank = nn::getRank(operands[0]);
     auto own = nn::GatherElementsOp::create(builder, op->getLoc(), operands[0],
                                             m.column(labels.local), rank - 1);
+    // A label ahead of the block is elsewhere, also where that is cut again.
+    own->setAttr(nn::kFromStartAttr, builder.getUnitAttr());
     markBlock(own, cut, classes, /*wrap=*/false, ignore,
               "classes of cross_entropy");
     Value picked = m.like(own, scores.sum.getType());
