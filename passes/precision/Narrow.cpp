@@ -68,11 +68,16 @@ public:
 private:
   bool isDear(Operation *op) {
     auto cost = dyn_cast<nn::CostOpInterface>(op);
-    return cost && isa<nn::PrecisionOpInterface>(op) &&
-           cost.getWork().isDear() &&
-           llvm::none_of(op->getOperands(), [&](Value v) {
-             return isWide(v) && integers.make(v);
-           });
+    auto precise = dyn_cast<nn::PrecisionOpInterface>(op);
+    if (!cost || !precise || !cost.getWork().isDear())
+      return false;
+    // A mask of attention keeps its type, and may be made of integers.
+    nn::PrecisionRule rule = precise.getPrecisionRule();
+    return llvm::none_of(llvm::zip(op->getOperands(), rule.operands),
+                         [&](auto operand) {
+                           auto [v, may] = operand;
+                           return may && isWide(v) && integers.make(v);
+                         });
   }
 
   void narrowOp(Operation *op) {
