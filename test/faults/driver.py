@@ -181,7 +181,8 @@ def is_program(entry, program):
         return False
 
 
-MPIRUN = re.compile(r"plm:rsh: Warning: setpgid")  # Open MPI 4.1: its child was faster than itself, which changes nothing
+# Open MPI 4.1's own lines: its child was faster than itself, which changes nothing; a rank found the connection to one that died closed before the launcher had ended it.
+MPIRUN = re.compile(r"plm:rsh: Warning: setpgid|\]\[\S*/btl_tcp_\w+\.c:\d+:mca_btl_tcp_")
 
 
 def processes(program):

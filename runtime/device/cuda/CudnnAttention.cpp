@@ -129,12 +129,11 @@ struct Part {
 Part findPart(const AttentionProblem &whole) {
   Part part{whole.shape, nullptr};
   auto fits = [&] {
-    part.plan = getBiasBytes(part.shape) <= allowedWorkspace() &&
-                        Room(part.shape, whole.backward).isThere()
-                    ? &keptPlan({part.shape, whole.backward})
-                    : nullptr;
-    if (part.plan && !part.plan->plan)
-      part.plan = nullptr;
+    if (getBiasBytes(part.shape) > allowedWorkspace() ||
+        !Room(part.shape, whole.backward).isThere())
+      return false;
+    const Plan &plan = keptPlan({part.shape, whole.backward});
+    part.plan = plan.plan ? &plan : nullptr;
     return part.plan != nullptr;
   };
   if (fits())
