@@ -222,6 +222,25 @@ LogicalResult ConvDwOp::verify() {
 // Attention
 //===----------------------------------------------------------------------===//
 
+/// Heads of [batch, tokens, heads, size]: as many elements if they are dense,
+/// else no fewer than the strides reach.
+static LogicalResult verifyHeads(Operation *op, NamedBuffer heads,
+                                 ArrayRef<DimExpr> shape, ArrayAttr strides) {
+  dt::nn::Shape by = getDims(strides);
+  DimExpr row = shape[2] * shape[3];
+  if (by[2] == shape[3] && by[1] == row && by[0] == shape[1] * row)
+    return verifyCount(op, heads.name, heads.buffer, shape[0] * by[0]);
+  DimExpr reach = shape[3];
+  for (unsigned i = 0; i < 3; ++i)
+    reach = reach + (shape[i] - DimExpr(1)) * by[i];
+  DimExpr have = cast<BufferType>(heads.buffer.getType()).getNumElements();
+  std::optional<int64_t> left = (have - reach).asConstant();
+  if (left && *left < 0)
+    return op->emitOpError() << "'" << heads.name << "' has " << have.str()
+                             << " elements, its strides reach " << reach.str();
+  return success();
+}
+
 /// `operands`: all that are of one type.
 template <typename OpTy>
 static LogicalResult verifyAttention(OpTy op, ArrayRef<NamedBuffer> operands) {
@@ -245,10 +264,14 @@ static LogicalResult verifyAttention(OpTy op, ArrayRef<NamedBuffer> operands) {
           s = getDim(op.getSAttr()), h = getDim(op.getHAttr()),
           hk = getDim(op.getHkAttr()), d = getDim(op.getDAttr()),
           dv = getDim(op.getDvAttr());
-  return failure(failed(verifyCount(op, "q", op.getQ(), b * t * h * d)) ||
-                 failed(verifyCount(op, "k", op.getK(), b * s * hk * d)) ||
-                 failed(verifyCount(op, "v", op.getV(), b * s * hk * dv)) ||
-                 failed(verifyCount(op, "o", op.getO(), b * t * h * dv)) ||
+  return failure(failed(verifyHeads(op, {"q", op.getQ()}, {b, t, h, d},
+                                    op.getQStrides())) ||
+                 failed(verifyHeads(op, {"k", op.getK()}, {b, s, hk, d},
+                                    op.getKStrides())) ||
+                 failed(verifyHeads(op, {"v", op.getV()}, {b, s, hk, dv},
+                                    op.getVStrides())) ||
+                 failed(verifyHeads(op, {"o", op.getO()}, {b, t, h, dv},
+                                    op.getOStrides())) ||
                  failed(verifyCount(op, "lse", op.getLse(), b * h * t)));
 }
 

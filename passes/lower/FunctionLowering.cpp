@@ -184,6 +184,15 @@ Value FunctionLowering::get(Value tensor) {
   return buffer;
 }
 
+Source FunctionLowering::read(Value tensor) {
+  if (isLowered(tensor))
+    return {get(tensor)};
+  std::optional<nn::Columns> columns = nn::getReadColumns(tensor);
+  assert(columns && "operand has not been lowered");
+  return {get(columns->whole),
+          RowColumns{columns->axis, columns->pitch, columns->offset}};
+}
+
 Value FunctionLowering::temporary(Type element, ArrayRef<DimExpr> shape,
                                   StringRef name, Location loc) {
   return rt::AllocOp::create(b, loc, rt::BufferType::get(element, shape),
@@ -222,7 +231,7 @@ std::optional<Destination> FunctionLowering::columns(Value result) {
   if (!columns)
     return std::nullopt;
   inColumns.insert(result);
-  Destination whole = wholeOf(columns->concat);
+  Destination whole = wholeOf(columns->whole.getDefiningOp<nn::ConcatOp>());
   whole.columns = {columns->axis, columns->pitch, columns->offset};
   return whole;
 }
@@ -398,6 +407,9 @@ LogicalResult FunctionLowering::lowerOne(Operation *op) {
       inColumns.insert(reshape.getResult());
       return success();
     }
+    // Of columns that are read where they are.
+    if (!isLowered(reshape.getInput()))
+      return success();
     alias(reshape.getResult(),
           view(get(reshape.getInput()), nn::getShape(reshape.getResult()),
                op->getLoc()));

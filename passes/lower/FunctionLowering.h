@@ -48,6 +48,8 @@ public:
   mlir::OpBuilder &builder() { return b; }
   /// Where an operand is; null for an absent one.
   mlir::Value get(mlir::Value tensor);
+  /// Where an operand is of an op that reads columns (nn::isReadInPlace).
+  Source read(mlir::Value tensor);
   /// Whether it has a buffer: its op stands before, or went with another one.
   bool isLowered(mlir::Value tensor) const { return buffers.contains(tensor); }
   /// A buffer for a result, to be written fully.

@@ -64,19 +64,18 @@ void KernelBuilder::write(const Destination &d, Value v, Value array,
   store(d.add ? add(load(array, at), v) : v, array, at);
 }
 
-void KernelBuilder::write(const Destination &d, Value v,
-                          ArrayRef<DimExpr> shape, ValueRange at) {
-  if (!d.columns)
-    return write(d, v, use(d.buffer, shape), at);
-  unsigned axis = d.columns->axis;
+std::pair<Value, SmallVector<Value>>
+KernelBuilder::locate(Value buffer, const RowColumns &columns,
+                      ArrayRef<DimExpr> shape, ValueRange at) {
+  unsigned axis = columns.axis;
   Shape rows(shape.take_front(axis));
   SmallVector<Value> place(at.take_front(axis));
   // Heads of the whole, if they are as large; else elements of a row.
   ArrayRef<DimExpr> inner =
       shape.drop_front(std::min(axis + 1u, unsigned(shape.size())));
   DimExpr unit = nn::getNumElements(inner);
-  std::optional<DimExpr> pitch = d.columns->pitch.exactDiv(unit),
-                         offset = d.columns->offset.exactDiv(unit);
+  std::optional<DimExpr> pitch = columns.pitch.exactDiv(unit),
+                         offset = columns.offset.exactDiv(unit);
   Value column = axis < shape.size() ? at[axis] : constant(0);
   if (pitch && offset) {
     rows.push_back(*pitch);
@@ -84,13 +83,29 @@ void KernelBuilder::write(const Destination &d, Value v,
   } else {
     for (auto [i, dim] : llvm::zip(at.drop_front(axis + 1), inner))
       column = add(mul(column, size(dim)), i);
-    rows.push_back(d.columns->pitch);
-    offset = d.columns->offset;
+    rows.push_back(columns.pitch);
+    offset = columns.offset;
   }
   place.push_back(*offset == DimExpr(0) ? column : add(column, size(*offset)));
   if (rows.size() > place.size())
     place.append(at.begin() + axis + 1, at.end());
-  store(v, use(d.buffer, rows), place);
+  return {use(buffer, rows), place};
+}
+
+Value KernelBuilder::load(const Source &s, ArrayRef<DimExpr> shape,
+                          ValueRange at) {
+  if (!s.columns)
+    return load(use(s.buffer, shape), at);
+  auto [array, place] = locate(s.buffer, *s.columns, shape, at);
+  return load(array, place);
+}
+
+void KernelBuilder::write(const Destination &d, Value v,
+                          ArrayRef<DimExpr> shape, ValueRange at) {
+  if (!d.columns)
+    return write(d, v, use(d.buffer, shape), at);
+  auto [array, place] = locate(d.buffer, *d.columns, shape, at);
+  store(v, array, place);
 }
 
 //===----------------------------------------------------------------------===//

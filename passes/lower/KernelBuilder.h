@@ -32,6 +32,13 @@ struct Destination {
   std::optional<RowColumns> columns = std::nullopt;
 };
 
+/// Where an op reads a tensor: with `columns`, the buffer is the whole that the
+/// tensor is columns of.
+struct Source {
+  mlir::Value buffer;
+  std::optional<RowColumns> columns = std::nullopt;
+};
+
 class KernelBuilder {
 public:
   /// Inserts the kernel at `outer`; its points are those below `bounds`.
@@ -49,10 +56,15 @@ public:
 
   /// What loading from a buffer gives: the type to compute in.
   static mlir::Type scalarOf(mlir::Value array);
+  static mlir::Type scalarOf(const Source &s) { return scalarOf(s.buffer); }
   /// Whether its elements are rounded when they are stored: what is read again
   /// is not what was computed.
   static bool isNarrow(mlir::Value array);
   mlir::Value load(mlir::Value array, mlir::ValueRange at);
+  /// Element `at` of a tensor with these dims; the axis of columns is one of
+  /// them.
+  mlir::Value load(const Source &s, llvm::ArrayRef<DimExpr> shape,
+                   mlir::ValueRange at);
   void store(mlir::Value v, mlir::Value array, mlir::ValueRange at);
   /// Stores or adds, as the destination says.
   void write(const Destination &d, mlir::Value v, mlir::Value array,
@@ -112,6 +124,12 @@ public:
   }
 
 private:
+  /// The rows that the columns are of, seen inside, and where element `at` of a
+  /// tensor with these dims is among them.
+  std::pair<mlir::Value, llvm::SmallVector<mlir::Value>>
+  locate(mlir::Value buffer, const RowColumns &columns,
+         llvm::ArrayRef<DimExpr> shape, mlir::ValueRange at);
+
   llvm::DenseMap<std::pair<mlir::Value, mlir::Type>, mlir::Value> captured;
 };
 

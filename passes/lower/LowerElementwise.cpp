@@ -79,10 +79,15 @@ LogicalResult
 lowerElementwise(Operation *op, ValueRange operands, FunctionLowering &f,
                  function_ref<Scalars(KernelBuilder &, ValueRange)> body) {
   SmallVector<Shape> shapes;
-  for (Value v : operands)
-    shapes.push_back(nn::getShape(v));
+  SmallVector<Source> sources;
   SmallVector<Destination> destinations;
   SmallVector<unsigned> splits;
+  for (Value v : operands) {
+    shapes.push_back(nn::getShape(v));
+    sources.push_back(f.read(v));
+    if (sources.back().columns)
+      splits.push_back(sources.back().columns->axis);
+  }
   for (Value result : op->getResults()) {
     if (std::optional<Destination> columns = f.columns(result)) {
       destinations.push_back(*columns);
@@ -94,16 +99,21 @@ lowerElementwise(Operation *op, ValueRange operands, FunctionLowering &f,
                                : f.destination(result));
   }
   MergedDims dims(nn::getShape(op->getResult(0)), shapes, splits);
+  auto merge = [&](std::optional<RowColumns> &columns) {
+    if (columns)
+      columns->axis = dims.boundAt.lookup(columns->axis);
+  };
   for (Destination &d : destinations)
-    if (d.columns)
-      d.columns->axis = dims.boundAt.lookup(d.columns->axis);
+    merge(d.columns);
+  for (Source &s : sources)
+    merge(s.columns);
   KernelBuilder k(f.builder(), op->getLoc(), describe(op), dims.bounds);
   Scalars elements;
-  for (auto [i, v] : llvm::enumerate(operands)) {
+  for (auto [i, source] : llvm::enumerate(sources)) {
     Scalars at;
     for (unsigned d : dims.used[i])
       at.push_back(k.index(d));
-    elements.push_back(k.load(k.use(f.get(v), dims.shapeOf(i)), at));
+    elements.push_back(k.load(source, dims.shapeOf(i), at));
   }
   Scalars results = body(k, elements);
   for (auto [destination, v] : llvm::zip(destinations, results))

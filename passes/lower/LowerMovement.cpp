@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNColumns.h"
 #include "passes/lower/FunctionLowering.h"
 
 using namespace mlir;
@@ -115,6 +116,8 @@ LogicalResult lowerSlice(nn::SliceOp op, FunctionLowering &f) {
                    dims.in.empty() ? DimExpr(0) : dims.start[lead]));
     return success();
   }
+  if (nn::isReadInPlace(op))
+    return success();
   Destination d = f.destination(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), dims.out);
   SmallVector<Value> at;

@@ -40,13 +40,20 @@ struct NormShape {
   }
 };
 
-template <typename OpTy> NormShape lastAxes(OpTy op, bool centered) {
-  Shape x = nn::getShape(op.getInput());
+/// An input of columns is rows of rows: those before its axis, and within them.
+template <typename OpTy>
+NormShape lastAxes(OpTy op, bool centered, const Source &input) {
+  Shape x = nn::getShape(op.getInput()), rows;
   size_t split = x.size() - op.getAxes();
-  ArrayRef<DimExpr> dims(x);
-  return {Shape{nn::getNumElements(dims.take_front(split))},
+  ArrayRef<DimExpr> dims(x), before = dims.take_front(split);
+  size_t axis = input.columns ? input.columns->axis : split;
+  rows.push_back(nn::getNumElements(before.take_front(axis)));
+  if (axis < split)
+    rows.push_back(nn::getNumElements(before.drop_front(axis)));
+  unsigned scale = rows.size();
+  return {rows,
           Shape{nn::getNumElements(dims.drop_front(split))},
-          {1},
+          {scale},
           centered,
           op.getEps().convertToDouble()};
 }
@@ -93,7 +100,11 @@ public:
                        })[0];
     return div(total, sizeAs(type, nn::getNumElements(shape.inner)));
   }
-  Statistics statistics(Value x, ValueRange row) {
+  Value load(const Source &x, ArrayRef<Value> at) {
+    return KernelBuilder::load(x, shape.all(), at);
+  }
+  using KernelBuilder::load;
+  Statistics statistics(const Source &x, ValueRange row) {
     Type type = scalarOf(x);
     auto element = [&](ValueRange i) { return load(x, at(row, i)); };
     Statistics s;
@@ -113,11 +124,10 @@ public:
   }
 };
 
-LogicalResult lowerForward(Operation *op, FunctionLowering &f, Value input,
+LogicalResult lowerForward(Operation *op, FunctionLowering &f, const Source &x,
                            Value scale, Value bias, const NormShape &shape) {
   Destination d = f.destination(op->getResult(0));
   NormKernel k(f, op, shape, shape.rows);
-  Value x = k.use(f.get(input), shape.all());
   Value w = scale ? k.use(f.get(scale), shape.scale()) : Value();
   Value c = bias ? k.use(f.get(bias), shape.scale()) : Value();
   Value y = k.use(d.buffer, shape.all());
@@ -135,11 +145,10 @@ LogicalResult lowerForward(Operation *op, FunctionLowering &f, Value input,
   return success();
 }
 
-LogicalResult lowerDx(Operation *op, FunctionLowering &f, Value input,
+LogicalResult lowerDx(Operation *op, FunctionLowering &f, const Source &x,
                       Value scale, Value grad, const NormShape &shape) {
   Destination d = f.destination(op->getResult(0));
   NormKernel k(f, op, shape, shape.rows);
-  Value x = k.use(f.get(input), shape.all());
   Value w = scale ? k.use(f.get(scale), shape.scale()) : Value();
   Value dy = k.use(f.get(grad), shape.all());
   Value dx = k.use(d.buffer, shape.all());
@@ -174,9 +183,9 @@ struct SavedStatistics {
   Shape rows;
 };
 
-SavedStatistics saveStatistics(Operation *op, FunctionLowering &f, Value input,
-                               const NormShape &shape) {
-  Type type = KernelBuilder::scalarOf(f.get(input));
+SavedStatistics saveStatistics(Operation *op, FunctionLowering &f,
+                               const Source &x, const NormShape &shape) {
+  Type type = KernelBuilder::scalarOf(x);
   SavedStatistics saved{Value(), Value(), shape.rows};
   saved.inv = f.temporary(type, shape.rows, "inv", op->getLoc());
   if (shape.centered)
@@ -184,7 +193,7 @@ SavedStatistics saveStatistics(Operation *op, FunctionLowering &f, Value input,
   NormKernel k(f, op, shape, shape.rows);
   k.op.setName(describe(op) + "_statistics");
   SmallVector<Value> row = k.indices();
-  Statistics s = k.statistics(k.use(f.get(input), shape.all()), row);
+  Statistics s = k.statistics(x, row);
   k.store(s.inv, k.use(saved.inv, shape.rows), row);
   if (s.mean)
     k.store(s.mean, k.use(saved.mean, shape.rows), row);
@@ -193,14 +202,14 @@ SavedStatistics saveStatistics(Operation *op, FunctionLowering &f, Value input,
 
 /// The scale has the inner dims: a point takes a block of columns through all
 /// rows, in order.
-LogicalResult lowerDscaleOfRows(Operation *op, FunctionLowering &f, Value input,
-                                Value grad, const NormShape &shape) {
-  SavedStatistics saved = saveStatistics(op, f, input, shape);
+LogicalResult lowerDscaleOfRows(Operation *op, FunctionLowering &f,
+                                const Source &x, Value grad,
+                                const NormShape &shape) {
+  SavedStatistics saved = saveStatistics(op, f, x, shape);
   Destination d = f.summing(f.accumulating(op->getResult(0)));
   ColumnBlocks blocks(shape.inner[0]);
   NormKernel k(f, op, shape, Shape{blocks.count});
-  Value x = k.use(f.get(input), shape.all()),
-        dy = k.use(f.get(grad), shape.all()),
+  Value dy = k.use(f.get(grad), shape.all()),
         out = k.use(d.buffer, shape.inner), inv = k.use(saved.inv, shape.rows),
         mean = saved.mean ? k.use(saved.mean, shape.rows) : Value();
   Type type = k.scalarOf(x);
@@ -227,13 +236,12 @@ LogicalResult lowerDscaleOfRows(Operation *op, FunctionLowering &f, Value input,
 
 /// Group norm: a point takes a channel through samples and positions.
 LogicalResult lowerDscaleOfChannels(Operation *op, FunctionLowering &f,
-                                    Value input, Value grad,
+                                    const Source &x, Value grad,
                                     const NormShape &shape) {
-  SavedStatistics saved = saveStatistics(op, f, input, shape);
+  SavedStatistics saved = saveStatistics(op, f, x, shape);
   Destination d = f.accumulating(op->getResult(0));
   NormKernel k(f, op, shape, shape.scale());
-  Value x = k.use(f.get(input), shape.all()),
-        dy = k.use(f.get(grad), shape.all()),
+  Value dy = k.use(f.get(grad), shape.all()),
         out = k.use(d.buffer, shape.scale()),
         inv = k.use(saved.inv, shape.rows),
         mean = k.use(saved.mean, shape.rows);
@@ -258,32 +266,52 @@ LogicalResult lowerDscaleOfChannels(Operation *op, FunctionLowering &f,
 }
 
 /// RMS norms take no mean off.
-template <typename OpTy> NormShape shapeOf(OpTy op) {
-  return lastAxes(op, !llvm::is_one_of<OpTy, nn::RmsNormOp, nn::RmsNormDxOp,
-                                       nn::RmsNormDscaleOp>::value);
+template <typename OpTy> NormShape shapeOf(OpTy op, const Source &input) {
+  return lastAxes(op,
+                  !llvm::is_one_of<OpTy, nn::RmsNormOp, nn::RmsNormDxOp,
+                                   nn::RmsNormDscaleOp>::value,
+                  input);
 }
-NormShape shapeOf(nn::GroupNormOp op) { return groups(op); }
-NormShape shapeOf(nn::GroupNormDxOp op) { return groups(op); }
-NormShape shapeOf(nn::GroupNormDscaleOp op) { return groups(op); }
+NormShape shapeOf(nn::GroupNormOp op, const Source &) { return groups(op); }
+NormShape shapeOf(nn::GroupNormDxOp op, const Source &) { return groups(op); }
+NormShape shapeOf(nn::GroupNormDscaleOp op, const Source &) {
+  return groups(op);
+}
+
+/// What a norm reads, and how.
+struct Norm {
+  template <typename OpTy>
+  Norm(OpTy op, FunctionLowering &f)
+      : input(f.read(op.getInput())), shape(shapeOf(op, input)) {
+    // Of the dims that the shape has.
+    if (input.columns)
+      input.columns->axis = 1;
+  }
+  Source input;
+  NormShape shape;
+};
 
 template <typename OpTy> LogicalResult lowerNorm(OpTy op, FunctionLowering &f) {
   Value bias;
   if constexpr (!std::is_same_v<OpTy, nn::RmsNormOp>)
     bias = op.getBias();
-  return lowerForward(op, f, op.getInput(), op.getScale(), bias, shapeOf(op));
+  Norm norm(op, f);
+  return lowerForward(op, f, norm.input, op.getScale(), bias, norm.shape);
 }
 template <typename OpTy>
 LogicalResult lowerNormDx(OpTy op, FunctionLowering &f) {
-  return lowerDx(op, f, op.getInput(), op.getScale(), op.getGrad(),
-                 shapeOf(op));
+  Norm norm(op, f);
+  return lowerDx(op, f, norm.input, op.getScale(), op.getGrad(), norm.shape);
 }
 template <typename OpTy>
 LogicalResult lowerNormDscale(OpTy op, FunctionLowering &f) {
-  return lowerDscaleOfRows(op, f, op.getInput(), op.getGrad(), shapeOf(op));
+  Norm norm(op, f);
+  return lowerDscaleOfRows(op, f, norm.input, op.getGrad(), norm.shape);
 }
 LogicalResult lowerGroupNormDscale(nn::GroupNormDscaleOp op,
                                    FunctionLowering &f) {
-  return lowerDscaleOfChannels(op, f, op.getInput(), op.getGrad(), shapeOf(op));
+  Norm norm(op, f);
+  return lowerDscaleOfChannels(op, f, norm.input, op.getGrad(), norm.shape);
 }
 
 } // namespace

@@ -185,15 +185,56 @@ LogicalResult lowerConvDw(nn::ConvDwOp op, FunctionLowering &f) {
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Fields of AttentionShape for dense [batch, tokens, heads, size] tensors.
+/// Fields of AttentionShape for [batch, tokens, heads, size] tensors.
 struct AttentionAttributes {
   StringAttr b, t, s, h, hk, d, dv;
-  ArrayAttr q, k, v, o, mask;
+  ArrayAttr o, mask;
   rt::EmptyRow emptyRow;
 };
 
+/// Of the rows of [batch, tokens, heads, size], `pitch` elements apart.
+ArrayAttr headStrides(const Shape &x, const DimExpr &pitch,
+                      MLIRContext *context) {
+  return rt::getDimsAttr(context, {x[1] * pitch, pitch, x[3]});
+}
+
 ArrayAttr headStrides(const Shape &x, MLIRContext *context) {
-  return rt::getDimsAttr(context, {x[1] * x[2] * x[3], x[2] * x[3], x[3]});
+  return headStrides(x, x[2] * x[3], context);
+}
+
+/// Queries, keys, values or their gradients: where they are, and how far apart.
+struct HeadRows {
+  Value buffer;
+  ArrayAttr strides;
+};
+
+HeadRows headRows(FunctionLowering &f, Value tensor, Value buffer,
+                  const std::optional<RowColumns> &columns) {
+  MLIRContext *context = tensor.getContext();
+  Shape x = nn::getShape(tensor);
+  if (!columns)
+    return {buffer, headStrides(x, context)};
+  DimExpr all = cast<rt::BufferType>(buffer.getType()).getNumElements();
+  buffer =
+      f.view(buffer, {all - columns->offset}, tensor.getLoc(), columns->offset);
+  return {buffer, headStrides(x, columns->pitch, context)};
+}
+
+HeadRows readHeads(FunctionLowering &f, Value tensor) {
+  Source s = f.read(tensor);
+  return headRows(f, tensor, s.buffer, s.columns);
+}
+
+/// Of a gradient; dense ones need no strides if they have those of `operand`.
+HeadRows writeHeads(FunctionLowering &f, Value result,
+                    const HeadRows &operand) {
+  if (std::optional<Destination> d = f.columns(result))
+    return headRows(f, result, d->buffer, d->columns);
+  HeadRows rows =
+      headRows(f, result, f.destination(result).buffer, std::nullopt);
+  if (rows.strides == operand.strides)
+    rows.strides = nullptr;
+  return rows;
 }
 
 ArrayAttr maskStrides(const Shape &mask, MLIRContext *context) {
@@ -220,9 +261,6 @@ template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
           dim(k[2]),
           dim(q[3]),
           dim(v[3]),
-          headStrides(q, context),
-          headStrides(k, context),
-          headStrides(v, context),
           headStrides(o, context),
           op.getMask() ? maskStrides(nn::getShape(op.getMask()), context)
                        : ArrayAttr::get(context, {}),
@@ -231,44 +269,30 @@ template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
 
 LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {
   AttentionAttributes a = attentionAttributes(op);
+  HeadRows q = readHeads(f, op.getQuery()), k = readHeads(f, op.getKey()),
+           v = readHeads(f, op.getValue());
   Destination o = f.destination(op.getResult()),
               lse = f.destination(op.getLse());
   rt::AttentionOp::create(
-      f.builder(), op.getLoc(), f.get(op.getQuery()), f.get(op.getKey()),
-      f.get(op.getValue()), f.get(op.getMask()), o.buffer, lse.buffer, a.b, a.t,
-      a.s, a.h, a.hk, a.d, a.dv, a.q, a.k, a.v, a.o, a.mask, op.getScaleAttr(),
+      f.builder(), op.getLoc(), q.buffer, k.buffer, v.buffer,
+      f.get(op.getMask()), o.buffer, lse.buffer, a.b, a.t, a.s, a.h, a.hk, a.d,
+      a.dv, q.strides, k.strides, v.strides, a.o, a.mask, op.getScaleAttr(),
       op.getCausalAttr(), rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
   return success();
 }
 
-/// Where a gradient of attention goes, and its strides if it is columns.
-struct HeadGradient {
-  HeadGradient(Value result, FunctionLowering &f);
-  Value buffer;
-  ArrayAttr strides;
-};
-
-HeadGradient::HeadGradient(Value result, FunctionLowering &f) {
-  std::optional<Destination> d = f.columns(result);
-  buffer = d ? d->buffer : f.destination(result).buffer;
-  if (!d)
-    return;
-  const DimExpr &pitch = d->columns->pitch, &offset = d->columns->offset;
-  DimExpr all = cast<rt::BufferType>(buffer.getType()).getNumElements();
-  buffer = f.view(buffer, {all - offset}, result.getLoc(), offset);
-  Shape x = nn::getShape(result);
-  strides = rt::getDimsAttr(result.getContext(), {x[1] * pitch, pitch, x[3]});
-}
-
 LogicalResult lowerAttentionGrad(nn::AttentionGradOp op, FunctionLowering &f) {
   AttentionAttributes a = attentionAttributes(op);
-  HeadGradient dq(op.getDquery(), f), dk(op.getDkey(), f),
-      dv(op.getDvalue(), f);
+  HeadRows q = readHeads(f, op.getQuery()), k = readHeads(f, op.getKey()),
+           v = readHeads(f, op.getValue()),
+           dq = writeHeads(f, op.getDquery(), q),
+           dk = writeHeads(f, op.getDkey(), k),
+           dv = writeHeads(f, op.getDvalue(), v);
   rt::AttentionGradOp::create(
-      f.builder(), op.getLoc(), f.get(op.getQuery()), f.get(op.getKey()),
-      f.get(op.getValue()), f.get(op.getMask()), f.get(op.getResult()),
-      f.get(op.getLse()), f.get(op.getGrad()), dq.buffer, dk.buffer, dv.buffer,
-      a.b, a.t, a.s, a.h, a.hk, a.d, a.dv, a.q, a.k, a.v, a.o, a.mask,
+      f.builder(), op.getLoc(), q.buffer, k.buffer, v.buffer,
+      f.get(op.getMask()), f.get(op.getResult()), f.get(op.getLse()),
+      f.get(op.getGrad()), dq.buffer, dk.buffer, dv.buffer, a.b, a.t, a.s, a.h,
+      a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask,
       op.getScaleAttr(), op.getCausalAttr(),
       rt::EmptyRowAttr::get(op.getContext(), a.emptyRow), dq.strides,
       dk.strides, dv.strides);
@@ -288,8 +312,8 @@ LogicalResult lowerRotary(nn::RotaryOp op, FunctionLowering &f) {
   std::optional<Destination> columns = f.columns(op.getResult());
   Destination d = columns ? *columns : f.destination(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), {x[0], x[1], x[2]});
-  Value in = k.use(f.get(op.getInput()), x),
-        cos = k.use(f.get(op.getCos()), angles),
+  Source in = f.read(op.getInput());
+  Value cos = k.use(f.get(op.getCos()), angles),
         sin = k.use(f.get(op.getSin()), angles);
   auto at = [&](Value i) {
     SmallVector<Value> indices = k.indices();
@@ -305,7 +329,7 @@ LogicalResult lowerRotary(nn::RotaryOp op, FunctionLowering &f) {
     angle.push_back(k.index(1));
     angle.push_back(i[0]);
     Value co = k.load(cos, angle), si = k.load(sin, angle);
-    Value a = k.load(in, at(first)), b = k.load(in, at(second));
+    Value a = k.load(in, x, at(first)), b = k.load(in, x, at(second));
     if (op.getInverse())
       si = k.make<arith::NegFOp>(si);
     k.write(d, k.sub(k.mul(a, co), k.mul(b, si)), x, at(first));
@@ -315,7 +339,7 @@ LogicalResult lowerRotary(nn::RotaryOp op, FunctionLowering &f) {
   if (rest != DimExpr(0))
     k.forEach(Shape{rest}, [&](ValueRange i) {
       Value j = k.add(i[0], k.size(pairs * DimExpr(2)));
-      k.write(d, k.load(in, at(j)), x, at(j));
+      k.write(d, k.load(in, x, at(j)), x, at(j));
     });
   return success();
 }

@@ -1,14 +1,15 @@
-//===- JoinForward.cpp - Products of one input as a batch -------*- C++ -*-===//
+//===- JoinForward.cpp - Products of one input as one product ---*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Weights of equal size that stand side by side are a batch of matrices, whose
-// results are matrices by themselves. docs/joined-products.md.
+// Weights that stand side by side are one matrix, and what products with them
+// give is columns of what one product gives. docs/joined-products.md.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/optimize/JoinForward.h"
 
+#include "dialects/nn/NNColumns.h"
 #include "dialects/nn/NNInference.h"
 
 using namespace mlir;
@@ -24,80 +25,130 @@ bool canJoin(nn::LinearOp op) {
     return other && other->hasAttr(dist::kStripsAttr);
   };
   // Products of strips that are gathered, or to be scattered, go beside those.
-  return !op.getInOut() && !op.getBias() &&
-         !isInStrips(op.getInput().getDefiningOp()) &&
+  return !op.getInOut() && !isInStrips(op.getInput().getDefiningOp()) &&
          llvm::none_of(op->getUsers(), isInStrips) &&
+         nn::getShape(op.getResult()).back().asConstant() &&
+         nn::getRank(op.getInput()) > 1 && !op.getResult().use_empty() &&
          nn::elementOf(op.getInput()) == nn::elementOf(op.getResult());
 }
 
-/// Whether the result, or a view of it, leaves the function: it is made where
-/// the caller wants it, a part of a batch would be copied there.
-bool isReturned(Value v) {
-  return llvm::any_of(v.getUsers(), [](Operation *user) {
-    auto reshape = dyn_cast<nn::ReshapeOp>(user);
-    return isa<func::ReturnOp>(user) ||
-           (reshape && isReturned(reshape.getResult()));
+/// What one product would give, its columns in place of what the products give:
+/// so who would read columns, and who would have to copy them, is known before
+/// anything is joined.
+class Trial {
+public:
+  explicit Trial(ArrayRef<nn::LinearOp> products);
+  /// What is copied is no more than what the input is not read again.
+  bool pays();
+  void undo();
+  void finish(Value joined);
+  Operation *place() { return whole; }
+
+private:
+  Products products;
+  UnrealizedConversionCastOp whole;
+  SmallVector<nn::SliceOp> slices;
+};
+
+Trial::Trial(ArrayRef<nn::LinearOp> list) : products(list) {
+  nn::LinearOp first = products.front();
+  for (nn::LinearOp op : products)
+    first = op->isBeforeInBlock(first) ? op : first;
+  OpBuilder b(first);
+  nn::Shape shape = nn::getShape(first.getResult());
+  shape.back() = 0;
+  SmallVector<nn::DimExpr> starts;
+  for (nn::LinearOp op : products) {
+    starts.push_back(shape.back());
+    shape.back() = shape.back() + nn::getShape(op.getResult()).back();
+  }
+  Type type = nn::makeTensorType(shape, nn::elementOf(first.getResult()));
+  whole =
+      UnrealizedConversionCastOp::create(b, first.getLoc(), type, ValueRange());
+  SmallVector<int64_t> from(shape.size(), 0), steps(shape.size(), 1);
+  for (auto [op, start] : llvm::zip(products, starts)) {
+    from.back() = *start.asConstant();
+    slices.push_back(nn::SliceOp::create(b, op.getLoc(), op.getType(),
+                                         whole.getResult(0), from, steps));
+    op->getResult(0).replaceAllUsesWith(slices.back().getResult());
+  }
+}
+
+bool isReturn(OpOperand &use) { return isa<func::ReturnOp>(use.getOwner()); }
+
+/// Whether the value, or a view of it, leaves the function.
+bool leaves(Value v) {
+  return llvm::any_of(v.getUses(), [](OpOperand &use) {
+    auto reshape = dyn_cast<nn::ReshapeOp>(use.getOwner());
+    return isReturn(use) || (reshape && leaves(reshape.getResult()));
   });
 }
 
-/// What is copied must be less than what the input is not read again.
-bool pays(ArrayRef<nn::LinearOp> products) {
+bool Trial::pays() {
+  // If all leave, the whole does: nn-join-results.
+  bool all = llvm::all_of(
+      slices, [](nn::SliceOp slice) { return leaves(slice.getResult()); });
+  int64_t copied = 0;
+  for (nn::SliceOp slice : slices)
+    if (!nn::isReadInPlace(
+            slice, [&](OpOperand &use) { return all && isReturn(use); }))
+      copied += *nn::getShape(slice.getResult()).back().asConstant();
   nn::LinearOp first = products.front();
-  std::optional<int64_t>
-      in = nn::getShape(first.getInput()).back().asConstant(),
-      out = nn::getShape(first.getResult()).back().asConstant();
-  if (products.size() < 2 || !in || !out)
-    return false;
-  int64_t copied = llvm::count_if(
-      products, [](nn::LinearOp op) { return isReturned(op.getResult()); });
-  return 2 * copied * *out < int64_t(products.size() - 1) * *in;
+  std::optional<int64_t> in =
+      nn::getShape(first.getInput()).back().asConstant();
+  return in && 2 * copied <= int64_t(products.size() - 1) * *in;
 }
 
-/// Part i of a batch of results, as the product's.
-Value makePart(OpBuilder &b, nn::LinearOp op, Value batch, int64_t i) {
-  nn::Shape shape = nn::getShape(batch);
-  shape[0] = 1;
-  Value part = nn::SliceOp::create(
-      b, op.getLoc(), nn::makeTensorType(shape, nn::elementOf(batch)), batch,
-      ArrayRef<int64_t>{i, 0, 0}, ArrayRef<int64_t>{1, 1, 1});
-  return nn::ReshapeOp::create(b, op.getLoc(), op.getType(), part);
+void Trial::undo() {
+  for (auto [op, slice] : llvm::zip(products, slices)) {
+    slice.getResult().replaceAllUsesWith(op->getResult(0));
+    slice.erase();
+  }
+  whole.erase();
+}
+
+void Trial::finish(Value joined) {
+  whole.getResult(0).replaceAllUsesWith(joined);
+  whole.erase();
+  for (nn::LinearOp op : products)
+    op.erase();
 }
 
 bool join(JoinedParameters &parameters, ArrayRef<nn::LinearOp> products) {
-  SmallVector<Value> weights;
-  for (nn::LinearOp op : products)
-    weights.push_back(op.getWeight());
-  SmallVector<Names> names = parameters.namesOfValues(weights);
-  if (names.empty() || !parameters.join(names))
+  if (products.size() < 2)
     return false;
+  SmallVector<Value> weights, biases;
+  for (nn::LinearOp op : products) {
+    weights.push_back(op.getWeight());
+    if (op.getBias())
+      biases.push_back(op.getBias());
+  }
+  SmallVector<Names> names = parameters.namesOfValues(weights);
+  if (names.empty())
+    return false;
+  if (!biases.empty()) {
+    SmallVector<Names> more = parameters.namesOfValues(biases);
+    if (more.empty())
+      return false;
+    llvm::append_range(names, more);
+  }
+  Trial trial(products);
+  if (!trial.pays() || !parameters.join(names)) {
+    trial.undo();
+    return false;
+  }
+  OpBuilder b(trial.place());
   nn::LinearOp first = products.front();
-  for (nn::LinearOp op : products)
-    if (op->isBeforeInBlock(first))
-      first = op;
-  Value weight = parameters.joinValues(weights);
-  OpBuilder b(first);
-  Location loc = first.getLoc();
-  Type element = nn::elementOf(first.getResult());
-  nn::Shape x = nn::getShape(first.getInput()), w = nn::getShape(weights[0]);
-  nn::Shape rows{1, nn::getNumElements(ArrayRef<nn::DimExpr>(x).drop_back()),
-                 x.back()},
-      matrices{int64_t(products.size()), w[0], w[1]};
-  Value input = nn::ReshapeOp::create(b, loc, nn::makeTensorType(rows, element),
-                                      first.getInput());
-  weight = nn::ReshapeOp::create(
-      b, loc, nn::makeTensorType(matrices, nn::elementOf(weight)), weight);
-  Value batch = nn::MatmulOp::create(b, loc, input, weight, /*trans_a=*/false,
-                                     /*trans_b=*/true);
-  for (auto [i, op] : llvm::enumerate(products))
-    op->getResult(0).replaceAllUsesWith(makePart(b, op, batch, i));
-  for (nn::LinearOp op : products)
-    op->erase();
+  Value bias = biases.empty() ? Value() : parameters.joinValues(biases);
+  trial.finish(nn::LinearOp::create(b, first.getLoc(), first.getInput(),
+                                    parameters.joinValues(weights), bias,
+                                    /*in_out=*/false));
   return true;
 }
 
-/// Products with weights that may stand side by side and are of one size.
+/// Products with weights that may stand side by side, in their order.
 SmallVector<Products> groupProducts(JoinedParameters &parameters, Value input) {
-  llvm::MapVector<std::pair<Attribute, Type>,
+  llvm::MapVector<std::tuple<Attribute, unsigned, Type>,
                   SmallVector<std::pair<unsigned, nn::LinearOp>>>
       kinds;
   for (OpOperand &use : input.getUses()) {
@@ -109,16 +160,13 @@ SmallVector<Products> groupProducts(JoinedParameters &parameters, Value input) {
       continue;
     StringAttr name = names.front().front();
     if (StringAttr kind = parameters.getKind(name))
-      kinds[{kind, op.getWeight().getType()}].push_back(
-          {parameters.getOrder(name), op});
+      kinds[{kind, op.getBias() ? 1u : 0u, nn::elementOf(op.getResult())}]
+          .push_back({parameters.getOrder(name), op});
   }
   SmallVector<Products> groups;
   for (auto &[kind, found] : kinds) {
     llvm::stable_sort(found, llvm::less_first());
-    Products products;
-    for (auto &[order, op] : found)
-      products.push_back(op);
-    groups.push_back(products);
+    groups.push_back(llvm::to_vector(llvm::make_second_range(found)));
   }
   return groups;
 }
@@ -133,9 +181,9 @@ void dt::optimize::joinForward(JoinedParameters &parameters, Block &block) {
     for (const Products &all : groupProducts(parameters, input)) {
       Products inside;
       for (nn::LinearOp op : all)
-        if (!isReturned(op.getResult()))
+        if (!leaves(op.getResult()))
           inside.push_back(op);
-      if (!(pays(all) && join(parameters, all)) && pays(inside))
+      if (!join(parameters, all))
         join(parameters, inside);
     }
 }

@@ -1,4 +1,4 @@
-//===- JoinForward.h - Products of one input as a batch ---------*- C++ -*-===//
+//===- JoinForward.h - Products of one input as one product ----*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -11,7 +11,7 @@
 
 namespace dt::optimize {
 
-/// Products of one input with weights of one size become a batch of products.
+/// Products of one input become one product, its columns what they give.
 void joinForward(JoinedParameters &parameters, mlir::Block &block);
 
 } // namespace dt::optimize

@@ -7,6 +7,7 @@
 #include "passes/optimize/JoinedParameters.h"
 
 #include "dialects/nn/NNNames.h"
+#include "passes/optimize/Functions.h"
 
 using namespace mlir;
 using namespace dt;
@@ -72,15 +73,6 @@ JoinedParameters::JoinedParameters(dist::ModuleOp module) : module(module) {
         tied.insert(ref.getLeafReference());
 }
 
-SmallVector<func::CallOp> JoinedParameters::callsOf(func::FuncOp function) {
-  SmallVector<func::CallOp> calls;
-  module.walk([&](func::CallOp call) {
-    if (call.getCallee() == function.getSymName())
-      calls.push_back(call);
-  });
-  return calls;
-}
-
 SmallVector<Names> JoinedParameters::namesOfValues(ArrayRef<Value> values,
                                                    unsigned depth) {
   if (areAll<nn::ReadOp>(values)) {
@@ -97,7 +89,7 @@ SmallVector<Names> JoinedParameters::namesOfValues(ArrayRef<Value> values,
   if (!function || depth == kMostCalls)
     return {};
   SmallVector<Names> all;
-  for (func::CallOp call : callsOf(function)) {
+  for (func::CallOp call : getCalls(function)) {
     SmallVector<Value> given;
     for (Value v : values)
       given.push_back(call.getOperand(cast<BlockArgument>(v).getArgNumber()));
@@ -126,7 +118,7 @@ SmallVector<Names> JoinedParameters::namesOfGradients(ArrayRef<Value> values,
       results.push_back(use.getOperandNumber());
     }
     SmallVector<Names> all;
-    for (func::CallOp call : callsOf(function)) {
+    for (func::CallOp call : getCalls(function)) {
       SmallVector<Value> given;
       for (unsigned i : results)
         given.push_back(call.getResult(i));
@@ -224,7 +216,7 @@ Value JoinedParameters::joinArguments(ArrayRef<Value> values) {
   for (Value v : values)
     places.push_back(cast<BlockArgument>(v).getArgNumber());
   unsigned place = places.front();
-  for (func::CallOp call : callsOf(function)) {
+  for (func::CallOp call : getCalls(function)) {
     SmallVector<Value> given;
     for (unsigned i : places)
       given.push_back(call.getOperand(i));
@@ -247,7 +239,7 @@ void JoinedParameters::eraseUnused() {
     if (!argument.use_empty())
       continue;
     func::FuncOp function = functionOf(v);
-    for (func::CallOp call : callsOf(function))
+    for (func::CallOp call : getCalls(function))
       call->eraseOperand(argument.getArgNumber());
     (void)function.eraseArgument(argument.getArgNumber());
   }
@@ -281,45 +273,18 @@ void JoinedParameters::joinAccumulates(ArrayRef<Value> gradients,
 
 void JoinedParameters::joinResults(func::ReturnOp ret,
                                    ArrayRef<Value> gradients, Value joined) {
-  auto function = ret->getParentOfType<func::FuncOp>();
+  // In the order of the parameters, which may be another than that of results.
   SmallVector<unsigned> places;
   for (Value v : gradients)
     places.push_back(v.use_begin()->getOperandNumber());
-  llvm::BitVector gone(function.getNumResults());
-  for (unsigned i : places)
-    gone.set(i);
-  // The joined one stands where the first of them stood.
-  unsigned place = places.front() - [&] {
-    unsigned before = 0;
-    for (unsigned i : gone.set_bits())
-      before += i < places.front();
-    return before;
-  }();
-  SmallVector<func::CallOp> calls = callsOf(function);
-  DictionaryAttr attributes = function.getResultAttrDict(places.front());
-  (void)function.eraseResults(gone);
-  (void)function.insertResult(place, joined.getType(), attributes);
-  SmallVector<Value> returned;
-  for (auto [i, v] : llvm::enumerate(ret.getOperands()))
-    if (!gone.test(i))
-      returned.push_back(v);
-  returned.insert(returned.begin() + place, joined);
-  ret->setOperands(returned);
-  for (func::CallOp call : calls) {
-    OpBuilder b(call);
-    auto now =
-        func::CallOp::create(b, call.getLoc(), function, call.getOperands());
-    now->setDiscardableAttrs(call->getDiscardableAttrDictionary());
-    SmallVector<Value> parts;
-    for (unsigned i : places)
-      parts.push_back(call.getResult(i));
-    joinGradients(parts, now.getResult(place));
-    unsigned next = 0;
-    for (auto [i, result] : llvm::enumerate(call.getResults()))
-      if (!gone.test(i)) {
-        next += next == place;
-        result.replaceAllUsesWith(now.getResult(next++));
-      }
-    call.erase();
-  }
+  SmallVector<unsigned> sorted(places);
+  llvm::sort(sorted);
+  optimize::joinResults(ret->getParentOfType<func::FuncOp>(), places, joined,
+                        [&](ValueRange old, Value now) {
+                          SmallVector<Value> parts;
+                          for (unsigned i : places)
+                            parts.push_back(
+                                old[llvm::find(sorted, i) - sorted.begin()]);
+                          joinGradients(parts, now);
+                        });
 }

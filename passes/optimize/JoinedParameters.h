@@ -49,7 +49,6 @@ public:
   void eraseUnused();
 
 private:
-  llvm::SmallVector<mlir::func::CallOp> callsOf(mlir::func::FuncOp function);
   mlir::Value joinReads(llvm::ArrayRef<mlir::Value> values);
   mlir::Value joinArguments(llvm::ArrayRef<mlir::Value> values);
   void joinResults(mlir::func::ReturnOp ret,

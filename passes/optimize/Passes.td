@@ -18,6 +18,7 @@ def OptimizePipeline : Pipeline<[
   "nn-join-pads",
   "nn-fuse-casts",
   "nn-join-products",
+  "nn-join-results",
   "nn-fuse-elementwise",
   "cse",
   "nn-verify-optimized"
@@ -59,8 +60,17 @@ def JoinProducts : Pass<"nn-join-products", "::mlir::ModuleOp"> {
   let summary = "Products that read one input, and their gradients, as one product over parameters side by side";
   let description = [{
     What goes back to an input that several products read (queries, keys and values; gate and up) is a sum dq Wq + dk Wk + dv Wv. It becomes one product of dq, dk and dv, concatenated, with the parameters joined
-    (`nn.beside` of nn.read); so do the gradients of the parameters and of biases (`nn.beside` of nn.accumulate). Layer functions get one operand and one result for them. Forward, products with weights of one size become
-    a batch. docs/joined-products.md says which are joined.
+    (`nn.beside` of nn.read); so do the gradients of the parameters and of biases (`nn.beside` of nn.accumulate). Layer functions get one operand and one result for them. So do the products on the way
+    there: what each gave is columns of what one gives. docs/joined-products.md says which are joined.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def JoinResults : Pass<"nn-join-results", "::mlir::ModuleOp"> {
+  let summary = "Columns of one tensor that all leave a function leave it as that tensor";
+  let description = [{
+    What leaves a function is made where the caller wants it, so slices of the last product's columns (a fused QKV projection, or products that were joined) would be copied. If those that a function returns are all columns of
+    a tensor, it returns the tensor, and its callers slice; so do functions that get them as operands, and of a module's residuals those that take them.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

@@ -262,11 +262,15 @@ private:
   }
   /// What it is a view of, or columns.
   static Value rootOf(Value value) {
-    while (auto view = value.getDefiningOp<nn::ReshapeOp>())
-      value = view.getInput();
+    while (Operation *view = value.getDefiningOp()) {
+      auto slice = dyn_cast<nn::SliceOp>(view);
+      if (!isa<nn::ReshapeOp>(view) && !(slice && nn::isReadInPlace(slice)))
+        break;
+      value = view->getOperand(0);
+    }
     auto result = dyn_cast<OpResult>(value);
     auto columns = result ? nn::getColumns(result) : std::nullopt;
-    return columns ? Value(columns->concat.getResult()) : value;
+    return columns ? Value(columns->whole) : value;
   }
   /// Neither an argument nor a parameter, and nothing that goes out: that is
   /// made where it goes.

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNColumns.h"
 #include "dialects/nn/NNGradient.h"
 #include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNRuleBuilder.h"
@@ -81,6 +82,12 @@ LogicalResult SliceOp::buildVjp(OpBuilder &builder, ValueRange grads,
   }
   result[0] = placeBack(g, grads[0], getInput().getType(), first, getSteps());
   return success();
+}
+
+/// What it takes is read and written.
+DimExpr SliceOp::getBytes() {
+  return isReadInPlace(*this) ? DimExpr(0)
+                              : DimExpr(2) * getNumBytes(getType());
 }
 
 ShardingRule SliceOp::getShardingRule() {
@@ -225,6 +232,17 @@ LogicalResult ConcatOp::buildVjp(OpBuilder &builder, ValueRange grads,
     first = first + count;
   }
   return success();
+}
+
+/// What is written to its columns by who makes it costs nothing more.
+DimExpr ConcatOp::getBytes() {
+  DimExpr bytes;
+  for (Value input : getInputs()) {
+    auto made = dyn_cast<OpResult>(getMade(input));
+    if (!made || !getColumns(made))
+      bytes = bytes + DimExpr(2) * getNumBytes(input.getType());
+  }
+  return bytes;
 }
 
 ShardingRule ConcatOp::getShardingRule() {

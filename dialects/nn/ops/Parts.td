@@ -17,6 +17,7 @@ def NN_SliceOp : NN_MovementOp<"slice", [NN_Recomputable], NN_TypeGiven, "View">
   let arguments = (ins NN_Tensor:$input, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$steps, DefaultValuedAttr<DenseBoolArrayAttr, "{}">:$from_end);
   let hasFolder = 1;
   let hasVerifier = 1;
+  let extraClassDeclaration = declarations # "::dt::nn::DimExpr getBytes();";
   let assemblyFormat = "$input $starts `step` $steps attr-dict `:` type($input) `to` type($result)";
 }
 def NN_PadOp : NN_MovementOp<"pad", [], NN_TypeGiven> {
@@ -33,6 +34,7 @@ def NN_ConcatOp : NN_MovementOp<"concat"> {
   let summary = "inputs one after another along `axis`";
   let arguments = (ins Variadic<NN_Tensor>:$inputs, I64Attr:$axis);
   let hasFolder = 1;
+  let extraClassDeclaration = declarations # "::dt::nn::DimExpr getBytes();";
   let assemblyFormat = "$inputs attr-dict `:` type($inputs)";
 }
 

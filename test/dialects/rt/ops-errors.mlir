@@ -621,3 +621,23 @@ rt.func @f(%a: !rt.buffer<i64, [8]>) {
   // expected-error @+1 {{'per': '*4' is not a size}}
   rt.check_indices "rows of gather" %a below "4" {per = "*4"} : !rt.buffer<i64, [8]>
 }
+
+// -----
+
+// Dense heads are as many as they are; rows with a pitch may be the columns of
+// others, but not beyond their end.
+rt.func @f(%q: !rt.buffer<f32, [24]>, %k: !rt.buffer<f32, [20]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer<f32, [2]>) {
+  rt.attention %q, %q, %k to %o, %lse {b = "1", t = "2", s = "2", h = "1", hk = "1", d = "4", dv = "4", q_strides = ["24", "12", "4"], k_strides = ["24", "12", "4"], v_strides = ["24", "12", "4"],
+      o_strides = ["8", "4", "4"], mask_strides = [], scale = 0.5 : f64, empty_row = 0 : i32} : !rt.buffer<f32, [24]>, !rt.buffer<f32, [24]>, !rt.buffer<f32, [20]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+  // expected-error @+1 {{'v' has 20 elements, its strides reach 22}}
+  rt.attention %q, %q, %k to %o, %lse {b = "1", t = "2", s = "2", h = "1", hk = "1", d = "4", dv = "4", q_strides = ["24", "12", "4"], k_strides = ["24", "12", "4"], v_strides = ["24", "18", "4"],
+      o_strides = ["8", "4", "4"], mask_strides = [], scale = 0.5 : f64, empty_row = 0 : i32} : !rt.buffer<f32, [24]>, !rt.buffer<f32, [24]>, !rt.buffer<f32, [20]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+}
+
+// -----
+
+rt.func @f(%q: !rt.buffer<f32, [24]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer<f32, [2]>) {
+  // expected-error @+1 {{'q' has 24 elements, expected 8}}
+  rt.attention %q, %o, %o to %o, %lse {b = "1", t = "2", s = "2", h = "1", hk = "1", d = "4", dv = "4", q_strides = ["8", "4", "4"], k_strides = ["8", "4", "4"], v_strides = ["8", "4", "4"],
+      o_strides = ["8", "4", "4"], mask_strides = [], scale = 0.5 : f64, empty_row = 0 : i32} : !rt.buffer<f32, [24]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+}

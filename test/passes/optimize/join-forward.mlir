@@ -1,7 +1,7 @@
 // RUN: dt-opt %s --nn-join-products -split-input-file | FileCheck %s
 
-// Products of one input with weights of one size are a batch, whose parts are
-// views; those weights are neighbours in a group of three.
+// Products of one input are one product, its columns what they give: also of
+// weights of several sizes, in the order of the parameters.
 dist.module @m {
   nn.dim @batch of "sample" max 2
   nn.parameter @q : tensor<32x8xf32> from #nn.init<"zeros", "", "">
@@ -9,14 +9,14 @@ dist.module @m {
   nn.parameter @v : tensor<4x8xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @forward.fwd(
   // CHECK-SAME: %[[X:.*]]: tensor<?x5x8xf32, #nn.dims<batch>>)
-  // CHECK: %[[W:.*]] = nn.read @k {nn.beside = [@v]} : tensor<8x8xf32>
-  // CHECK: %[[ROWS:.*]] = nn.reshape %[[X]] : tensor<?x5x8xf32, #nn.dims<batch>> to tensor<1x?x8xf32, #nn.dims<5*batch>>
-  // CHECK: %[[MATRICES:.*]] = nn.reshape %[[W]] : tensor<8x8xf32> to tensor<2x4x8xf32>
-  // CHECK: %[[KV:.*]] = nn.matmul %[[ROWS]], %[[MATRICES]] {trans_b} : tensor<1x?x8xf32, #nn.dims<5*batch>>, tensor<2x4x8xf32>
-  // CHECK: %[[K:.*]] = nn.slice %[[KV]] [0, 0, 0] step [1, 1, 1]
-  // CHECK: nn.reshape %[[K]] : {{.*}} to tensor<?x5x4xf32, #nn.dims<batch>>
-  // CHECK: %[[V:.*]] = nn.slice %[[KV]] [1, 0, 0] step [1, 1, 1]
-  // CHECK: nn.linear %[[X]], %{{.*}} : tensor<?x5x8xf32, #nn.dims<batch>>, tensor<32x8xf32>
+  // CHECK: %[[W:.*]] = nn.read @q {nn.beside = [@k, @v]} : tensor<40x8xf32>
+  // CHECK: %[[QKV:.*]] = nn.linear %[[X]], %[[W]] : tensor<?x5x8xf32, #nn.dims<batch>>, tensor<40x8xf32>
+  // CHECK-DAG: %[[Q:.*]] = nn.slice %[[QKV]] [0, 0, 0] step [1, 1, 1] : {{.*}} to tensor<?x5x32xf32, #nn.dims<batch>>
+  // CHECK-DAG: %[[K:.*]] = nn.slice %[[QKV]] [0, 0, 32] step [1, 1, 1] : {{.*}} to tensor<?x5x4xf32, #nn.dims<batch>>
+  // CHECK-DAG: %[[V:.*]] = nn.slice %[[QKV]] [0, 0, 36] step [1, 1, 1]
+  // CHECK: %[[KV:.*]] = nn.mul %[[V]], %[[K]]
+  // CHECK: %[[E:.*]] = nn.exp %[[Q]]
+  // CHECK: return %[[KV]], %[[E]]
   func.func @forward.fwd(%x: tensor<?x5x8xf32, #nn.dims<batch>>) -> (tensor<?x5x4xf32, #nn.dims<batch>>, tensor<?x5x32xf32, #nn.dims<batch>>) {
     %wv = nn.read @v : tensor<4x8xf32>
     %0 = nn.linear %x, %wv : tensor<?x5x8xf32, #nn.dims<batch>>, tensor<4x8xf32>
@@ -25,7 +25,8 @@ dist.module @m {
     %wq = nn.read @q : tensor<32x8xf32>
     %2 = nn.linear %x, %wq : tensor<?x5x8xf32, #nn.dims<batch>>, tensor<32x8xf32>
     %3 = nn.mul %0, %1 : tensor<?x5x4xf32, #nn.dims<batch>>, tensor<?x5x4xf32, #nn.dims<batch>>
-    return %3, %2 : tensor<?x5x4xf32, #nn.dims<batch>>, tensor<?x5x32xf32, #nn.dims<batch>>
+    %4 = nn.exp %2 : tensor<?x5x32xf32, #nn.dims<batch>>
+    return %3, %4 : tensor<?x5x4xf32, #nn.dims<batch>>, tensor<?x5x32xf32, #nn.dims<batch>>
   }
   // CHECK-LABEL: func.func @forward.bwd(
   // CHECK: nn.read @q {nn.beside = [@k, @v]} : tensor<40x8xf32>
@@ -47,18 +48,19 @@ dist.module @m {
 
 // -----
 
-// What leaves the function would be copied: of three of the input's width only
-// those two stay that do not, and of two none; one that is narrow is copied.
+// What leaves the function, if others do not, and what nobody reads as columns
+// is copied: of three of the input's width one may be, as much is not read
+// again; of two none, but one that is narrow. Where all leave the whole does.
 dist.module @returned {
   nn.parameter @a : tensor<8x8xf32> from #nn.init<"zeros", "", "">
   nn.parameter @b : tensor<8x8xf32> from #nn.init<"zeros", "", "">
   nn.parameter @c : tensor<8x8xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @w : tensor<32x8xf32> from #nn.init<"zeros", "", "">
   nn.parameter @d : tensor<4x16xf32> from #nn.init<"zeros", "", "">
   nn.parameter @e : tensor<4x16xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @three(
-  // CHECK: nn.read @a {nn.beside = [@b]} : tensor<16x8xf32>
-  // CHECK: nn.matmul {{.*}} : tensor<1x5x8xf32>, tensor<2x8x8xf32>
-  // CHECK: nn.linear
+  // CHECK: nn.read @a {nn.beside = [@b, @c]} : tensor<24x8xf32>
+  // CHECK: nn.linear {{.*}} : tensor<5x8xf32>, tensor<24x8xf32>
   func.func @three(%x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<5x2x4xf32>) {
     %a = nn.read @a : tensor<8x8xf32>
     %b = nn.read @b : tensor<8x8xf32>
@@ -70,8 +72,24 @@ dist.module @returned {
     %4 = nn.reshape %2 : tensor<5x8xf32> to tensor<5x2x4xf32>
     return %3, %4 : tensor<5x8xf32>, tensor<5x2x4xf32>
   }
+  // CHECK-LABEL: func.func @wide(
+  // CHECK: nn.read @a {nn.beside = [@b]} : tensor<16x8xf32>
+  // CHECK: nn.linear {{.*}} : tensor<5x8xf32>, tensor<16x8xf32>
+  // CHECK: nn.linear {{.*}} : tensor<5x8xf32>, tensor<32x8xf32>
+  // CHECK: return
+  func.func @wide(%x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<5x32xf32>) {
+    %a = nn.read @a : tensor<8x8xf32>
+    %b = nn.read @b : tensor<8x8xf32>
+    %w = nn.read @w : tensor<32x8xf32>
+    %0 = nn.linear %x, %a : tensor<5x8xf32>, tensor<8x8xf32>
+    %1 = nn.linear %x, %b : tensor<5x8xf32>, tensor<8x8xf32>
+    %2 = nn.linear %x, %w : tensor<5x8xf32>, tensor<32x8xf32>
+    %3 = nn.mul %0, %1 : tensor<5x8xf32>, tensor<5x8xf32>
+    return %3, %2 : tensor<5x8xf32>, tensor<5x32xf32>
+  }
   // CHECK-LABEL: func.func @two(
   // CHECK-NOT: nn.beside
+  // CHECK: return
   func.func @two(%x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<5x8xf32>) {
     %a = nn.read @a : tensor<8x8xf32>
     %b = nn.read @b : tensor<8x8xf32>
@@ -81,8 +99,9 @@ dist.module @returned {
     return %0, %2 : tensor<5x8xf32>, tensor<5x8xf32>
   }
   // CHECK-LABEL: func.func @narrow(
-  // CHECK: nn.matmul
+  // CHECK: nn.linear {{.*}} : tensor<5x16xf32>, tensor<8x16xf32>
   // CHECK-NOT: nn.linear
+  // CHECK: return
   func.func @narrow(%x: tensor<5x16xf32>) -> (tensor<5x4xf32>, tensor<5x4xf32>) {
     %d = nn.read @d : tensor<4x16xf32>
     %e = nn.read @e : tensor<4x16xf32>
@@ -91,19 +110,64 @@ dist.module @returned {
     %2 = nn.mul %0, %1 : tensor<5x4xf32>, tensor<5x4xf32>
     return %0, %2 : tensor<5x4xf32>, tensor<5x4xf32>
   }
+  // CHECK-LABEL: func.func @all(
+  // CHECK: nn.linear {{.*}} : tensor<5x8xf32>, tensor<16x8xf32>
+  // CHECK-NOT: nn.linear
+  // CHECK: return
+  func.func @all(%x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<5x2x4xf32>, tensor<5x8xf32>) {
+    %a = nn.read @a : tensor<8x8xf32>
+    %b = nn.read @b : tensor<8x8xf32>
+    %0 = nn.linear %x, %a : tensor<5x8xf32>, tensor<8x8xf32>
+    %1 = nn.linear %x, %b : tensor<5x8xf32>, tensor<8x8xf32>
+    %2 = nn.mul %0, %1 : tensor<5x8xf32>, tensor<5x8xf32>
+    %3 = nn.reshape %0 : tensor<5x8xf32> to tensor<5x2x4xf32>
+    return %1, %3, %2 : tensor<5x8xf32>, tensor<5x2x4xf32>, tensor<5x8xf32>
+  }
 }
 
 // -----
 
-// What stays apart: products with biases, of weights of two sizes, of two
-// inputs, of a tensor that is gathered in strips.
+// Biases stand side by side, too; one product without a bias stays apart.
+dist.module @biases {
+  nn.parameter @a : tensor<8x8xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @a.b : tensor<32xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @b : tensor<32x8xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @b.b : tensor<32xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @c : tensor<32x8xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @c.b : tensor<32xf32> from #nn.init<"zeros", "", "">
+  // CHECK-LABEL: func.func @with(
+  // CHECK-DAG: %[[W:.*]] = nn.read @b {nn.beside = [@c]} : tensor<64x8xf32>
+  // CHECK-DAG: %[[B:.*]] = nn.read @b.b {nn.beside = [@c.b]} : tensor<64xf32>
+  // CHECK: nn.linear %{{.*}}, %[[W]], %[[B]] : tensor<5x8xf32>, tensor<64x8xf32>, tensor<64xf32>
+  // CHECK: nn.linear %{{.*}}, %{{.*}} : tensor<5x8xf32>, tensor<8x8xf32>
+  // CHECK-NOT: nn.linear
+  func.func @with(%x: tensor<5x8xf32>) -> (tensor<5x32xf32>, tensor<5x8xf32>) {
+    %b = nn.read @b : tensor<32x8xf32>
+    %bb = nn.read @b.b : tensor<32xf32>
+    %c = nn.read @c : tensor<32x8xf32>
+    %cb = nn.read @c.b : tensor<32xf32>
+    %a = nn.read @a : tensor<8x8xf32>
+    %0 = nn.linear %x, %b, %bb : tensor<5x8xf32>, tensor<32x8xf32>, tensor<32xf32>
+    %1 = nn.linear %x, %c, %cb : tensor<5x8xf32>, tensor<32x8xf32>, tensor<32xf32>
+    %2 = nn.linear %x, %a : tensor<5x8xf32>, tensor<8x8xf32>
+    %3 = nn.mul %0, %1 : tensor<5x32xf32>, tensor<5x32xf32>
+    return %3, %2 : tensor<5x32xf32>, tensor<5x8xf32>
+  }
+}
+
+// -----
+
+// What stays apart: products with a bias that is no parameter or may not stand
+// beside another, of two inputs, of a tensor that is gathered in strips; what
+// is transposed is copied.
 dist.module @apart {
   nn.parameter @a : tensor<8x8xf32> from #nn.init<"zeros", "", "">
   nn.parameter @b : tensor<8x8xf32> from #nn.init<"zeros", "", "">
-  nn.parameter @c : tensor<16x8xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @ab : tensor<8xf32> from #nn.init<"zeros", "", "">
+  nn.parameter @bb : tensor<8xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: dist.module @apart
   // CHECK-NOT: nn.beside
-  func.func @biases(%x: tensor<5x8xf32>, %bias: tensor<8xf32>) -> tensor<5x8xf32> {
+  func.func @bias(%x: tensor<5x8xf32>, %bias: tensor<8xf32>) -> tensor<5x8xf32> {
     %a = nn.read @a : tensor<8x8xf32>
     %b = nn.read @b : tensor<8x8xf32>
     %0 = nn.linear %x, %a, %bias : tensor<5x8xf32>, tensor<8x8xf32>, tensor<8xf32>
@@ -111,14 +175,15 @@ dist.module @apart {
     %2 = nn.mul %0, %1 : tensor<5x8xf32>, tensor<5x8xf32>
     return %2 : tensor<5x8xf32>
   }
-  func.func @sizes(%x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<5x16xf32>) {
+  func.func @small_bias(%x: tensor<5x8xf32>) -> tensor<5x8xf32> {
     %a = nn.read @a : tensor<8x8xf32>
-    %c = nn.read @c : tensor<16x8xf32>
-    %0 = nn.linear %x, %a : tensor<5x8xf32>, tensor<8x8xf32>
-    %1 = nn.linear %x, %c : tensor<5x8xf32>, tensor<16x8xf32>
-    %2 = nn.exp %0 : tensor<5x8xf32>
-    %3 = nn.exp %1 : tensor<5x16xf32>
-    return %2, %3 : tensor<5x8xf32>, tensor<5x16xf32>
+    %b = nn.read @b : tensor<8x8xf32>
+    %ab = nn.read @ab : tensor<8xf32>
+    %bb = nn.read @bb : tensor<8xf32>
+    %0 = nn.linear %x, %a, %ab : tensor<5x8xf32>, tensor<8x8xf32>, tensor<8xf32>
+    %1 = nn.linear %x, %b, %bb : tensor<5x8xf32>, tensor<8x8xf32>, tensor<8xf32>
+    %2 = nn.mul %0, %1 : tensor<5x8xf32>, tensor<5x8xf32>
+    return %2 : tensor<5x8xf32>
   }
   func.func @inputs(%x: tensor<5x8xf32>, %y: tensor<5x8xf32>) -> tensor<5x8xf32> {
     %a = nn.read @a : tensor<8x8xf32>
@@ -127,6 +192,15 @@ dist.module @apart {
     %1 = nn.linear %y, %b : tensor<5x8xf32>, tensor<8x8xf32>
     %2 = nn.mul %0, %1 : tensor<5x8xf32>, tensor<5x8xf32>
     return %2 : tensor<5x8xf32>
+  }
+  func.func @transposed(%x: tensor<5x8xf32>) -> (tensor<8x5xf32>, tensor<8x5xf32>) {
+    %a = nn.read @a : tensor<8x8xf32>
+    %b = nn.read @b : tensor<8x8xf32>
+    %0 = nn.linear %x, %a : tensor<5x8xf32>, tensor<8x8xf32>
+    %1 = nn.linear %x, %b : tensor<5x8xf32>, tensor<8x8xf32>
+    %2 = nn.transpose %0 [1, 0] : tensor<5x8xf32>
+    %3 = nn.transpose %1 [1, 0] : tensor<5x8xf32>
+    return %2, %3 : tensor<8x5xf32>, tensor<8x5xf32>
   }
   func.func @strips(%part: tensor<4x8xf32>) -> tensor<8x8xf32> {
     %x = dist.all_gather %part axis 0 chunk 4 over 2 stride 1 {dist.strips = 2 : i64} : tensor<4x8xf32> to tensor<8x8xf32>
