@@ -25,14 +25,14 @@ def ApplyPlan : Pass<"dist-apply-plan", "::mlir::ModuleOp"> {
 def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
   let summary = "Choose a plan for a cluster and write it as attributes of modules";
   let description = [{
-    Describes the program to the planner (docs/planning.md): layers from a copy that is outlined, figures from the nn cost interface. The policy's best plan that can be executed is written as a plan file and applied as
+    Describes the program to the planner (docs/planning-model.md): layers from a copy that is outlined, figures from the nn cost interface. The policy's best plan that can be executed is written as a plan file and applied as
     dist-apply-plan would; attribute `dist.plan_file` of `dist.plan` holds its text, `dist.explanation` what is to be told of it, `dist.plan_page` the same with the timeline as a page. The hardware is attached to the program as `dlti.target_system_spec`.
 
     A compiled program has the recipe's microbatches (of a recipe without `micro` those of a size that divides the batch) and at most as many replicas of a module as a microbatch has of its items; context and expert parallelism cannot be executed.
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"", "a shipped cluster's name, here, or a file (docs/cluster.schema.json)">,
-    Option<"policy", "policy", "std::string", "\"joint\"", "who chooses: joint, disttrain, megatron, … (docs/planning.md); layers: nobody, layers are to be measured">,
+    Option<"policy", "policy", "std::string", "\"joint\"", "who chooses: joint, disttrain, megatron, … (docs/planning-search.md); layers: nobody, layers are to be measured">,
     Option<"devices", "devices", "int64_t", "0", "use so many of the cluster's devices; 0: all">,
     Option<"data", "data", "std::string", "\"\"", "what samples hold: a file (dt-data stats), packed or documents; else as much as the recipe allows">,
     Option<"profile", "profile", "std::string", "\"\"", "measured times of layers (docs/profile.schema.json)">,
@@ -48,7 +48,7 @@ def DescribeLayers : Pass<"dist-describe-layers", "::mlir::ModuleOp"> {
   let summary = "Say what layers cost as they will run";
   let description = [{
     A remark for every kind of layer of every module (as the phase *modules* leaves them): what one rank of a tensor-parallel group does of it forward, for the gradients of its inputs and for those of its
-    weights, with all operations and collectives; what it keeps from forward to backward; its parameters. All is per item. These are the figures that `dist-plan` prices (docs/planning.md). The program stays as it is.
+    weights, with all operations and collectives; what it keeps from forward to backward; its parameters. All is per item. These are the figures that `dist-plan` prices (docs/planning-model.md). The program stays as it is.
   }];
   let options = [
     Option<"tp", "tp", "int64_t", "1", "ranks of the group, a power of two">,

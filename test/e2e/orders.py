@@ -40,7 +40,7 @@ CHOSEN = [
     ("mllm", 12, 3, TIGHT, 8, {}, "homogeneous"),
     ("mllm", 6, 6, TIGHT, 8, {}, "homogeneous"),
 ]
-# How far a term of the search's may be off (docs/planning.md, "Memory of a rank"). Bytes of scratch are few here; a UNet's skips count at each stage that they
+# How far a term of the search's may be off (docs/planning-model.md#what-is-allocated). Bytes of scratch are few here; a UNet's skips count at each stage that they
 # pass, which is nearly all of the 0.2. Blocks of messages: of all bytes, beside what a step's numbers take.
 BOUNDS = {"arena": 0.2, "scratch": 0.17, "total": 0.065}
 FEW = 0.005  # of all bytes: scratch may be as far off

@@ -53,7 +53,7 @@ llvm::cl::opt<Emit> emitOption(
                                 "plan file)"),
                      clEnumValN(Emit::PlanModel, "plan-model",
                                 "what the planner sees of the program, for "
-                                "dt-sim --model (docs/planning.md)"),
+                                "dt-sim --model (docs/planning-model.md)"),
                      clEnumValN(Emit::Memory, "memory",
                                 "what stands where in the arena, and when (-o "
                                 "X.svg, X.html: a picture; X.json)"),
@@ -90,7 +90,7 @@ dt::NumberOption
                                  "tensor-parallel group (default: 8)"));
 llvm::cl::opt<std::string> policyOption(
     "policy", llvm::cl::cat(emitOptions), llvm::cl::init("joint"),
-    llvm::cl::desc("With --plan=auto: who chooses (docs/planning.md)"));
+    llvm::cl::desc("With --plan=auto: who chooses (docs/planning-search.md)"));
 llvm::cl::opt<std::string> dataOption(
     "data", llvm::cl::cat(emitOptions),
     llvm::cl::value_desc("file.json|packed|documents"),
@@ -104,7 +104,7 @@ dt::NumberOption
     robustOption("robust", llvm::cl::cat(emitOptions),
                  llvm::cl::desc("With --plan=auto: plan for a percentile (1 to "
                                 "100) of the step over draws of data and of "
-                                "slow ranks (docs/planning.md)"));
+                                "slow ranks (docs/planning-search.md)"));
 
 llvm::cl::opt<std::string>
     timesOption("times", llvm::cl::cat(emitOptions),

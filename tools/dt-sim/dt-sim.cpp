@@ -57,7 +57,7 @@ dt::NumberOption seed("seed", cl::desc("of the data draw"), cl::init(1),
 dt::NumberOption
     robust("robust",
            cl::desc("plan for a percentile of the step over draws of data and "
-                    "of slow ranks (1 to 100; docs/planning.md)"),
+                    "of slow ranks (1 to 100; docs/planning-search.md)"),
            cl::cat(category));
 cl::list<std::string> policyNames("policy", cl::CommaSeparated,
                                   cl::desc("policies to compare, or all"),

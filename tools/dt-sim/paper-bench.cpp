@@ -5,8 +5,8 @@
 // Prints the figures of `tools/bench papers`: DistTrain's models on 96 to 1296
 // A800s and two-tower models as in DISTMM, under every policy, reordering on
 // and off, all frozen settings, beside what was published. No constant here or
-// in the cluster files was chosen to hit a published ratio; docs/planning.md
-// says where ours differ and why.
+// in the cluster files was chosen to hit a published ratio;
+// docs/planning-results.md says where ours differ and why.
 //
 //===----------------------------------------------------------------------===//
 

@@ -184,7 +184,7 @@ std::vector<int64_t> microSizes(const PolicyInput &input,
 /// ranking; infinite if memory cannot suffice.
 double estimate(const PolicyInput &input, const Plan &plan);
 /// No simulation of the plan is shorter, and one that does not fit the memory
-/// has none; infinite if it cannot fit (docs/planning.md, What is left).
+/// has none; infinite if it cannot fit (docs/planning-search.md#what-is-left).
 double lowerBound(const PolicyInput &input, const Plan &plan);
 /// Bytes of the fullest rank of a unit with so many microbatches in flight at
 /// its first stage.

@@ -4,8 +4,8 @@
 //
 // A search finds many plans that differ by less than its predictions are off.
 // Of those within 1 % of the fastest the simplest is chosen: every stage is a
-// part of the program that is compiled, read and debugged (docs/planning.md,
-// The simplest of the fastest).
+// part of the program that is compiled, read and debugged
+// (docs/planning-search.md#the-simplest-of-the-fastest).
 //
 //===----------------------------------------------------------------------===//
 

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What policies find the best of many plans with (docs/planning.md, How joint
-// searches).
+// What policies find the best of many plans with
+// (docs/planning-search.md#how-joint-searches).
 //
 //===----------------------------------------------------------------------===//
 

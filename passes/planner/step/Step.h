@@ -107,7 +107,7 @@ struct PlannedStep {
   std::vector<int64_t> planRank;
   /// Units with tasks on a rank.
   std::vector<std::vector<int>> unitsOfRank;
-  /// Bytes of a rank, term by term (docs/planning.md, "Memory of a rank").
+  /// Bytes of a rank, term by term (docs/planning-model.md#memory-of-a-rank).
   struct Memory {
     StateBytes state;
     double activations = 0, workspace = 0, buffers = 0, messages = 0,
