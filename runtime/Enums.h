@@ -76,7 +76,7 @@ DT_ENUM(TaskKind, DT_CASES)
 #undef DT_CASES
 
 /// From when to when a buffer is a microbatch's: of each kind a module has as
-/// many slots as are in use at once (docs/parallel.md, "Memory of a rank").
+/// many slots as are in use at once (docs/memory.md#slots).
 #define DT_CASES(CASE)                                                         \
   /* the forward to the last backward */                                       \
   CASE(Whole, "whole")                                                         \
@@ -128,7 +128,7 @@ constexpr const CollectiveForm &formOf(CollectiveKind kind) {
 DT_ENUM(Reduction, DT_CASES)
 #undef DT_CASES
 
-/// How microbatches are formed (docs/parallel.md); the value of --reorder.
+/// How microbatches are formed (docs/reordering.md); the value of --reorder.
 #define DT_CASES(CASE)                                                         \
   CASE(None, "none")                                                           \
   CASE(Intra, "intra")                                                         \

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// docs/parallel.md, "Memory of a rank". From the tables alone, so that the
+// docs/memory.md#messages. From the tables alone, so that the
 // compiler knows what a program allocates; sizes that the batch decides are
 // those of the largest parts.
 //

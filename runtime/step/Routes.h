@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Pure functions of two parts' items and the sizes of two tensor-parallel
-// groups (docs/parallel.md, "Messages"): both ends of a message evaluate the
+// groups (docs/parallel.md#messages): both ends of a message evaluate the
 // same one and nobody sends a size.
 //
 //===----------------------------------------------------------------------===//

@@ -119,7 +119,7 @@ struct Spread {
 inline constexpr int64_t kBucketBytes = 4 << 20;
 
 /// What a rank of a compiled program allocates, bytes: --emit=memory says the
-/// same (docs/parallel.md, "Memory of a rank").
+/// same (docs/memory.md#slots).
 struct RankBytes {
   int64_t arena = 0, scratch = 0, parameters = 0, gradients = 0, moments = 0,
           sums = 0, messages = 0;

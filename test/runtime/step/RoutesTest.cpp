@@ -75,7 +75,7 @@ TEST(Routes, EveryItemOnce) {
   }
 }
 
-/// The example of docs/parallel.md's reasons: three encoders, two owners with
+/// Rows that any rank may send to any other: three encoders, two owners with
 /// two ranks each.
 TEST(Routes, Brokers) {
   Items first = {0, 1}, second = {2, 3}, owner = {2, 3, 4, 5};
