@@ -62,7 +62,7 @@ def Dist_ItemOp : Dist_TopOp<"item"> {
 def Dist_InputOp : Dist_TopOp<"input"> {
   let summary = "what a raw input is made of";
   let description = [{
-    `dist.input "llm.input_ids" = {tokens = "ids"}`: an entry of the recipe's `inputs` (docs/data.md), carried to the program's data.json. The name is `module.input`, or plain `input`
+    `dist.input "llm.input_ids" = {tokens = "ids"}`: an entry of the recipe's `inputs` (docs/data-recipe.md), carried to the program's data.json. The name is `module.input`, or plain `input`
     where a loss or several modules share it.
   }];
   let arguments = (ins StrAttr:$name, DictionaryAttr:$description);

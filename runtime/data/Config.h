@@ -2,9 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What docs/data.md describes, parsed and checked: items, dims, data, inputs,
-// batch, seed. A wrong key or value is one Error that names the key's path,
-// e.g. 'data.json: data.segments.caption.tokens[2].of: ...'. Used by the
+// What docs/data-recipe.md describes, parsed and checked: items, dims, data,
+// inputs, batch, seed. A wrong key or value is one Error that names the key's
+// path, e.g. 'data.json: data.segments.caption.tokens[2].of: ...'. Used by the
 // runtime (data.json), by dt- data and, to check a recipe, by the compiler: no
 // dependency on MLIR.
 //

@@ -2,8 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// One function per entry kind of docs/data.md, found by the key that only this
-// kind has; references to other entries are resolved when all are read.
+// One function per entry kind of docs/data-recipe.md, found by the key that
+// only this kind has; references to other entries are resolved when all are
+// read.
 //
 //===----------------------------------------------------------------------===//
 

@@ -19,8 +19,8 @@ namespace dt::tools {
 
 struct DocumentOptions {
   int64_t sequences = 12000;
-  int64_t tokens = 44;     ///< of a document at most, counted as docs/data.md's
-                           ///< example templates do
+  int64_t tokens = 44;     ///< of a document at most, counted as
+                           ///< docs/data-recipe.md's example templates do
   int64_t imageTokens = 4; ///< tokens that stand for a picture
   int64_t minImages = 0, maxImages = 3, minTargets = 0, maxTargets = 4;
   uint64_t seed = 0;

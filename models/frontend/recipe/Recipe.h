@@ -117,7 +117,8 @@ struct Recipe {
   bool openMicro = false; ///< a plan may say microBatch; until then it is all
   int64_t seed = 0;
   nlohmann::json data,
-      inputs; ///< null when absent; docs/data.md. Vocabularies are lists.
+      inputs; ///< null when absent; docs/data-recipe.md. Vocabularies are
+              ///< lists.
   std::shared_ptr<const rt::data::Config>
       config; ///< `data` and what goes with it, as the runtime reads it; null
               ///< without

@@ -129,10 +129,10 @@ for path in recipes:
 assert len(recipes) > 20, "the project's recipes were not found"
 
 # What the schema's keys are good for: each is described or named in the pages.
-page = (source / "docs/recipe.md").read_text() + (source / "docs/data.md").read_text()
+page = (source / "docs/recipe.md").read_text() + (source / "docs/data-recipe.md").read_text()
 for example in EXAMPLES:
     for path, keys in objects(example, schema):
-        failures += [f"docs/recipe.md and docs/data.md do not mention the key {key}" for key in sorted(keys) if not re.search(rf"[`\"]{key}[`\"]", page)]
+        failures += [f"docs/recipe.md and docs/data-recipe.md do not mention the key {key}" for key in sorted(keys) if not re.search(rf"[`\"]{key}[`\"]", page)]
 
 print("\n".join(dict.fromkeys(failures)) or f"{len(recipes)} recipes agree; schema and reader have the same keys")
 sys.exit(bool(failures))

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The worked example of docs/data.md, tensor by tensor; draws that do not
-// depend on microbatches; a source that gives the same batch at any time.
+// The worked example of docs/data-recipe.md, tensor by tensor; draws that do
+// not depend on microbatches; a source that gives the same batch at any time.
 //
 //===----------------------------------------------------------------------===//
 

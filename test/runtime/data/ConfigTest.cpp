@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Every way to write a section wrongly gives one line that names the key; the
-// examples of docs/data.md parse.
+// examples of docs/data-recipe.md parse.
 //
 //===----------------------------------------------------------------------===//
 

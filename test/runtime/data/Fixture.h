@@ -55,7 +55,7 @@ inline std::string png(uint8_t grey) {
   return rt::data::encodePng(solid(4, 4, grey, grey, grey));
 }
 
-/// The worked example of docs/data.md with pictures of 4 x 4, L = 24.
+/// The worked example of docs/data-recipe.md with pictures of 4 x 4, L = 24.
 inline Json demoRecipe() {
   return Json::parse(R"json({
     "items": {"image": {"of": "sample", "max": 3}, "target": {"of": "sample", "max": 4}},

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Beside the regular expression that docs/data.md states.
+// Beside the regular expression that docs/data-recipe.md states.
 //
 //===----------------------------------------------------------------------===//
 
