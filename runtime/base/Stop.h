@@ -6,7 +6,7 @@
 // program to finish its step, save and end with code 0, whichever process of a
 // run gets them and how often. A second SIGINT ends it at once. They are held
 // from the first line of main() on (launchRanks) and taken by a thread that
-// does nothing else. What all others do: docs/faults.md.
+// does nothing else. What all others do: docs/signals.md.
 //
 // No thread that computes runs a signal handler: oneDNN's generated code keeps
 // data far below its stack pointer, and the system puts a handler's frame

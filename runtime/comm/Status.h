@@ -6,7 +6,7 @@
 // file in shared memory that the ranks of one node map. A record says at which
 // task a rank is, what it waits for and from whom, and how often it has moved
 // on. A thread of each rank reads it (Watchdog.h). No message is needed for it,
-// so it works whatever the network and MPI are doing (docs/faults.md).
+// so it works whatever the network and MPI are doing (docs/watchdog.md).
 //
 //===----------------------------------------------------------------------===//
 

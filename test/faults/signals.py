@@ -2,7 +2,7 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# SIGTERM, Ctrl-C and others (docs/faults.md) let a run finish its step, save and
+# SIGTERM, Ctrl-C and others (docs/signals.md) let a run finish its step, save and
 # end with code 0, whoever gets them and how often. The faults here only make a
 # moment long enough to be met.
 # ===-----------------------------------------------------------------------===
