@@ -55,7 +55,7 @@ def NN_OnnxAttr : NN_Attr<"Onnx", "onnx"> {
 def NN_InitAttr : NN_Attr<"Init", "init"> {
   let summary = "A parameter that is drawn by rule, e.g. \"normal(0, 0.02)\"";
   let description = [{
-    Values depend on the program's seed, the parameter's name and the element's index only. Rules: docs/recipe.md.
+    Values depend on the program's seed, the parameter's name and the element's index only. Rules: docs/weights.md.
   }];
   let parameters = (ins StringRefParameter<>:$rule, StringRefParameter<>:$file, StringRefParameter<>:$initializer);
   let assemblyFormat = "`<` $rule `,` $file `,` $initializer `>`";

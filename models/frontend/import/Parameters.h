@@ -6,7 +6,7 @@
 // (PARAMETER, BUFFER); without marks every float initializer with a name of its
 // own is one. What exporters for inference do to parameters is found here as
 // well: merged equal values and folded weights would train something other
-// than the user's model. docs/recipe.md says what counts as folded, and why.
+// than the user's model. docs/weights.md says what counts as folded, and why.
 //
 //===----------------------------------------------------------------------===//
 
