@@ -8,7 +8,7 @@ import sys
 source = pathlib.Path(sys.argv[1])
 pages = [source / "README.md", *source.glob("docs/**/*.md"), *source.glob("models/**/*.md")]
 MOST = 2500  # words of a page
-LONG = {"cuda.md", "onnx-ops.md"}  # not divided yet
+LONG = {"cuda.md"}  # not divided yet
 
 
 @functools.cache
