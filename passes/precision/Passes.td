@@ -23,7 +23,7 @@ def PrecisionPipeline : Pipeline<[
 ]>;
 
 def Narrow : Pass<"nn-narrow", "::mlir::ModuleOp"> {
-  let summary = "Dear operators of modules with dist.precision = \"bf16\" take and give bf16";
+  let summary = "Compute-heavy operators of modules with dist.precision = \"bf16\" take and give bf16";
   let description = [{
     In `@forward` of such a module (but of `whole_batch` ones): float32 operands of products, convolutions and attention are cast to bf16 and results back to float32, as the operator's precision rule allows
     (PrecisionOpInterface). An operator stays as it is if an operand is made of integers only (angles made of positions), which bf16 has up to 256.
@@ -52,7 +52,7 @@ def WorkingCopies : Pass<"nn-working-copies", "::mlir::ModuleOp"> {
 }
 
 def VerifyPrecision : Pass<"nn-verify-precision", "::mlir::ModuleOp"> {
-  let summary = "Dear operators have one float type, elementwise ones none of 16 bits but in casts";
+  let summary = "Compute-heavy operators have one float type, elementwise ones none of 16 bits but in casts";
   let description = [{ What differentiation and lowering rely on. }];
 }
 
