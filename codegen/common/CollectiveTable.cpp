@@ -49,8 +49,8 @@ void CollectiveCounter::addCollective(rt::CollectiveOp op,
   nn::DimExpr block = op.getBlock();
   // A chunk of 0 has no elements in any row.
   nn::DimExpr rows(1);
-  if (op.getChunkAttr())
-    rows = block.exactDiv(rt::getDim(op.getChunkAttr())).value_or(rows);
+  if (op.getChunk())
+    rows = block.exactDiv(*op.getChunk()).value_or(rows);
   auto most = [&](const nn::DimExpr &size) {
     return bytes.getMax(size).value_or(0);
   };

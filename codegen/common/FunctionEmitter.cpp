@@ -31,9 +31,6 @@ SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &scope) {
   return names;
 }
 
-std::string FunctionEmitter::size(StringAttr dim) {
-  return size(rt::getDim(dim));
-}
 std::string FunctionEmitter::size(const nn::DimExpr &dim) {
   return dimText(dim, kSizePrefix);
 }
@@ -201,7 +198,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<rt::AllocOp, rt::ConstantOp>([](Operation *) { return success(); })
       .Case<rt::ViewOp>([&](rt::ViewOp view) {
-        std::string offset = size(view.getOffsetAttr()),
+        std::string offset = size(view.getOffset()),
                     source = text(view.getSource());
         texts[view] = offset == "0" ? source : source + " + " + offset;
         plainNames[view] = plainNames.lookup(view.getSource());

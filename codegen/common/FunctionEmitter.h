@@ -46,7 +46,6 @@ private:
   /// A buffer as an EmitC value: a field or an address computed from one.
   mlir::Value value(mlir::Value buffer);
   std::string text(mlir::Value buffer) { return texts.lookup(buffer); }
-  std::string size(mlir::StringAttr dim);
   std::string size(const nn::DimExpr &dim);
 
   ModuleEmitter &owner;

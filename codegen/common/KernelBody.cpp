@@ -238,7 +238,7 @@ bool KernelBody::visitConstant(Operation *op) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
     texts[constant.getResult()] = constantText(constant.getValue());
   else if (auto size = dyn_cast<rt::SizeOp>(op))
-    texts[size.getResult()] = dimText(rt::getDim(size.getExprAttr()));
+    texts[size.getResult()] = dimText(size.getSize());
   else
     return false;
   return true;

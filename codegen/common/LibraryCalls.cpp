@@ -51,25 +51,25 @@ static bool mayBeTF32(Operation *call) {
 
 LogicalResult FunctionEmitter::emitMatmul(rt::MatmulOp op) {
   SmallVector<std::string> fields;
-  auto add = [&](StringRef name, StringAttr dim, bool always = false) {
+  auto add = [&](StringRef name, const nn::DimExpr &dim, bool always = false) {
     std::string text = size(dim);
     if (always || text != "0")
       fields.push_back(("." + name + " = " + text).str());
   };
-  add("batch", op.getBatchAttr(), true);
-  add("m", op.getMAttr(), true);
-  add("n", op.getNAttr(), true);
-  add("k", op.getKAttr(), true);
+  add("batch", op.getBatch(), true);
+  add("m", op.getM(), true);
+  add("n", op.getN(), true);
+  add("k", op.getK(), true);
   if (op.getTransA())
     fields.push_back(".transA = true");
   if (op.getTransB())
     fields.push_back(".transB = true");
-  add("strideA", op.getStrideAAttr());
-  add("strideB", op.getStrideBAttr());
-  add("strideC", op.getStrideCAttr());
-  add("lda", op.getLdaAttr());
-  add("ldb", op.getLdbAttr());
-  add("ldc", op.getLdcAttr());
+  add("strideA", op.getStrideA());
+  add("strideB", op.getStrideB());
+  add("strideC", op.getStrideC());
+  add("lda", op.getLda());
+  add("ldb", op.getLdb());
+  add("ldc", op.getLdc());
   if (mayBeTF32(op))
     fields.push_back(".tf32 = true");
   return libraryCall(
@@ -93,20 +93,20 @@ LogicalResult FunctionEmitter::emitConv(Operation *op, StringRef callee,
     return braces(op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef());
   };
   SmallVector<std::string> in;
-  for (StringAttr dim :
-       op->getAttrOfType<ArrayAttr>("in").getAsRange<StringAttr>())
+  for (const nn::DimExpr &dim :
+       op->getAttrOfType<nn::DimsAttr>("in").getShape())
     in.push_back(size(dim));
-  std::string shape = "{.n = " + size(op->getAttrOfType<StringAttr>("n")) +
-                      ", .c = " + number("c") + ", .o = " + number("o") +
-                      ", .groups = " + number("groups") +
-                      ", .dims = " + std::to_string(in.size()) + ", .in = {" +
-                      llvm::join(in, ", ") +
-                      "}, .kernel = " + numbers("kernel") +
-                      ", .stride = " + numbers("strides") +
-                      ", .dilation = " + numbers("dilations") +
-                      ", .padBegin = " + numbers("pad_begin") +
-                      ", .padEnd = " + numbers("pad_end") +
-                      (mayBeTF32(op) ? ", .tf32 = true}" : "}");
+  std::string shape =
+      "{.n = " + size(op->getAttrOfType<nn::DimAttr>("n").getSize()) +
+      ", .c = " + number("c") + ", .o = " + number("o") +
+      ", .groups = " + number("groups") +
+      ", .dims = " + std::to_string(in.size()) + ", .in = {" +
+      llvm::join(in, ", ") + "}, .kernel = " + numbers("kernel") +
+      ", .stride = " + numbers("strides") +
+      ", .dilation = " + numbers("dilations") +
+      ", .padBegin = " + numbers("pad_begin") +
+      ", .padEnd = " + numbers("pad_end") +
+      (mayBeTF32(op) ? ", .tf32 = true}" : "}");
   SmallVector<std::string> extra = {shape};
   if (isa<rt::ConvDwOp>(op))
     extra.push_back(op->hasAttr("accumulate") ? "1" : "0");
@@ -117,12 +117,12 @@ LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee,
                                              ValueRange buffers, Value mask) {
   SmallVector<std::string> fields;
   for (StringRef name : {"b", "t", "s", "h", "hk", "d", "dv"})
-    fields.push_back(
-        ("." + name + " = " + size(op->getAttrOfType<StringAttr>(name))).str());
+    fields.push_back(("." + name + " = " +
+                      size(op->getAttrOfType<nn::DimAttr>(name).getSize()))
+                         .str());
   auto strides = [&](StringRef attribute, ArrayRef<StringRef> names) {
     for (auto [dim, name] : llvm::zip(
-             op->getAttrOfType<ArrayAttr>(attribute).getAsRange<StringAttr>(),
-             names))
+             op->getAttrOfType<nn::DimsAttr>(attribute).getShape(), names))
       fields.push_back(("." + name + " = " + size(dim)).str());
   };
   strides("q_strides", {"qb", "qt", "qh"});
@@ -149,9 +149,9 @@ LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee,
   for (auto [attribute, name] : {std::pair("dq_strides", "dqStrides"),
                                  {"dk_strides", "dkStrides"},
                                  {"dv_strides", "dvStrides"}})
-    if (auto by = op->getAttrOfType<ArrayAttr>(attribute)) {
+    if (auto by = op->getAttrOfType<nn::DimsAttr>(attribute)) {
       SmallVector<std::string> each;
-      for (auto dim : by.getAsRange<StringAttr>())
+      for (const nn::DimExpr &dim : by.getShape())
         each.push_back(size(dim));
       fields.push_back("." + std::string(name) + " = {" +
                        llvm::join(each, ", ") + "}");
@@ -173,7 +173,7 @@ LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
                                   ".input = " + (op.getInput()
                                                      ? quoted(*op.getInput())
                                                      : std::string("nullptr")),
-                                  ".extent = " + size(op.getExtentAttr())};
+                                  ".extent = " + size(op.getExtent())};
   if (op.getWrap())
     fields.push_back(".wrap = true");
   if (op.getIgnored())
@@ -191,9 +191,9 @@ LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
   if (op.getOffset() != 0)
     fields.push_back(".offset = " + std::to_string(op.getOffset()));
   fields.push_back(".stride = " + std::to_string(op.getStride()));
-  fields.push_back(".row = " + size(op.getRowAttr()));
-  if (op.getPerAttr())
-    fields.push_back(".per = " + size(op.getPerAttr()));
+  fields.push_back(".row = " + size(op.getRow()));
+  if (op.getPer())
+    fields.push_back(".per = " + size(*op.getPer()));
   fields.push_back(".module = " + std::to_string(index) +
                    ", .symbol = " + std::to_string(symbol));
   std::string count =
@@ -225,14 +225,14 @@ LogicalResult FunctionEmitter::emitCollective(rt::CollectiveOp op) {
       ".type = " +
       enumText(dtypeOf(
           cast<rt::BufferType>(op.getIn().getType()).getElementType())));
-  if (op.getChunkAttr()) {
-    chunk = rt::getDim(op.getChunkAttr());
+  if (op.getChunk()) {
+    chunk = *op.getChunk();
     // A chunk of 0 has no elements in any row.
     fields.push_back(".outer = " + size(block.exactDiv(chunk).value_or(0)));
   }
   fields.push_back(".chunk = " + size(chunk));
-  if (op.getPitchAttr())
-    fields.push_back(".pitch = " + size(rt::getDim(op.getPitchAttr())));
+  if (op.getPitch())
+    fields.push_back(".pitch = " + size(*op.getPitch()));
   fields.push_back(".over = " + std::to_string(op.getOver()));
   fields.push_back(".stride = " + std::to_string(op.getStride()));
   auto literal = [&](StringRef text) -> Attribute {

@@ -114,11 +114,10 @@ SmallVector<std::string> kernelSymbols(rt::KernelOp kernel) {
     for (const std::string &symbol : dim.symbols())
       used.insert(symbol);
   };
-  llvm::for_each(kernel.getBoundExprs(), add);
+  llvm::for_each(kernel.getBounds(), add);
   for (Value argument : kernel.getBufferArgs())
     llvm::for_each(cast<rt::BufferType>(argument.getType()).getShape(), add);
-  kernel.getBody().walk(
-      [&](rt::SizeOp size) { add(rt::getDim(size.getExprAttr())); });
+  kernel.getBody().walk([&](rt::SizeOp size) { add(size.getSize()); });
   SmallVector<std::string> result;
   for (auto &entry : used)
     result.push_back(entry.getKey().str());
@@ -129,8 +128,9 @@ SmallVector<std::string> kernelSymbols(rt::KernelOp kernel) {
 /// Same code, whatever name and buffers.
 static bool sameKernel(rt::KernelOp a, const KernelOperands &x, rt::KernelOp c,
                        const KernelOperands &y) {
-  return a.getBounds() == c.getBounds() && a.getShape() == c.getShape() &&
-         x.operandOf == y.operandOf && x.restricted == y.restricted &&
+  return a.getBoundsAttr() == c.getBoundsAttr() &&
+         a.getShape() == c.getShape() && x.operandOf == y.operandOf &&
+         x.restricted == y.restricted &&
          OperationEquivalence::isRegionEquivalentTo(
              &a.getBody(), &c.getBody(), OperationEquivalence::IgnoreLocations);
 }
@@ -185,7 +185,7 @@ LogicalResult ModuleEmitter::emitKernel(rt::KernelOp kernel,
   b.setInsertionPointToEnd(&kernels.getBodyRegion().front());
   line("");
   std::string bounds =
-      llvm::join(llvm::map_range(kernel.getBoundExprs(),
+      llvm::join(llvm::map_range(kernel.getBounds(),
                                  [](const nn::DimExpr &d) { return d.str(); }),
                  ", ");
   line("// [" + commentText(bounds) + "] " + commentText(kernel.getName()));

@@ -188,19 +188,21 @@ Value buildElementCount(OpBuilder &builder, Location loc,
         DenseElementsAttr::get(type, APFloat(float(*number))));
   auto op = nn::GenerateOp::create(builder, loc, type);
   OpBuilder inner = OpBuilder::atBlockBegin(&op.getBody().emplaceBlock());
-  auto size = [&](StringRef expr) -> Value {
-    return nn::SizeOp::create(inner, loc, inner.getIndexType(), expr);
+  auto size = [&](const nn::DimExpr &e) -> Value {
+    return nn::SizeOp::create(inner, loc, inner.getIndexType(),
+                              nn::DimAttr::get(inner.getContext(), e));
   };
   // A run-time size is affine in one symbol; products are made of several.
   Value total;
   if (count.asAffine())
-    total = size(count.str());
+    total = size(count);
   else
     for (const nn::DimExpr::Term &term : count.terms()) {
       Value product =
           arith::ConstantIndexOp::create(inner, loc, term.coefficient);
       for (const std::string &symbol : term.symbols)
-        product = arith::MulIOp::create(inner, loc, product, size(symbol));
+        product = arith::MulIOp::create(inner, loc, product,
+                                        size(nn::DimExpr::symbol(symbol)));
       total =
           total ? arith::AddIOp::create(inner, loc, total, product) : product;
     }

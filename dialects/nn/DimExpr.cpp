@@ -314,6 +314,15 @@ private:
 };
 } // namespace
 
+llvm::hash_code dt::nn::hash_value(const DimExpr &e) {
+  llvm::hash_code code(0);
+  for (const DimExpr::Term &term : e.sum)
+    code = llvm::hash_combine(
+        code, term.coefficient,
+        llvm::hash_combine_range(term.symbols.begin(), term.symbols.end()));
+  return code;
+}
+
 std::optional<DimExpr> DimExpr::parse(llvm::StringRef text) {
   return Parser(text).run();
 }

@@ -13,10 +13,12 @@
 #define DIALECTS_NN_DIMEXPR_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,6 +75,8 @@ public:
   /// ("16*batch", "seq + 1", parentheses).
   std::string str() const;
   static std::optional<DimExpr> parse(llvm::StringRef text);
+
+  friend llvm::hash_code hash_value(const DimExpr &e);
 
 private:
   void add(Term term);

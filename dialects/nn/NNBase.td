@@ -7,6 +7,7 @@
 #ifndef DIALECTS_NN_NNBASE
 #define DIALECTS_NN_NNBASE
 
+include "dialects/nn/NNSizes.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
@@ -37,12 +38,23 @@ class NN_Attr<string name, string attrMnemonic, list<Trait> traits = []> : AttrD
   let mnemonic = attrMnemonic;
 }
 
-def NN_DimsAttr : NN_Attr<"Dims", "dims", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
-  let summary = "Sizes of a tensor's `?` dims, in order";
+def NN_DimAttr : NN_Attr<"Dim", "dim"> {
+  let summary = "A size: a polynomial of the module's symbols";
   let description = [{
-    `tensor<?x16x?xf32, #nn.dims<images, 4*batch>>`: one polynomial a `?`. Canonical text, so equal sizes make equal types.
+    `#nn.dim<16*images + 1>`, `#nn.dim<64>`. Sizes that are equal for all values of the symbols are the same attribute, however they were written.
   }];
-  let parameters = (ins ArrayRefParameter<"::mlir::StringAttr">:$exprs);
+  let parameters = (ins AttrParameter<"::dt::nn::DimExpr", "the size", "const ::dt::nn::DimExpr &">:$size);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def NN_DimsAttr : NN_Attr<"Dims", "dims", [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "Sizes; as a tensor's encoding those of its `?` dims, in order";
+  let description = [{
+    `tensor<?x16x?xf32, #nn.dims<images, 4*batch>>`: one polynomial a `?`.
+  }];
+  let parameters = (ins ArrayRefParameter<"::dt::nn::DimAttr">:$dims);
+  let builders = [AttrBuilder<(ins "::llvm::ArrayRef<::dt::nn::DimExpr>":$shape)>];
+  let extraClassDeclaration = "::dt::nn::Shape getShape() const;";
   let hasCustomAssemblyFormat = 1;
 }
 

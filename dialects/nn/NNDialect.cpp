@@ -57,9 +57,9 @@ Operation *NNDialect::materializeConstant(OpBuilder &builder, Attribute value,
 // #nn.dims
 //===----------------------------------------------------------------------===//
 
-/// Reads up to the next ',' or '>' as one polynomial. Tokens are pasted
-/// together, so spaces do not matter.
-static ParseResult parseExpr(AsmParser &parser, StringAttr &out) {
+/// Reads up to what ends a size, as one polynomial. Tokens are pasted together,
+/// so spaces do not matter.
+ParseResult dt::nn::parseDim(AsmParser &parser, DimAttr &out) {
   SMLoc at = parser.getCurrentLocation();
   std::string text;
   while (true) {
@@ -86,23 +86,45 @@ static ParseResult parseExpr(AsmParser &parser, StringAttr &out) {
   if (!e)
     return parser.emitError(
         at, "expected a size such as 'batch' or '16*images + 1'");
-  out = StringAttr::get(parser.getContext(), e->str());
+  out = DimAttr::get(parser.getContext(), *e);
   return success();
 }
 
+Attribute DimAttr::parse(AsmParser &parser, Type) {
+  DimAttr dim;
+  if (parser.parseLess() || parseDim(parser, dim) || parser.parseGreater())
+    return {};
+  return dim;
+}
+
+void DimAttr::print(AsmPrinter &printer) const {
+  printer << "<" << getSize().str() << ">";
+}
+
+DimsAttr DimsAttr::get(MLIRContext *context, ArrayRef<DimExpr> shape) {
+  return get(context, llvm::map_to_vector(shape, [&](const DimExpr &d) {
+               return DimAttr::get(context, d);
+             }));
+}
+
+Shape DimsAttr::getShape() const {
+  return llvm::map_to_vector<4>(getDims(),
+                                [](DimAttr d) { return d.getSize(); });
+}
+
 Attribute DimsAttr::parse(AsmParser &parser, Type) {
-  SmallVector<StringAttr> exprs;
+  SmallVector<DimAttr> dims;
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, [&] {
-        return parseExpr(parser, exprs.emplace_back());
+        return parseDim(parser, dims.emplace_back());
       }))
     return {};
-  return DimsAttr::get(parser.getContext(), exprs);
+  return DimsAttr::get(parser.getContext(), ArrayRef<DimAttr>(dims));
 }
 
 void DimsAttr::print(AsmPrinter &printer) const {
   printer << "<";
-  llvm::interleaveComma(getExprs(), printer,
-                        [&](StringAttr e) { printer << e.getValue(); });
+  llvm::interleaveComma(getDims(), printer,
+                        [&](DimAttr d) { printer << d.getSize().str(); });
   printer << ">";
 }
 
@@ -110,16 +132,12 @@ LogicalResult
 DimsAttr::verifyEncoding(ArrayRef<int64_t> shape, Type,
                          function_ref<InFlightDiagnostic()> emitError) const {
   size_t dynamic = llvm::count_if(shape, ShapedType::isDynamic);
-  if (dynamic != getExprs().size())
+  if (dynamic != getDims().size())
     return emitError() << "has " << dynamic << " '?' dims but #nn.dims gives "
-                       << getExprs().size() << " sizes";
-  for (StringAttr text : getExprs()) {
-    std::optional<DimExpr> e = DimExpr::parse(text.getValue());
-    if (!e)
-      return emitError() << "'" << text.getValue() << "' is not a size";
-    if (e->isConstant())
-      return emitError() << "size '" << text.getValue()
+                       << getDims().size() << " sizes";
+  for (DimAttr dim : getDims())
+    if (dim.getSize().isConstant())
+      return emitError() << "size '" << dim.getSize().str()
                          << "' is a number: write it into the type";
-  }
   return success();
 }

@@ -79,6 +79,11 @@ class LinearLast : public mlir::OpTrait::TraitBase<ConcreteOp, LinearLast> {};
 #include "dialects/nn/NNEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/nn/NNAttrs.h.inc"
+
+namespace dt::nn {
+/// A size as types and ops print it, without `#nn.dim<>` around it.
+mlir::ParseResult parseDim(mlir::AsmParser &parser, DimAttr &out);
+} // namespace dt::nn
 #include "dialects/nn/NNInterfaces.h.inc"
 
 #endif // DIALECTS_NN_NNDIALECT_H

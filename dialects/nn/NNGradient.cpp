@@ -43,7 +43,7 @@ GenerateOp GradientBuilder::openGenerate(RankedTensorType type) {
 Value GradientBuilder::index(const DimExpr &expr) {
   if (auto c = expr.asConstant())
     return make<arith::ConstantOp>(b.getIndexAttr(*c));
-  return make<SizeOp>(b.getIndexType(), b.getStringAttr(expr.str()));
+  return make<SizeOp>(b.getIndexType(), DimAttr::get(b.getContext(), expr));
 }
 
 Value GradientBuilder::size(const DimExpr &expr, Type element) {

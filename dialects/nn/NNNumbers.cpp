@@ -65,7 +65,7 @@ std::optional<DimExpr> dt::nn::readSize(Value scalar) {
   if (matchPattern(scalar, m_ConstantInt(&number)))
     return DimExpr(number.getSExtValue());
   if (auto size = dyn_cast<SizeOp>(op))
-    return DimExpr::parse(size.getExpr());
+    return size.getSize();
   if (isa<arith::IndexCastOp, arith::ExtSIOp, arith::SIToFPOp>(op))
     return readSize(op->getOperand(0));
   if (!isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op))

@@ -19,12 +19,11 @@ Shape dt::nn::getShape(Type type) {
       shape.push_back(DimExpr(size));
       continue;
     }
-    // The encoding's verifier has checked that text parses and counts agree; a
-    // `?` without encoding (foreign IR) becomes a symbol that equals nothing.
-    std::optional<DimExpr> e;
-    if (dims && next < dims.getExprs().size())
-      e = DimExpr::parse(dims.getExprs()[next].getValue());
-    shape.push_back(e ? *e : DimExpr::symbol("unknown" + std::to_string(next)));
+    // The encoding's verifier has checked that counts agree; a `?` without
+    // encoding (foreign IR) becomes a symbol that equals nothing.
+    shape.push_back(dims && next < dims.getDims().size()
+                        ? dims.getDims()[next].getSize()
+                        : DimExpr::symbol("unknown" + std::to_string(next)));
     ++next;
   }
   return shape;
@@ -33,17 +32,19 @@ Shape dt::nn::getShape(Type type) {
 RankedTensorType dt::nn::makeTensorType(ArrayRef<DimExpr> shape,
                                         Type elementType) {
   SmallVector<int64_t> sizes;
-  SmallVector<StringAttr> exprs;
+  Shape varying;
   MLIRContext *context = elementType.getContext();
   for (const DimExpr &d : shape) {
     if (std::optional<int64_t> n = d.asConstant()) {
       sizes.push_back(*n);
     } else {
       sizes.push_back(ShapedType::kDynamic);
-      exprs.push_back(StringAttr::get(context, d.str()));
+      varying.push_back(d);
     }
   }
-  Attribute encoding = exprs.empty() ? nullptr : DimsAttr::get(context, exprs);
+  Attribute encoding = varying.empty()
+                           ? nullptr
+                           : DimsAttr::get(context, ArrayRef<DimExpr>(varying));
   return RankedTensorType::get(sizes, elementType, encoding);
 }
 

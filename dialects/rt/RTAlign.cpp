@@ -51,9 +51,8 @@ BufferAlignment::BufferAlignment(ModuleOp module) : module(module) {
 int64_t BufferAlignment::get(Value buffer) {
   if (auto view = buffer.getDefiningOp<ViewOp>()) {
     Type element = view.getType().getElementType();
-    int64_t offset =
-        dt::rt::getAlignment(getDim(view.getOffsetAttr()) *
-                             nn::DimExpr(nn::getElementBytes(element)));
+    int64_t offset = dt::rt::getAlignment(
+        view.getOffset() * nn::DimExpr(nn::getElementBytes(element)));
     return std::min(offset, get(view.getSource()));
   }
   if (auto alloc = buffer.getDefiningOp<AllocOp>())

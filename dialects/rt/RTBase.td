@@ -7,6 +7,8 @@
 #ifndef DIALECTS_RT_RTBASE
 #define DIALECTS_RT_RTBASE
 
+include "dialects/nn/NNSizes.td"
+
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/EnumAttr.td"
@@ -24,7 +26,7 @@ def RT_Dialect : Dialect {
     The last dialect before C++. There are no tensors any more: a value is the address of a contiguous, row-major buffer, and ops write where they are told
     (destination-passing style). Functions are straight-line. What runs per element is the body of `rt.kernel`, in arith, math and scf, and is the same for every target.
 
-    Sizes are expressions of the module's symbols ("16*images"), as in nn. A size attribute is text: a number ("64") or such an expression.
+    Sizes are polynomials of the module's symbols, as in nn: `#nn.dim<16*images>`, `#nn.dims<…>` for several.
 
     Discardable attributes: `rt.name` (argument: what the source calls it), `rt.access` (argument of rt.func: "in", "out" (fully written) or "inout" (added to)),
     `rt.simd` (unit, on scf.for inside a kernel: iterations touch different memory, so lanes may run them together; carried values are reductions whose combining op
@@ -45,9 +47,9 @@ def RT_BufferType : TypeDef<RT_Dialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "address of a contiguous row-major array";
   let description = [{
-    `!rt.buffer<f32, [2, "16*images", 64]>`: element type and dims. i1 takes one byte. Floats of 16 bits are stored only: scalar code has f32 in their place.
+    `!rt.buffer<f32, [2, 16*images, 64]>`: element type and dims. i1 takes one byte. Floats of 16 bits are stored only: scalar code has f32 in their place.
   }];
-  let parameters = (ins "::mlir::Type":$elementType, ArrayRefParameter<"::mlir::StringAttr">:$dims);
+  let parameters = (ins "::mlir::Type":$elementType, ArrayRefParameter<"::dt::nn::DimAttr">:$dims);
   let builders = [
     TypeBuilderWithInferredContext<(ins "::mlir::Type":$elementType, "::llvm::ArrayRef<::dt::nn::DimExpr>":$shape)>,
     /// The buffer that holds a tensor.
@@ -80,9 +82,5 @@ class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic,
 class RT_In<string what> : Arg<RT_BufferType, what, [MemRead]>;
 class RT_Out<string what> : Arg<RT_BufferType, what, [MemWrite]>;
 class RT_InOut<string what> : Arg<RT_BufferType, what, [MemRead, MemWrite]>;
-
-/// A size: text of a number or of an expression.
-defvar RT_Dim = StrAttr;
-defvar RT_Dims = StrArrayAttr;
 
 #endif // DIALECTS_RT_RTBASE

@@ -71,7 +71,7 @@ BufferBytes::Range BufferBytes::getRange(Value buffer) const {
   auto type = cast<BufferType>(buffer.getType());
   DimExpr begin(0);
   while (auto view = buffer.getDefiningOp<ViewOp>()) {
-    begin = begin + getDim(view.getOffsetAttr()) *
+    begin = begin + view.getOffset() *
                         DimExpr(nn::getElementBytes(type.getElementType()));
     buffer = view.getSource();
   }
@@ -154,7 +154,7 @@ bool BufferBytes::areEqual(Value a, Value b) const {
 
 bool dt::rt::isPointwise(KernelOp kernel, unsigned i) {
   BlockArgument buffer = kernel.getBufferArgs()[i];
-  if (cast<BufferType>(buffer.getType()).getShape() != kernel.getBoundExprs())
+  if (cast<BufferType>(buffer.getType()).getShape() != kernel.getBounds())
     return false;
   return llvm::all_of(buffer.getUsers(), [&](Operation *user) {
     ValueRange at = isa<LoadOp>(user)
@@ -224,21 +224,23 @@ struct Columns {
   Value buffer;
   int64_t begin, end, pitch; ///< elements
 
-  static std::optional<Columns> get(Value place, ArrayAttr strides,
+  static std::optional<Columns> get(Value place,
+                                    std::optional<dt::nn::Shape> strides,
                                     int64_t heads, int64_t width);
 };
 } // namespace
 
-std::optional<Columns> Columns::get(Value place, ArrayAttr strides,
+std::optional<Columns> Columns::get(Value place,
+                                    std::optional<dt::nn::Shape> strides,
                                     int64_t heads, int64_t width) {
   if (!strides)
     return std::nullopt;
   DimExpr offset(0);
   while (auto view = place.getDefiningOp<ViewOp>()) {
-    offset = offset + getDim(view.getOffsetAttr());
+    offset = offset + view.getOffset();
     place = view.getSource();
   }
-  dt::nn::Shape by = getDims(strides);
+  const dt::nn::Shape &by = *strides;
   std::optional<int64_t> begin = offset.asConstant(),
                          pitch = by[1].asConstant(), head = by[2].asConstant();
   if (!begin || !pitch || !head || *pitch < 1 || !by[0].exactDiv(by[1]))
@@ -250,18 +252,16 @@ std::optional<Columns> Columns::get(Value place, ArrayAttr strides,
 /// Whether two gradients of attention are other columns of the same rows.
 static bool areColumnsApart(AttentionGradOp op, Value x, Value y) {
   auto columnsOf = [&](Value place) -> std::optional<Columns> {
-    auto number = [](StringAttr text) {
-      return getDim(text).asConstant().value_or(0);
+    auto number = [](const DimExpr &size) {
+      return size.asConstant().value_or(0);
     };
-    int64_t d = number(op.getDAttr()), hk = number(op.getHkAttr());
+    int64_t d = number(op.getD()), hk = number(op.getHk());
     if (place == op.getDq())
-      return Columns::get(place, op.getDqStridesAttr(), number(op.getHAttr()),
-                          d);
+      return Columns::get(place, op.getDqStrides(), number(op.getH()), d);
     if (place == op.getDk())
-      return Columns::get(place, op.getDkStridesAttr(), hk, d);
+      return Columns::get(place, op.getDkStrides(), hk, d);
     if (place == op.getDv_())
-      return Columns::get(place, op.getDvStridesAttr(), hk,
-                          number(op.getDvAttr()));
+      return Columns::get(place, op.getDvStrides(), hk, number(op.getDv()));
     return std::nullopt;
   };
   std::optional<Columns> a = columnsOf(x), b = columnsOf(y);

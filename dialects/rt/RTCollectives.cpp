@@ -53,15 +53,13 @@ LogicalResult CollectiveOp::verify() {
   if (wanted != got && !(pitched && getForm().scatters))
     return emitOpError() << "expected a result of " << wanted.str()
                          << " elements, got " << got.str();
-  if (!getChunkAttr())
+  if (!getChunk())
     return success();
-  if (failed(verifyDim(*this, "chunk", getChunkAttr())))
-    return failure();
-  DimExpr chunk = getDim(getChunkAttr());
+  DimExpr chunk = *getChunk();
   if (chunk == DimExpr(0) ? block != DimExpr(0) : !block.exactDiv(chunk))
     return emitOpError() << "chunk " << chunk.str() << " does not divide "
                          << block.str() << " elements";
-  return pitched ? verifyDim(*this, "pitch", getPitchAttr()) : success();
+  return success();
 }
 LogicalResult RankPlaceOp::verify() {
   if (failed(dt::dist::verifyAxis(*this)))

@@ -26,7 +26,7 @@ def RT_CollectiveOp : RT_AxisOp<"collective"> {
     `pitch`: of a kind that either gathers or scatters; chunks of the side that has one rank's (`in`, `out`) begin so many elements after one another, and that buffer reaches at least to the last one's end.
     `on tp`: beside what is on the compute stream.
   }];
-  let arguments = !con((ins Dist_CollectiveKind:$kind, OptionalAttr<Dist_Reduction>:$reduction, RT_In<"in">:$in, RT_Out<"out">:$out, OptionalAttr<RT_Dim>:$chunk, OptionalAttr<RT_Dim>:$pitch), axis,
+  let arguments = !con((ins Dist_CollectiveKind:$kind, OptionalAttr<Dist_Reduction>:$reduction, RT_In<"in">:$in, RT_Out<"out">:$out, OptionalAttr<NN_Dim>:$chunk, OptionalAttr<NN_Dim>:$pitch), axis,
                          (ins DefaultValuedAttr<RT_Stream, "::dt::rt::Stream::compute">:$stream));
   let extraClassDeclaration = [{
     const CollectiveForm &getForm() { return formOf(getKind()); }

@@ -34,21 +34,6 @@ namespace dt::rt {
 /// are signless, the ops say how they are meant; floats of 16 bits are f32.
 mlir::Type getScalarType(mlir::Type element);
 
-/// Dims that stand in attributes as text. The texts have been verified.
-dt::nn::DimExpr getDim(mlir::StringAttr text);
-dt::nn::Shape getDims(mlir::ArrayAttr texts);
-mlir::StringAttr getDimAttr(mlir::MLIRContext *context,
-                            const dt::nn::DimExpr &dim);
-mlir::ArrayAttr getDimsAttr(mlir::MLIRContext *context,
-                            llvm::ArrayRef<dt::nn::DimExpr> dims);
-
-/// Whether `text` is a size in canonical form; else says on `op` what is wrong
-/// with attribute `name`.
-llvm::LogicalResult verifyDim(mlir::Operation *op, llvm::StringRef name,
-                              mlir::StringAttr text);
-llvm::LogicalResult verifyDims(mlir::Operation *op, llvm::StringRef name,
-                               mlir::ArrayAttr texts);
-
 } // namespace dt::rt
 
 #endif // DIALECTS_RT_RTDIALECT_H

@@ -20,7 +20,7 @@ void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name,
                      TypeRange argTypes) {
   OpBuilder::InsertionGuard guard(builder);
   state.addAttribute("name", builder.getStringAttr(name));
-  state.addAttribute("bounds", getDimsAttr(builder.getContext(), bounds));
+  state.addAttribute("bounds", nn::DimsAttr::get(builder.getContext(), bounds));
   state.addOperands(buffers);
   Block *body = builder.createBlock(state.addRegion());
   for (size_t i = 0; i < bounds.size(); ++i)
@@ -29,8 +29,7 @@ void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name,
     body->addArgument(type, state.location);
 }
 
-Shape KernelOp::getBoundExprs() { return rt::getDims(getBounds()); }
-DimExpr KernelOp::getNumPoints() { return nn::getNumElements(getBoundExprs()); }
+DimExpr KernelOp::getNumPoints() { return nn::getNumElements(getBounds()); }
 
 template <typename Access> static bool hasAccess(KernelOp kernel, unsigned i) {
   return llvm::any_of(kernel.getBufferArgs()[i].getUsers(),
@@ -76,8 +75,6 @@ static LogicalResult verifyShape(KernelOp kernel) {
 }
 
 LogicalResult KernelOp::verify() {
-  if (failed(verifyDims(*this, "bounds", getBounds())))
-    return failure();
   Block &block = getBody().front();
   if (block.getNumArguments() != getBounds().size() + getBuffers().size())
     return emitOpError() << "body must have an argument a bound and a buffer";
@@ -123,30 +120,20 @@ ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
                         KernelShapeAttr::get(parser.getContext(), *shape));
   }
   SmallVector<OpAsmParser::Argument> args;
-  SmallVector<Attribute> bounds;
+  SmallVector<nn::DimAttr> bounds;
   Type index = parser.getBuilder().getIndexType();
   auto parseBound = [&]() -> ParseResult {
     OpAsmParser::Argument &arg = args.emplace_back();
     arg.type = index;
     if (parser.parseArgument(arg) || parser.parseLess())
       return failure();
-    int64_t number;
-    std::string text;
-    OptionalParseResult integer = parser.parseOptionalInteger(number);
-    if (!integer.has_value()) {
-      if (parser.parseString(&text))
-        return failure();
-    } else {
-      if (failed(*integer))
-        return failure();
-      text = std::to_string(number);
-    }
-    bounds.push_back(parser.getBuilder().getStringAttr(text));
-    return success();
+    return nn::parseDim(parser, bounds.emplace_back());
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseBound))
     return failure();
-  result.addAttribute("bounds", parser.getBuilder().getArrayAttr(bounds));
+  result.addAttribute(
+      "bounds",
+      nn::DimsAttr::get(parser.getContext(), ArrayRef<nn::DimAttr>(bounds)));
 
   auto parseBuffer = [&]() -> ParseResult {
     OpAsmParser::Argument &arg = args.emplace_back();
@@ -174,13 +161,8 @@ void KernelOp::print(OpAsmPrinter &printer) {
     printer << ' ' << stringifyKernelShape(*getShape());
   printer << " [";
   llvm::interleaveComma(
-      llvm::zip(getIndices(), getBounds().getAsRange<StringAttr>()), printer,
-      [&](auto pair) {
-        printer << std::get<0>(pair) << " < ";
-        if (getDim(std::get<1>(pair)).isConstant())
-          printer << std::get<1>(pair).getValue();
-        else
-          printer << std::get<1>(pair);
+      llvm::zip(getIndices(), getBounds()), printer, [&](auto pair) {
+        printer << std::get<0>(pair) << " < " << std::get<1>(pair).str();
       });
   printer << "] (";
   llvm::interleaveComma(
@@ -282,12 +264,8 @@ void StoreOp::print(OpAsmPrinter &printer) {
 // rt.size
 //===----------------------------------------------------------------------===//
 
-LogicalResult SizeOp::verify() {
-  return verifyDim(*this, "expr", getExprAttr());
-}
-
 OpFoldResult SizeOp::fold(FoldAdaptor) {
-  if (std::optional<int64_t> c = getDim(getExprAttr()).asConstant())
+  if (std::optional<int64_t> c = getSize().asConstant())
     return IntegerAttr::get(getType(), *c);
   return {};
 }

@@ -37,7 +37,7 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
     The verifier checks that the body allows it (`dialects/rt/RTShape.h`). CPU, whatever the shape: the outer dims are an OpenMP loop, the innermost is a simd loop where the body has no loop of its own.
     CUDA: [cuda.md](../cuda.md#kernels).
   }];
-  let arguments = (ins StrAttr:$name, OptionalAttr<RT_KernelShape>:$shape, RT_Dims:$bounds, Variadic<RT_BufferType>:$buffers);
+  let arguments = (ins StrAttr:$name, OptionalAttr<RT_KernelShape>:$shape, NN_Dims:$bounds, Variadic<RT_BufferType>:$buffers);
   let regions = (region SizedRegion<1>:$body);
   let builders = [
     /// `argTypes`: how the body sees each buffer. The body is empty.
@@ -46,10 +46,9 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    ::dt::nn::Shape getBoundExprs();
     ::dt::nn::DimExpr getNumPoints();
-    ::mlir::Block::BlockArgListType getIndices() { return getBody().front().getArguments().take_front(getBounds().size()); }
-    ::mlir::Block::BlockArgListType getBufferArgs() { return getBody().front().getArguments().drop_front(getBounds().size()); }
+    ::mlir::Block::BlockArgListType getIndices() { return getBody().front().getArguments().take_front(getBoundsAttr().getDims().size()); }
+    ::mlir::Block::BlockArgListType getBufferArgs() { return getBody().front().getArguments().drop_front(getBoundsAttr().getDims().size()); }
     /// Whether the body reads / writes the i-th buffer.
     bool reads(unsigned i);
     bool writes(unsigned i);
@@ -71,11 +70,10 @@ def RT_StoreOp : RT_Op<"store"> {
 }
 def RT_SizeOp : RT_Op<"size", [Pure]> {
   let summary = "value of a size expression at run time";
-  let arguments = (ins RT_Dim:$expr);
+  let arguments = (ins NN_Dim:$size);
   let results = (outs Index:$result);
-  let hasVerifier = 1;
   let hasFolder = 1;
-  let assemblyFormat = "$expr attr-dict";
+  let assemblyFormat = "$size attr-dict";
 }
 
 #endif // DIALECTS_RT_RTKERNEL

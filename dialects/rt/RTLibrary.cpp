@@ -14,24 +14,6 @@ using namespace dt::rt;
 using dt::nn::DimExpr;
 using dt::nn::Shape;
 
-/// Every text and list of texts among the operator's own attributes is a size.
-static LogicalResult verifySizes(Operation *op) {
-  DictionaryAttr others = op->getDiscardableAttrDictionary();
-  for (NamedAttribute attribute : op->getAttrs()) {
-    StringRef name = attribute.getName().getValue();
-    if (others.contains(name))
-      continue;
-    if (auto text = dyn_cast<StringAttr>(attribute.getValue())) {
-      if (failed(verifyDim(op, name, text)))
-        return failure();
-    } else if (auto texts = dyn_cast<ArrayAttr>(attribute.getValue())) {
-      if (failed(verifyDims(op, name, texts)))
-        return failure();
-    }
-  }
-  return success();
-}
-
 static LogicalResult verifyElement(Operation *op, StringRef name, Value buffer,
                                    ArrayRef<Type> expected) {
   if (!buffer)
@@ -103,8 +85,6 @@ static LogicalResult verifyCount(Operation *op, StringRef name, Value buffer,
 //===----------------------------------------------------------------------===//
 
 LogicalResult MatmulOp::verify() {
-  if (failed(verifySizes(*this)))
-    return failure();
   FailureOr<CallElements> elements =
       CallElements::verify(*this, {{"a", getA()}, {"b", getB()}});
   if (failed(elements) ||
@@ -112,9 +92,7 @@ LogicalResult MatmulOp::verify() {
       failed(verifyElement(*this, "c", getC(), elements->others)) ||
       (getAccumulate() && failed(verifyAccumulate(*this, {"c", getC()}))))
     return failure();
-  auto dim = [](StringAttr text) { return getDim(text); };
-  DimExpr batch = dim(getBatchAttr()), m = dim(getMAttr()), n = dim(getNAttr()),
-          k = dim(getKAttr()), zero;
+  DimExpr batch = getBatch(), m = getM(), n = getN(), k = getK(), zero;
   // Only dense operands have a size that follows.
   auto check = [&](StringRef name, Value v, DimExpr rows, DimExpr cols,
                    DimExpr stride, DimExpr ld) -> LogicalResult {
@@ -126,19 +104,15 @@ LogicalResult MatmulOp::verify() {
       return verifyCount(*this, name, v, batch * rows * cols);
     return success();
   };
-  if (getTransA() ? failed(check("a", getA(), k, m, dim(getStrideAAttr()),
-                                 dim(getLdaAttr())))
-                  : failed(check("a", getA(), m, k, dim(getStrideAAttr()),
-                                 dim(getLdaAttr()))))
+  if (getTransA() ? failed(check("a", getA(), k, m, getStrideA(), getLda()))
+                  : failed(check("a", getA(), m, k, getStrideA(), getLda())))
     return failure();
-  if (getTransB() ? failed(check("b", getB(), n, k, dim(getStrideBAttr()),
-                                 dim(getLdbAttr())))
-                  : failed(check("b", getB(), k, n, dim(getStrideBAttr()),
-                                 dim(getLdbAttr()))))
+  if (getTransB() ? failed(check("b", getB(), n, k, getStrideB(), getLdb()))
+                  : failed(check("b", getB(), k, n, getStrideB(), getLdb())))
     return failure();
   if (failed(verifyCount(*this, "bias", getBias(), n)))
     return failure();
-  return check("c", getC(), m, n, dim(getStrideCAttr()), dim(getLdcAttr()));
+  return check("c", getC(), m, n, getStrideC(), getLdc());
 }
 
 //===----------------------------------------------------------------------===//
@@ -153,8 +127,6 @@ struct ConvCounts {
 } // namespace
 
 template <typename OpTy> static FailureOr<ConvCounts> verifyConvShape(OpTy op) {
-  if (failed(verifySizes(op)))
-    return failure();
   size_t dims = op.getIn().size();
   if (dims < 1 || dims > 3)
     return op.emitOpError("has 1 to 3 spatial dims");
@@ -167,9 +139,9 @@ template <typename OpTy> static FailureOr<ConvCounts> verifyConvShape(OpTy op) {
       op.getO() % op.getGroups())
     return op.emitOpError("channels must be multiples of groups");
   ConvCounts counts;
-  counts.x = getDim(op.getNAttr()) * DimExpr(op.getC());
+  counts.x = op.getN() * DimExpr(op.getC());
   counts.w = DimExpr(op.getO()) * DimExpr(op.getC() / op.getGroups());
-  for (auto [in, kernel] : llvm::zip(getDims(op.getIn()), op.getKernel())) {
+  for (auto [in, kernel] : llvm::zip(op.getIn(), op.getKernel())) {
     counts.x = counts.x * in;
     counts.w = counts.w * DimExpr(kernel);
   }
@@ -225,8 +197,8 @@ LogicalResult ConvDwOp::verify() {
 /// Heads of [batch, tokens, heads, size]: as many elements if they are dense,
 /// else no fewer than the strides reach.
 static LogicalResult verifyHeads(Operation *op, NamedBuffer heads,
-                                 ArrayRef<DimExpr> shape, ArrayAttr strides) {
-  dt::nn::Shape by = getDims(strides);
+                                 ArrayRef<DimExpr> shape,
+                                 ArrayRef<DimExpr> by) {
   DimExpr row = shape[2] * shape[3];
   if (by[2] == shape[3] && by[1] == row && by[0] == shape[1] * row)
     return verifyCount(op, heads.name, heads.buffer, shape[0] * by[0]);
@@ -244,9 +216,7 @@ static LogicalResult verifyHeads(Operation *op, NamedBuffer heads,
 /// `operands`: all that are of one type.
 template <typename OpTy>
 static LogicalResult verifyAttention(OpTy op, ArrayRef<NamedBuffer> operands) {
-  if (failed(verifySizes(op)))
-    return failure();
-  for (ArrayAttr strides :
+  for (const Shape &strides :
        {op.getQStrides(), op.getKStrides(), op.getVStrides(), op.getOStrides()})
     if (strides.size() != 3)
       return op.emitOpError("strides of q, k, v, o are three numbers each");
@@ -260,10 +230,8 @@ static LogicalResult verifyAttention(OpTy op, ArrayRef<NamedBuffer> operands) {
   if (failed(verifyElement(op, "lse", op.getLse(), masks.front())) ||
       failed(verifyElement(op, "mask", op.getMask(), masks)))
     return failure();
-  DimExpr b = getDim(op.getBAttr()), t = getDim(op.getTAttr()),
-          s = getDim(op.getSAttr()), h = getDim(op.getHAttr()),
-          hk = getDim(op.getHkAttr()), d = getDim(op.getDAttr()),
-          dv = getDim(op.getDvAttr());
+  DimExpr b = op.getB(), t = op.getT(), s = op.getS(), h = op.getH(),
+          hk = op.getHk(), d = op.getD(), dv = op.getDv();
   return failure(failed(verifyHeads(op, {"q", op.getQ()}, {b, t, h, d},
                                     op.getQStrides())) ||
                  failed(verifyHeads(op, {"k", op.getK()}, {b, s, hk, d},
@@ -280,9 +248,9 @@ LogicalResult AttentionOp::verify() {
       *this, {{"q", getQ()}, {"k", getK()}, {"v", getV()}, {"o", getO()}});
 }
 LogicalResult AttentionGradOp::verify() {
-  for (ArrayAttr strides :
-       {getDqStridesAttr(), getDkStridesAttr(), getDvStridesAttr()})
-    if (strides && strides.size() != 3)
+  for (const std::optional<Shape> &strides :
+       {getDqStrides(), getDkStrides(), getDvStrides()})
+    if (strides && strides->size() != 3)
       return emitOpError("strides of gradients are three numbers each");
   return verifyAttention(*this, {{"q", getQ()},
                                  {"k", getK()},
@@ -305,8 +273,5 @@ LogicalResult CheckIndicesOp::verify() {
     return emitOpError("block is chunk, over and stride, of each cut");
   if (getOp().empty())
     return emitOpError("must say what uses the indices");
-  return failure(
-      failed(verifyDim(*this, "extent", getExtentAttr())) ||
-      failed(verifyDim(*this, "row", getRowAttr())) ||
-      (getPerAttr() && failed(verifyDim(*this, "per", getPerAttr()))));
+  return success();
 }

@@ -20,16 +20,16 @@ def RT_MatmulOp : RT_Op<"matmul"> {
     Of bf16 a and b, c and the bias are f32 or bf16; only an f32 c is added to.
   }];
   let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, Optional<RT_BufferType>:$bias, RT_InOut<"c">:$c,
-                       RT_Dim:$batch, RT_Dim:$m, RT_Dim:$n, RT_Dim:$k, UnitAttr:$trans_a, UnitAttr:$trans_b,
-                       DefaultValuedAttr<RT_Dim, "\"0\"">:$stride_a, DefaultValuedAttr<RT_Dim, "\"0\"">:$stride_b, DefaultValuedAttr<RT_Dim, "\"0\"">:$stride_c,
-                       DefaultValuedAttr<RT_Dim, "\"0\"">:$lda, DefaultValuedAttr<RT_Dim, "\"0\"">:$ldb, DefaultValuedAttr<RT_Dim, "\"0\"">:$ldc, UnitAttr:$accumulate);
+                       NN_Dim:$batch, NN_Dim:$m, NN_Dim:$n, NN_Dim:$k, UnitAttr:$trans_a, UnitAttr:$trans_b,
+                       DefaultValuedAttr<NN_Dim, "0">:$stride_a, DefaultValuedAttr<NN_Dim, "0">:$stride_b, DefaultValuedAttr<NN_Dim, "0">:$stride_c,
+                       DefaultValuedAttr<NN_Dim, "0">:$lda, DefaultValuedAttr<NN_Dim, "0">:$ldb, DefaultValuedAttr<NN_Dim, "0">:$ldc, UnitAttr:$accumulate);
   let hasVerifier = 1;
   let assemblyFormat = "$a `,` $b (`bias` $bias^)? `to` $c attr-dict `:` type(operands)";
 }
 
 class RT_ConvLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, traits> {
   /// n, c, in of the *input* of the forward convolution; o output channels.
-  dag shape = (ins RT_Dim:$n, I64Attr:$c, I64Attr:$o, I64Attr:$groups, RT_Dims:$in, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
+  dag shape = (ins NN_Dim:$n, I64Attr:$c, I64Attr:$o, I64Attr:$groups, NN_Dims:$in, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
                    DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pad_begin, DenseI64ArrayAttr:$pad_end);
   let hasVerifier = 1;
 }
@@ -51,8 +51,8 @@ def RT_ConvDwOp : RT_ConvLike<"conv_dw"> {
 
 class RT_AttentionLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, traits> {
   /// Fields of AttentionShape; each stride list is (b, t|s, h), that of the mask (b, h, t, s); MaskKind follows from the mask's element type (none, f32, bf16, i1). The log-sum-exp is f32.
-  dag shape = (ins RT_Dim:$b, RT_Dim:$t, RT_Dim:$s, RT_Dim:$h, RT_Dim:$hk, RT_Dim:$d, RT_Dim:$dv, RT_Dims:$q_strides, RT_Dims:$k_strides, RT_Dims:$v_strides,
-                   RT_Dims:$o_strides, RT_Dims:$mask_strides, F64Attr:$scale, UnitAttr:$causal, Dist_EmptyRow:$empty_row);
+  dag shape = (ins NN_Dim:$b, NN_Dim:$t, NN_Dim:$s, NN_Dim:$h, NN_Dim:$hk, NN_Dim:$d, NN_Dim:$dv, NN_Dims:$q_strides, NN_Dims:$k_strides, NN_Dims:$v_strides,
+                   NN_Dims:$o_strides, NN_Dims:$mask_strides, F64Attr:$scale, UnitAttr:$causal, Dist_EmptyRow:$empty_row);
   let hasVerifier = 1;
 }
 def RT_AttentionOp : RT_AttentionLike<"attention"> {
@@ -64,7 +64,7 @@ def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
   let summary = "attentionBackward of runtime/device/cpu/Attention.h; gradients without strides have those of q, k, v";
   let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_In<"o">:$o, RT_In<"lse">:$lse, RT_In<"do">:$dout,
                             RT_Out<"dq">:$dq, RT_Out<"dk">:$dk, RT_Out<"dv">:$dv_), shape,
-                       (ins OptionalAttr<RT_Dims>:$dq_strides, OptionalAttr<RT_Dims>:$dk_strides, OptionalAttr<RT_Dims>:$dv_strides));
+                       (ins OptionalAttr<NN_Dims>:$dq_strides, OptionalAttr<NN_Dims>:$dk_strides, OptionalAttr<NN_Dims>:$dv_strides));
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
 }
 
@@ -77,8 +77,8 @@ def RT_CheckIndicesOp : RT_Op<"check_indices", [MemoryEffects<[MemWrite]>]> {
     With `per` the indices number places that rows fill one after another (-1 before the first place): after each `per` elements there must be `extent` places more.
     Whoever uses the index clamps it.
   }];
-  let arguments = (ins RT_In<"indices">:$indices, RT_Dim:$extent, UnitAttr:$wrap, OptionalAttr<I64Attr>:$ignored, OptionalAttr<DenseI64ArrayAttr>:$block, DefaultValuedAttr<I64Attr, "0">:$offset, DefaultValuedAttr<I64Attr, "1">:$stride,
-                       StrAttr:$op, OptionalAttr<StrAttr>:$input, OptionalAttr<StrAttr>:$item, DefaultValuedAttr<RT_Dim, "\"1\"">:$row, OptionalAttr<RT_Dim>:$per);
+  let arguments = (ins RT_In<"indices">:$indices, NN_Dim:$extent, UnitAttr:$wrap, OptionalAttr<I64Attr>:$ignored, OptionalAttr<DenseI64ArrayAttr>:$block, DefaultValuedAttr<I64Attr, "0">:$offset, DefaultValuedAttr<I64Attr, "1">:$stride,
+                       StrAttr:$op, OptionalAttr<StrAttr>:$input, OptionalAttr<StrAttr>:$item, DefaultValuedAttr<NN_Dim, "1">:$row, OptionalAttr<NN_Dim>:$per);
   let hasVerifier = 1;
   let assemblyFormat = "$op $indices `below` $extent attr-dict `:` type($indices)";
 }

@@ -180,14 +180,11 @@ LogicalResult AllocOp::verify() {
 Value ViewOp::getViewSource() { return getSource(); }
 
 LogicalResult ViewOp::verify() {
-  if (failed(verifyDim(*this, "offset", getOffsetAttr())))
-    return failure();
   auto from = cast<BufferType>(getSource().getType());
   BufferType to = getType();
   if (from.getElementType() != to.getElementType())
     return emitOpError("cannot change the element type");
-  DimExpr left =
-      from.getNumElements() - to.getNumElements() - getDim(getOffsetAttr());
+  DimExpr left = from.getNumElements() - to.getNumElements() - getOffset();
   // With symbols, only what is negative whatever their values can be refused.
   if (std::optional<int64_t> c = left.asConstant(); c && *c < 0)
     return emitOpError() << "reaches beyond the end of " << from;
@@ -195,7 +192,7 @@ LogicalResult ViewOp::verify() {
 }
 
 OpFoldResult ViewOp::fold(FoldAdaptor) {
-  if (getSource().getType() == getType() && getOffset() == "0")
+  if (getSource().getType() == getType() && getOffset() == DimExpr(0))
     return getSource();
   return {};
 }

@@ -45,7 +45,7 @@ def RT_AllocOp : RT_Op<"alloc"> {
 def RT_ViewOp : RT_Op<"view", [Pure, DeclareOpInterfaceMethods<ViewLikeOpInterface>]> {
   let summary = "the same bytes, or a contiguous part of them, with other dims";
   let description = [{ `offset`: elements from the begin of the source. }];
-  let arguments = (ins RT_BufferType:$source, DefaultValuedAttr<RT_Dim, "\"0\"">:$offset);
+  let arguments = (ins RT_BufferType:$source, DefaultValuedAttr<NN_Dim, "0">:$offset);
   let results = (outs RT_BufferType:$result);
   let hasVerifier = 1;
   let hasFolder = 1;

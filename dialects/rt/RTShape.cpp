@@ -305,7 +305,7 @@ private:
   bool touchesNothingElse() {
     unsigned argument =
         cast<BlockArgument>(sum.store.getBuffer()).getArgNumber() -
-        kernel.getBounds().size();
+        kernel.getIndices().size();
     for (unsigned i = 0; i < kernel.getBuffers().size(); ++i)
       if (i != argument &&
           kernel.getBuffers()[i] == kernel.getBuffers()[argument])
@@ -348,7 +348,7 @@ static std::optional<int64_t> getMax(Value v, SizeBound bound) {
   if (APInt c; matchPattern(v, m_ConstantInt(&c)))
     return c.getSExtValue();
   if (auto size = v.getDefiningOp<SizeOp>())
-    return bound(getDim(size.getExprAttr()));
+    return bound(size.getSize());
   auto least = v.getDefiningOp<arith::MinSIOp>();
   if (!least)
     return std::nullopt;

@@ -273,10 +273,7 @@ std::optional<Linear> readLinear(Value v) {
   }
   Operation *op = v.getDefiningOp();
   if (auto size = dyn_cast<nn::SizeOp>(op)) {
-    std::optional<nn::DimExpr> e = nn::DimExpr::parse(size.getExpr());
-    if (!e)
-      return std::nullopt;
-    out.rest = *e;
+    out.rest = size.getSize();
     return out;
   }
   if (isa<arith::IndexCastOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(

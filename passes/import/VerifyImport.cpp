@@ -59,15 +59,11 @@ LogicalResult verifyType(Operation *op, Type type) {
   auto module = op->getParentOfType<dist::ModuleOp>();
   if (!module)
     return success();
-  for (StringAttr text : dims.getExprs()) {
-    std::optional<nn::DimExpr> size = nn::DimExpr::parse(text.getValue());
-    for (const nn::DimExpr::Term &term : size->terms())
-      for (const std::string &symbol : term.symbols)
-        if (!module.lookupSymbol<nn::DimOp>(symbol))
-          return op->emitOpError("has a '?' dim of size '")
-                 << text.getValue() << "', but the module has no nn.dim @"
-                 << symbol;
-  }
+  for (const nn::DimExpr &size : dims.getShape())
+    for (const std::string &symbol : size.symbols())
+      if (!module.lookupSymbol<nn::DimOp>(symbol))
+        return op->emitOpError("has a '?' dim of size '")
+               << size.str() << "', but the module has no nn.dim @" << symbol;
   return success();
 }
 

@@ -120,13 +120,13 @@ void FunctionLowering::checkIndices(Operation *op, Value indices,
                          : (range.what + " of " + nameOf(op)).str();
   rt::CheckIndicesOp::create(
       b, op->getLoc(), get(indices),
-      rt::getDimAttr(b.getContext(), range.extent),
+      nn::DimAttr::get(b.getContext(), range.extent),
       range.wrap ? b.getUnitAttr() : UnitAttr(),
       range.ignored ? b.getI64IntegerAttr(*range.ignored) : IntegerAttr(),
       block, b.getI64IntegerAttr(range.offset),
       b.getI64IntegerAttr(range.stride), b.getStringAttr(what),
-      origin.input(bool(block)), item, rt::getDimAttr(b.getContext(), row),
-      /*per=*/StringAttr());
+      origin.input(bool(block)), item, nn::DimAttr::get(b.getContext(), row),
+      /*per=*/nn::DimAttr());
 }
 
 void FunctionLowering::checkPlaces(nn::GatherOp op) {
@@ -149,7 +149,7 @@ void FunctionLowering::checkPlaces(nn::GatherOp op) {
         per = row, rows = *filled;
     }
   auto dim = [&](const DimExpr &e) {
-    return rt::getDimAttr(b.getContext(), e);
+    return nn::DimAttr::get(b.getContext(), e);
   };
   rt::CheckIndicesOp::create(b, op->getLoc(), get(op.getIndices()), dim(rows),
                              UnitAttr(), IntegerAttr(), DenseI64ArrayAttr(),

@@ -278,7 +278,7 @@ Value FunctionLowering::view(Value buffer, ArrayRef<DimExpr> shape,
   if (type == buffer.getType() && offset == DimExpr(0))
     return buffer;
   return rt::ViewOp::create(b, loc, type, buffer,
-                            rt::getDimAttr(b.getContext(), offset));
+                            nn::DimAttr::get(b.getContext(), offset));
 }
 
 void FunctionLowering::convert(Value from, const Destination &to,

@@ -222,7 +222,8 @@ Value KernelBuilder::constant(int64_t v) {
 Value KernelBuilder::size(const DimExpr &e) {
   if (std::optional<int64_t> c = e.asConstant())
     return constant(*c);
-  return make<rt::SizeOp>(b.getIndexType(), rt::getDimAttr(b.getContext(), e));
+  return make<rt::SizeOp>(b.getIndexType(),
+                          nn::DimAttr::get(b.getContext(), e));
 }
 
 Value KernelBuilder::sizeAs(Type type, const DimExpr &e) {

@@ -74,14 +74,14 @@ Value loadPlace(KernelBuilder &k, Value place) {
 
 /// `chunk`: of the rows of a block; null for one row.
 void callCollective(dist::CollectiveOpInterface op, FunctionLowering &f,
-                    Value in, Value out, StringAttr chunk = nullptr) {
+                    Value in, Value out, nn::DimAttr chunk = nullptr) {
   MLIRContext *context = f.builder().getContext();
   std::optional<rt::Reduction> reduction = op.getReduction();
   rt::CollectiveOp::create(f.builder(), op.getLoc(), op.getCollectiveKind(),
                            reduction
                                ? rt::ReductionAttr::get(context, *reduction)
                                : rt::ReductionAttr(),
-                           in, out, chunk, StringAttr(), op.getOver(),
+                           in, out, chunk, nn::DimAttr(), op.getOver(),
                            op.getStride(), rt::Stream::compute);
 }
 
@@ -102,7 +102,7 @@ void lowerRows(dist::CollectiveOpInterface op, FunctionLowering &f, Value part,
   CutDim dim(nn::getShape(part), cut, op.getOver());
   callCollective(op, f, f.get(op.getInput()),
                  f.destination(op.getResult()).buffer,
-                 rt::getDimAttr(f.builder().getContext(), dim.chunk));
+                 nn::DimAttr::get(f.builder().getContext(), dim.chunk));
 }
 
 //===----------------------------------------------------------------------===//

@@ -127,8 +127,7 @@ Scalars inlineScalars(KernelBuilder &k, Block &block, ValueRange arguments) {
   map.map(block.getArguments(), arguments);
   for (Operation &op : block.without_terminator()) {
     if (auto size = dyn_cast<nn::SizeOp>(op)) {
-      std::optional<DimExpr> e = DimExpr::parse(size.getExpr());
-      map.map(size.getResult(), k.size(e ? *e : DimExpr(0)));
+      map.map(size.getResult(), k.size(size.getSize()));
       continue;
     }
     k.b.clone(op, map);

@@ -26,7 +26,7 @@ struct Product {
 void emit(FunctionLowering &f, Location loc, const Product &p,
           const Destination &d) {
   MLIRContext *context = loc.getContext();
-  auto dim = [&](const DimExpr &e) { return rt::getDimAttr(context, e); };
+  auto dim = [&](const DimExpr &e) { return nn::DimAttr::get(context, e); };
   auto unit = [&](bool yes) {
     return yes ? UnitAttr::get(context) : UnitAttr();
   };
@@ -151,8 +151,8 @@ FailureOr<CallOp> convCall(OpTy op, FunctionLowering &f, Value image,
   ArrayRef<int64_t> pads = op.getPads();
   return CallOp::create(
       f.builder(), op.getLoc(), buffers[0], buffers[1], buffers[2], buffers[3],
-      rt::getDimAttr(context, x[0]), *c, *o, op.getGroups(),
-      rt::getDimsAttr(context, ArrayRef<DimExpr>(x).drop_front(2)), kernel,
+      x[0], *c, *o, op.getGroups(),
+      nn::DimsAttr::get(context, ArrayRef<DimExpr>(x).drop_front(2)), kernel,
       op.getStrides(), op.getDilations(), pads.take_front(dims),
       pads.drop_front(dims));
 }
@@ -187,25 +187,26 @@ LogicalResult lowerConvDw(nn::ConvDwOp op, FunctionLowering &f) {
 
 /// Fields of AttentionShape for [batch, tokens, heads, size] tensors.
 struct AttentionAttributes {
-  StringAttr b, t, s, h, hk, d, dv;
-  ArrayAttr o, mask;
+  nn::DimAttr b, t, s, h, hk, d, dv;
+  nn::DimsAttr o, mask;
   rt::EmptyRow emptyRow;
 };
 
 /// Of the rows of [batch, tokens, heads, size], `pitch` elements apart.
-ArrayAttr headStrides(const Shape &x, const DimExpr &pitch,
-                      MLIRContext *context) {
-  return rt::getDimsAttr(context, {x[1] * pitch, pitch, x[3]});
+nn::DimsAttr headStrides(const Shape &x, const DimExpr &pitch,
+                         MLIRContext *context) {
+  return nn::DimsAttr::get(context,
+                           ArrayRef<DimExpr>{x[1] * pitch, pitch, x[3]});
 }
 
-ArrayAttr headStrides(const Shape &x, MLIRContext *context) {
+nn::DimsAttr headStrides(const Shape &x, MLIRContext *context) {
   return headStrides(x, x[2] * x[3], context);
 }
 
 /// Queries, keys, values or their gradients: where they are, and how far apart.
 struct HeadRows {
   Value buffer;
-  ArrayAttr strides;
+  nn::DimsAttr strides;
 };
 
 HeadRows headRows(FunctionLowering &f, Value tensor, Value buffer,
@@ -237,7 +238,7 @@ HeadRows writeHeads(FunctionLowering &f, Value result,
   return rows;
 }
 
-ArrayAttr maskStrides(const Shape &mask, MLIRContext *context) {
+nn::DimsAttr maskStrides(const Shape &mask, MLIRContext *context) {
   Shape strides(4, DimExpr(0));
   DimExpr stride(1);
   for (size_t i = mask.size(); i-- > 0;) {
@@ -245,7 +246,7 @@ ArrayAttr maskStrides(const Shape &mask, MLIRContext *context) {
       strides[4 - mask.size() + i] = stride;
     stride = stride * mask[i];
   }
-  return rt::getDimsAttr(context, strides);
+  return nn::DimsAttr::get(context, ArrayRef<DimExpr>(strides));
 }
 
 template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
@@ -253,7 +254,7 @@ template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
   Shape q = nn::getShape(op.getQuery()), k = nn::getShape(op.getKey()),
         v = nn::getShape(op.getValue());
   Shape o{q[0], q[1], q[2], v[3]};
-  auto dim = [&](const DimExpr &e) { return rt::getDimAttr(context, e); };
+  auto dim = [&](const DimExpr &e) { return nn::DimAttr::get(context, e); };
   return {dim(q[0]),
           dim(q[1]),
           dim(k[1]),
@@ -263,7 +264,7 @@ template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
           dim(v[3]),
           headStrides(o, context),
           op.getMask() ? maskStrides(nn::getShape(op.getMask()), context)
-                       : ArrayAttr::get(context, {}),
+                       : nn::DimsAttr::get(context, Shape()),
           *rt::fromText<rt::EmptyRow>(nn::stringifyEmptyRow(op.getEmptyRow()))};
 }
 

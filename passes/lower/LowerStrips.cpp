@@ -88,7 +88,7 @@ void StripLowering::multiply(nn::LinearOp op, int64_t i, const StripRows &from,
                              const StripRows &to) {
   DimExpr n = lastDim(op.getResult()), k = lastDim(op.getInput()), zero;
   auto dim = [&](const DimExpr &e) {
-    return rt::getDimAttr(op.getContext(), e);
+    return nn::DimAttr::get(op.getContext(), e);
   };
   auto stride = [&](const StripRows &part, const DimExpr &width) {
     return dim(batch == DimExpr(1)
@@ -109,7 +109,7 @@ void StripLowering::exchange(int64_t i, Value in, Value out) {
   MLIRContext *context = f.builder().getContext();
   DimExpr width = lastDim(collective.getResult());
   auto dim = [&](const DimExpr &e) {
-    return isBlock ? StringAttr() : rt::getDimAttr(context, e);
+    return isBlock ? nn::DimAttr() : nn::DimAttr::get(context, e);
   };
   std::optional<rt::Reduction> reduction = collective.getReduction();
   rt::CollectiveOp::create(

@@ -24,11 +24,11 @@
 rt.program @p batch 64 micro 64 seed 0 pace @m {
   rt.module @m ranks [0] arena 131072 scratch 65536 parameters 0 trainable 0 {
     rt.symbol @n of "sample" max 64
-    rt.buffer_decl @x : !rt.buffer<f32, ["n", 128]> at 0 stride 0
-    rt.buffer_decl @y : !rt.buffer<f32, ["n", 128]> at 32768 stride 0
-    rt.buffer_decl @labels : !rt.buffer<i64, ["n"]> at 65536 stride 0
-    rt.buffer_decl @z : !rt.buffer<f32, ["n"]> at 66048 stride 0
-    rt.buffer_decl @w : !rt.buffer<f32, ["96*n + 1"]> at 66304 stride 0
+    rt.buffer_decl @x : !rt.buffer<f32, [n, 128]> at 0 stride 0
+    rt.buffer_decl @y : !rt.buffer<f32, [n, 128]> at 32768 stride 0
+    rt.buffer_decl @labels : !rt.buffer<i64, [n]> at 65536 stride 0
+    rt.buffer_decl @z : !rt.buffer<f32, [n]> at 66048 stride 0
+    rt.buffer_decl @w : !rt.buffer<f32, [96*n + 1]> at 66304 stride 0
     rt.buffer_decl @c : !rt.buffer<f32, [128]> at 98304 stride 0
     rt.entry forward @f [@x, @y, @labels, @z, @w, @c]
 
@@ -47,57 +47,57 @@ rt.program @p batch 64 micro 64 seed 0 pace @m {
     // CHECK: dt::rt::cuda::storePacks<4, 4>(y + (i * 128 + {{.*}}), {{.*}});
     // CHECK-NOT: y[
     // CHECK: return;
-    rt.func @f(%x: !rt.buffer<f32, ["n", 128]> {rt.name = "x"}, %y: !rt.buffer<f32, ["n", 128]> {rt.access = "inout", rt.name = "y"}, %labels: !rt.buffer<i64, ["n"]> {rt.name = "labels"},
-               %z: !rt.buffer<f32, ["n"]> {rt.access = "out", rt.name = "z"}, %w: !rt.buffer<f32, ["96*n + 1"]> {rt.access = "inout", rt.name = "w"}, %c: !rt.buffer<f32, [128]> {rt.access = "inout", rt.name = "c"}) attributes {scratch_bytes = 0 : i64} {
-      rt.kernel @softmax row [%i < "n"] (%a = %x : !rt.buffer<f32, ["n", 128]>, %b = %y : !rt.buffer<f32, ["n", 128]>) {
+    rt.func @f(%x: !rt.buffer<f32, [n, 128]> {rt.name = "x"}, %y: !rt.buffer<f32, [n, 128]> {rt.access = "inout", rt.name = "y"}, %labels: !rt.buffer<i64, [n]> {rt.name = "labels"},
+               %z: !rt.buffer<f32, [n]> {rt.access = "out", rt.name = "z"}, %w: !rt.buffer<f32, [96*n + 1]> {rt.access = "inout", rt.name = "w"}, %c: !rt.buffer<f32, [128]> {rt.access = "inout", rt.name = "c"}) attributes {scratch_bytes = 0 : i64} {
+      rt.kernel @softmax row [%i < n] (%a = %x : !rt.buffer<f32, [n, 128]>, %b = %y : !rt.buffer<f32, [n, 128]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 128 : index
         %zero = arith.constant 0.0 : f32
         %low = arith.constant 0xFF800000 : f32
         %most = scf.for %r = %c0 to %end step %c1 iter_args(%p = %low) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 128]>
           %t = arith.maximumf %p, %v : f32
           scf.yield %t : f32
         } {rt.simd}
         %sum = scf.for %r = %c0 to %end step %c1 iter_args(%p = %zero) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 128]>
           %d = arith.subf %v, %most : f32
           %e = math.exp %d : f32
-          rt.store %e, %b[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          rt.store %e, %b[%i, %r] : !rt.buffer<f32, [n, 128]>
           %t = arith.addf %p, %e : f32
           scf.yield %t : f32
         } {rt.simd}
         scf.for %r = %c0 to %end step %c1 {
-          %e = rt.load %b[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          %e = rt.load %b[%i, %r] : !rt.buffer<f32, [n, 128]>
           %q = arith.divf %e, %sum : f32
-          rt.store %q, %b[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          rt.store %q, %b[%i, %r] : !rt.buffer<f32, [n, 128]>
         } {rt.simd}
       }
-      rt.kernel @pick point [%i < "n"] (%k = %labels : !rt.buffer<i64, ["n"]>, %a = %x : !rt.buffer<f32, ["n", 128]>, %b = %z : !rt.buffer<f32, ["n"]>) {
-        %id = rt.load %k[%i] : !rt.buffer<i64, ["n"]>
+      rt.kernel @pick point [%i < n] (%k = %labels : !rt.buffer<i64, [n]>, %a = %x : !rt.buffer<f32, [n, 128]>, %b = %z : !rt.buffer<f32, [n]>) {
+        %id = rt.load %k[%i] : !rt.buffer<i64, [n]>
         %at = arith.index_cast %id : i64 to index
-        %v = rt.load %a[%i, %at] : !rt.buffer<f32, ["n", 128]>
-        rt.store %v, %b[%i] : !rt.buffer<f32, ["n"]>
+        %v = rt.load %a[%i, %at] : !rt.buffer<f32, [n, 128]>
+        rt.store %v, %b[%i] : !rt.buffer<f32, [n]>
       }
       // CHECK-LABEL: // [n] shifted{{$}}
       // CHECK-NOT: Packs
       // CHECK: return;
-      %shifted = rt.view %w {offset = "1"} : <f32, ["96*n + 1"]> to <f32, ["n", 96]>
-      rt.kernel @shifted row [%i < "n"] (%a = %shifted : !rt.buffer<f32, ["n", 96]>) {
+      %shifted = rt.view %w {offset = #nn.dim<1>} : <f32, [96*n + 1]> to <f32, [n, 96]>
+      rt.kernel @shifted row [%i < n] (%a = %shifted : !rt.buffer<f32, [n, 96]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 96 : index
         %zero = arith.constant 0.0 : f32
         %sum = scf.for %r = %c0 to %end step %c1 iter_args(%p = %zero) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 96]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 96]>
           %t = arith.addf %p, %v : f32
           scf.yield %t : f32
         } {rt.simd}
         scf.for %r = %c0 to %end step %c1 {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 96]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 96]>
           %t = arith.subf %v, %sum : f32
-          rt.store %t, %a[%i, %r] : !rt.buffer<f32, ["n", 96]>
+          rt.store %t, %a[%i, %r] : !rt.buffer<f32, [n, 96]>
         } {rt.simd}
       }
       // Read along rows of x, written along rows of y.
@@ -106,18 +106,18 @@ rt.program @p batch 64 micro 64 seed 0 pace @m {
       // CHECK: tile[threadIdx.x / 32 + k][threadIdx.x % 32] = x[
       // CHECK: __syncthreads();
       // CHECK: y[{{.*}}] = (tile[threadIdx.x % 32][threadIdx.x / 32 + k_2]);
-      rt.kernel @transpose point [%i < 128, %j < "n"] (%a = %x : !rt.buffer<f32, ["n", 128]>, %b = %y : !rt.buffer<f32, ["n", 128]> as !rt.buffer<f32, [128, "n"]>) {
-        %v = rt.load %a[%j, %i] : !rt.buffer<f32, ["n", 128]>
-        rt.store %v, %b[%i, %j] : !rt.buffer<f32, [128, "n"]>
+      rt.kernel @transpose point [%i < 128, %j < n] (%a = %x : !rt.buffer<f32, [n, 128]>, %b = %y : !rt.buffer<f32, [n, 128]> as !rt.buffer<f32, [128, n]>) {
+        %v = rt.load %a[%j, %i] : !rt.buffer<f32, [n, 128]>
+        rt.store %v, %b[%i, %j] : !rt.buffer<f32, [128, n]>
       }
-      rt.kernel @sum column [] (%a = %x : !rt.buffer<f32, ["n", 128]>, %b = %c : !rt.buffer<f32, [128]>) {
+      rt.kernel @sum column [] (%a = %x : !rt.buffer<f32, [n, 128]>, %b = %c : !rt.buffer<f32, [128]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 128 : index
-        %n = rt.size "n"
+        %n = rt.size <n>
         scf.for %r = %c0 to %n step %c1 {
           scf.for %j = %c0 to %end step %c1 {
-            %v = rt.load %a[%r, %j] : !rt.buffer<f32, ["n", 128]>
+            %v = rt.load %a[%r, %j] : !rt.buffer<f32, [n, 128]>
             %o = rt.load %b[%j] : !rt.buffer<f32, [128]>
             %t = arith.addf %o, %v : f32
             rt.store %t, %b[%j] : !rt.buffer<f32, [128]>
@@ -132,69 +132,69 @@ rt.program @p batch 64 micro 64 seed 0 pace @m {
       // CHECK-NEXT: cell = before + total;
       // CHECK-NEXT: const float before_2 = cell;
       // CHECK-NEXT: z[{{.*}}] = before_2 * 0.5f;
-      rt.kernel @mean column [] (%a = %c : !rt.buffer<f32, [128]> as !rt.buffer<f32, [2, 64]>, %b = %z : !rt.buffer<f32, ["n"]>) {
+      rt.kernel @mean column [] (%a = %c : !rt.buffer<f32, [128]> as !rt.buffer<f32, [2, 64]>, %b = %z : !rt.buffer<f32, [n]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %c2 = arith.constant 2 : index
-        %end = rt.size "n"
+        %end = rt.size <n>
         %zero = arith.constant 0.0 : f32
         %half = arith.constant 0.5 : f32
         scf.for %j = %c0 to %end step %c1 {
-          rt.store %zero, %b[%j] : !rt.buffer<f32, ["n"]>
+          rt.store %zero, %b[%j] : !rt.buffer<f32, [n]>
         } {rt.simd}
         scf.for %r = %c0 to %c2 step %c1 {
           scf.for %j = %c0 to %end step %c1 {
             %v = rt.load %a[%r, %j] : !rt.buffer<f32, [2, 64]>
-            %o = rt.load %b[%j] : !rt.buffer<f32, ["n"]>
+            %o = rt.load %b[%j] : !rt.buffer<f32, [n]>
             %t = arith.addf %o, %v : f32
-            rt.store %t, %b[%j] : !rt.buffer<f32, ["n"]>
+            rt.store %t, %b[%j] : !rt.buffer<f32, [n]>
           } {rt.simd}
         }
         scf.for %j = %c0 to %end step %c1 {
-          %o = rt.load %b[%j] : !rt.buffer<f32, ["n"]>
+          %o = rt.load %b[%j] : !rt.buffer<f32, [n]>
           %t = arith.mulf %o, %half : f32
-          rt.store %t, %b[%j] : !rt.buffer<f32, ["n"]>
+          rt.store %t, %b[%j] : !rt.buffer<f32, [n]>
         } {rt.simd}
       }
-      rt.kernel @window point [%i < "n"] (%k = %labels : !rt.buffer<i64, ["n"]>, %a = %x : !rt.buffer<f32, ["n", 128]>, %b = %z : !rt.buffer<f32, ["n"]>) {
+      rt.kernel @window point [%i < n] (%k = %labels : !rt.buffer<i64, [n]>, %a = %x : !rt.buffer<f32, [n, 128]>, %b = %z : !rt.buffer<f32, [n]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %zero = arith.constant 0.0 : f32
-        %id = rt.load %k[%i] : !rt.buffer<i64, ["n"]>
+        %id = rt.load %k[%i] : !rt.buffer<i64, [n]>
         %end = arith.index_cast %id : i64 to index
         %sum = scf.for %r = %c0 to %end step %c1 iter_args(%p = %zero) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 128]>
           %t = arith.addf %p, %v : f32
           scf.yield %t : f32
         }
-        rt.store %sum, %b[%i] : !rt.buffer<f32, ["n"]>
+        rt.store %sum, %b[%i] : !rt.buffer<f32, [n]>
       }
-      rt.call @g(%x, %y) : !rt.buffer<f32, ["n", 128]>, !rt.buffer<f32, ["n", 128]>
+      rt.call @g(%x, %y) : !rt.buffer<f32, [n, 128]>, !rt.buffer<f32, [n, 128]>
     }
-    rt.func private @g(%x: !rt.buffer<f32, ["n", 128]> {rt.name = "x"}, %y: !rt.buffer<f32, ["n", 128]> {rt.access = "out", rt.name = "y"}) attributes {scratch_bytes = 0 : i64} {
-      rt.kernel @softmax row [%i < "n"] (%a = %x : !rt.buffer<f32, ["n", 128]>, %b = %y : !rt.buffer<f32, ["n", 128]>) {
+    rt.func private @g(%x: !rt.buffer<f32, [n, 128]> {rt.name = "x"}, %y: !rt.buffer<f32, [n, 128]> {rt.access = "out", rt.name = "y"}) attributes {scratch_bytes = 0 : i64} {
+      rt.kernel @softmax row [%i < n] (%a = %x : !rt.buffer<f32, [n, 128]>, %b = %y : !rt.buffer<f32, [n, 128]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 128 : index
         %zero = arith.constant 0.0 : f32
         %low = arith.constant 0xFF800000 : f32
         %most = scf.for %r = %c0 to %end step %c1 iter_args(%p = %low) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 128]>
           %t = arith.maximumf %p, %v : f32
           scf.yield %t : f32
         } {rt.simd}
         %sum = scf.for %r = %c0 to %end step %c1 iter_args(%p = %zero) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 128]>
           %d = arith.subf %v, %most : f32
           %e = math.exp %d : f32
-          rt.store %e, %b[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          rt.store %e, %b[%i, %r] : !rt.buffer<f32, [n, 128]>
           %t = arith.addf %p, %e : f32
           scf.yield %t : f32
         } {rt.simd}
         scf.for %r = %c0 to %end step %c1 {
-          %e = rt.load %b[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          %e = rt.load %b[%i, %r] : !rt.buffer<f32, [n, 128]>
           %q = arith.divf %e, %sum : f32
-          rt.store %q, %b[%i, %r] : !rt.buffer<f32, ["n", 128]>
+          rt.store %q, %b[%i, %r] : !rt.buffer<f32, [n, 128]>
         } {rt.simd}
       }
     }

@@ -10,8 +10,8 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
     // Equal kernels are one function, named after the first.
     // CHECK-LABEL: void m_forward_scale(const float* v1, float* v2) {
     // CHECK-NOT: void m_forward_scale_again(
-    rt.func @forward(%a: !rt.buffer<f32, [4, 4]> {rt.name = "a"}, %b: !rt.buffer<f32, [4, 4]> {rt.name = "b", rt.access = "out"}, %ids: !rt.buffer<i64, ["n"]> {rt.name = "ids"},
-                     %table: !rt.buffer<f32, [10, 64]> {rt.name = "table"}, %rows: !rt.buffer<f32, ["n", 64]> {rt.name = "rows", rt.access = "out"}, %mask: !rt.buffer<i1, [4]> {rt.name = "mask"},
+    rt.func @forward(%a: !rt.buffer<f32, [4, 4]> {rt.name = "a"}, %b: !rt.buffer<f32, [4, 4]> {rt.name = "b", rt.access = "out"}, %ids: !rt.buffer<i64, [n]> {rt.name = "ids"},
+                     %table: !rt.buffer<f32, [10, 64]> {rt.name = "table"}, %rows: !rt.buffer<f32, [n, 64]> {rt.name = "rows", rt.access = "out"}, %mask: !rt.buffer<i1, [4]> {rt.name = "mask"},
                      %big: !rt.buffer<f32, [512, 768]> {rt.name = "big", rt.access = "inout"}) attributes {scratch_bytes = 256 : i64} {
       rt.kernel @scale [%i < 4, %j < 4] (%x = %a : !rt.buffer<f32, [4, 4]>, %y = %b : !rt.buffer<f32, [4, 4]>) {
         %v = rt.load %x[%i, %j] : !rt.buffer<f32, [4, 4]>
@@ -30,11 +30,11 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK: const int64_t row = [[ID]];
       // CHECK: = table[row * 64 + j];
       // CHECK: rows[i * 64 + j] =
-      rt.kernel @gather [%i < "n", %j < 64] (%x = %ids : !rt.buffer<i64, ["n"]>, %t = %table : !rt.buffer<f32, [10, 64]>, %y = %rows : !rt.buffer<f32, ["n", 64]>) {
-        %id = rt.load %x[%i] : !rt.buffer<i64, ["n"]>
+      rt.kernel @gather [%i < n, %j < 64] (%x = %ids : !rt.buffer<i64, [n]>, %t = %table : !rt.buffer<f32, [10, 64]>, %y = %rows : !rt.buffer<f32, [n, 64]>) {
+        %id = rt.load %x[%i] : !rt.buffer<i64, [n]>
         %row = arith.index_cast %id : i64 to index
         %v = rt.load %t[%row, %j] : !rt.buffer<f32, [10, 64]>
-        rt.store %v, %y[%i, %j] : !rt.buffer<f32, ["n", 64]>
+        rt.store %v, %y[%i, %j] : !rt.buffer<f32, [n, 64]>
       }
 
       // A load that waits is made before a store that may change what it reads.
@@ -57,18 +57,18 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK: int64_t [[ID:v[0-9]+]] = {{.*}}ids[
       // CHECK: [[MOST]] = [[MOST]] > [[ID]] ? [[MOST]] : [[ID]];
       // CHECK: rows[0] =
-      rt.kernel @highest [] (%x = %ids : !rt.buffer<i64, ["n"]>, %y = %rows : !rt.buffer<f32, ["n", 64]>) {
+      rt.kernel @highest [] (%x = %ids : !rt.buffer<i64, [n]>, %y = %rows : !rt.buffer<f32, [n, 64]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
-        %n = rt.size "n"
+        %n = rt.size <n>
         %least = arith.constant -9223372036854775808 : i64
         %most = scf.for %r = %c0 to %n step %c1 iter_args(%m = %least) -> (i64) {
-          %id = rt.load %x[%r] : !rt.buffer<i64, ["n"]>
+          %id = rt.load %x[%r] : !rt.buffer<i64, [n]>
           %next = arith.maxsi %m, %id : i64
           scf.yield %next : i64
         } {rt.simd}
         %f = arith.sitofp %most : i64 to f32
-        rt.store %f, %y[%c0, %c0] : !rt.buffer<f32, ["n", 64]>
+        rt.store %f, %y[%c0, %c0] : !rt.buffer<f32, [n, 64]>
       }
 
       // Two carried values, a branch, unordered comparison, NaN-aware maximum.
@@ -127,9 +127,9 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-LABEL: void m_forward_apart(
       // CHECK: const float *__restrict const big = v1;
       // CHECK: float *__restrict const big_2 = v2;
-      %first = rt.view %big {offset = "0"} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
-      %second = rt.view %big {offset = "384"} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
-      %third = rt.view %big {offset = "768"} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
+      %first = rt.view %big {offset = #nn.dim<0>} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
+      %second = rt.view %big {offset = #nn.dim<384>} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
+      %third = rt.view %big {offset = #nn.dim<768>} : !rt.buffer<f32, [512, 768]> to !rt.buffer<f32, [768]>
       rt.kernel @shift [%j < 768] (%x = %first : !rt.buffer<f32, [768]>, %y = %second : !rt.buffer<f32, [768]>) {
         %v = rt.load %x[%j] : !rt.buffer<f32, [768]>
         rt.store %v, %y[%j] : !rt.buffer<f32, [768]>
@@ -155,11 +155,11 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: m_forward_scale(a, b);
       // CHECK: m_forward_shift(big, big + 384);
       // CHECK: dt::rt::checkIndices(ids, size.n, {.what = "rows of gather 'embed'", .input = "ids", .extent = 10, .wrap = true, .stride = 1, .row = 1, .module = 0, .symbol = 0}, context.fault);
-      rt.check_indices "rows of gather 'embed'" %ids below "10" {input = "ids", item = "n", wrap} : !rt.buffer<i64, ["n"]>
+      rt.check_indices "rows of gather 'embed'" %ids below <10> {input = "ids", item = "n", wrap} : !rt.buffer<i64, [n]>
       // CHECK: .extent = 10, .local = true, .base = dt::rt::placeOnAxis(context.group, 2, 1) * 5, .stride = 1,
-      rt.check_indices "rows" %ids below "10" {block = array<i64: 5, 2, 1>} : !rt.buffer<i64, ["n"]>
+      rt.check_indices "rows" %ids below <10> {block = array<i64: 5, 2, 1>} : !rt.buffer<i64, [n]>
       // CHECK: dt::rt::checkIndices(ids, size.n, {.what = "classes", .input = nullptr, .extent = size.n, .ignores = true, .ignored = -100, .offset = 1, .stride = 2, .row = 1, .module = 0, .symbol = -1}, context.fault);
-      rt.check_indices "classes" %ids below "n" {ignored = -100 : i64, offset = 1 : i64, stride = 2 : i64} : !rt.buffer<i64, ["n"]>
+      rt.check_indices "classes" %ids below <n> {ignored = -100 : i64, offset = 1 : i64, stride = 2 : i64} : !rt.buffer<i64, [n]>
       %c = rt.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32> : !rt.buffer<f32, [4]>
       rt.kernel @table [%j < 4] (%x = %c : !rt.buffer<f32, [4]>, %y = %b : !rt.buffer<f32, [4, 4]>) {
         %c0 = arith.constant 0 : index

@@ -57,11 +57,11 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       %local = rt.alloc "local" at 0 : !rt.buffer<bf16, [4]>
       rt.fill %y with 0.5 : bf16 : !rt.buffer<bf16, [4]>
       rt.copy %y to %local : !rt.buffer<bf16, [4]>, !rt.buffer<bf16, [4]>
-      rt.matmul %a, %a to %c {batch = "1", m = "2", n = "2", k = "2"} : !rt.buffer<bf16, [2, 2]>, !rt.buffer<bf16, [2, 2]>, !rt.buffer<f32, [2, 2]>
+      rt.matmul %a, %a to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<2>, k = #nn.dim<2>} : !rt.buffer<bf16, [2, 2]>, !rt.buffer<bf16, [2, 2]>, !rt.buffer<f32, [2, 2]>
       rt.collective all_reduce by sum %y to %y over 1 stride 1 : !rt.buffer<bf16, [4]>, !rt.buffer<bf16, [4]>
       %t = rt.constant dense<[1.0, -2.5]> : tensor<2xbf16> : !rt.buffer<bf16, [2]>
-      rt.attention %q, %q, %q mask %t to %o, %lse {b = "1", t = "2", s = "2", h = "1", hk = "1", d = "4", dv = "4", q_strides = ["8", "4", "4"], k_strides = ["8", "4", "4"], v_strides = ["8", "4", "4"],
-        o_strides = ["8", "4", "4"], mask_strides = ["0", "0", "0", "1"], scale = 0.5, empty_row = 0 : i32}
+      rt.attention %q, %q, %q mask %t to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+        o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<0, 0, 0, 1>, scale = 0.5, empty_row = 0 : i32}
         : !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [2]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<f32, [1, 1, 2]>
     }
   }

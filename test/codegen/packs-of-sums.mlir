@@ -11,11 +11,11 @@
 rt.program @p batch 4096 micro 4096 seed 0 pace @m {
   rt.module @m ranks [0] arena 16781376 scratch 0 parameters 0 trainable 0 {
     rt.symbol @n of "sample" max 4096
-    rt.buffer_decl @x : !rt.buffer<f32, ["n", 1024]> at 0 stride 0
+    rt.buffer_decl @x : !rt.buffer<f32, [n, 1024]> at 0 stride 0
     rt.buffer_decl @c : !rt.buffer<f32, [1024]> at 16777216 stride 0
     rt.entry forward @f [@x, @c]
 
-    rt.func @f(%x: !rt.buffer<f32, ["n", 1024]> {rt.name = "x"}, %c: !rt.buffer<f32, [1024]> {rt.access = "inout", rt.name = "c"}) attributes {scratch_bytes = 0 : i64} {
+    rt.func @f(%x: !rt.buffer<f32, [n, 1024]> {rt.name = "x"}, %c: !rt.buffer<f32, [1024]> {rt.access = "inout", rt.name = "c"}) attributes {scratch_bytes = 0 : i64} {
       // CHECK-LABEL: // [] columns{{$}}
       // CHECK: const int place = blockIdx.x % parts.blocks * int(128) + threadIdx.x % 32 * 4,
       // CHECK: float total[4];
@@ -28,14 +28,14 @@ rt.program @p batch 4096 micro 4096 seed 0 pace @m {
       // CHECK: const int own = column + [[D:.*]];
       // CHECK: float [[W:v[0-9]+]] = c[own] + (total[[[D]]]);
       // CHECK-NEXT: c[own] = [[W]];
-      rt.kernel @columns column [] (%a = %x : !rt.buffer<f32, ["n", 1024]>, %b = %c : !rt.buffer<f32, [1024]>) {
+      rt.kernel @columns column [] (%a = %x : !rt.buffer<f32, [n, 1024]>, %b = %c : !rt.buffer<f32, [1024]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 1024 : index
-        %n = rt.size "n"
+        %n = rt.size <n>
         scf.for %r = %c0 to %n step %c1 {
           scf.for %j = %c0 to %end step %c1 {
-            %v = rt.load %a[%r, %j] : !rt.buffer<f32, ["n", 1024]>
+            %v = rt.load %a[%r, %j] : !rt.buffer<f32, [n, 1024]>
             %o = rt.load %b[%j] : !rt.buffer<f32, [1024]>
             %t = arith.addf %o, %v : f32
             rt.store %t, %b[%j] : !rt.buffer<f32, [1024]>
@@ -44,14 +44,14 @@ rt.program @p batch 4096 micro 4096 seed 0 pace @m {
       }
       // CHECK-LABEL: // [] narrow{{$}}
       // CHECK-NOT: loadPacks<{{[2-9]}}
-      rt.kernel @narrow column [] (%a = %x : !rt.buffer<f32, ["n", 1024]> as !rt.buffer<f32, ["4*n", 256]>, %b = %c : !rt.buffer<f32, [1024]>) {
+      rt.kernel @narrow column [] (%a = %x : !rt.buffer<f32, [n, 1024]> as !rt.buffer<f32, [4*n, 256]>, %b = %c : !rt.buffer<f32, [1024]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 32 : index
-        %n = rt.size "4*n"
+        %n = rt.size <4*n>
         scf.for %r = %c0 to %n step %c1 {
           scf.for %j = %c0 to %end step %c1 {
-            %v = rt.load %a[%r, %j] : !rt.buffer<f32, ["4*n", 256]>
+            %v = rt.load %a[%r, %j] : !rt.buffer<f32, [4*n, 256]>
             %o = rt.load %b[%j] : !rt.buffer<f32, [1024]>
             %t = arith.addf %o, %v : f32
             rt.store %t, %b[%j] : !rt.buffer<f32, [1024]>
@@ -61,15 +61,15 @@ rt.program @p batch 4096 micro 4096 seed 0 pace @m {
       // CHECK-LABEL: // [] all{{$}}
       // CHECK: = first * 4; {{.*}} += 256 * int(parts.parts) * 4)
       // CHECK: dt::rt::cuda::loadPacks<4, 4>(
-      rt.kernel @all all [] (%a = %x : !rt.buffer<f32, ["n", 1024]>, %b = %c : !rt.buffer<f32, [1024]>) {
+      rt.kernel @all all [] (%a = %x : !rt.buffer<f32, [n, 1024]>, %b = %c : !rt.buffer<f32, [1024]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 1024 : index
-        %n = rt.size "n"
+        %n = rt.size <n>
         %zero = arith.constant 0.0 : f32
         %sum = scf.for %i = %c0 to %n step %c1 iter_args(%q = %zero) -> (f32) {
           %part = scf.for %r = %c0 to %end step %c1 iter_args(%p = %q) -> (f32) {
-            %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 1024]>
+            %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 1024]>
             %t = arith.addf %p, %v : f32
             scf.yield %t : f32
           } {rt.simd}

@@ -73,9 +73,9 @@ rt.program @tiny batch 8 micro 4 seed 7 pace @net {
     rt.symbol @batch of "sample" max 4
     rt.parameter_decl @"fc.0.weight" : !rt.buffer<f32, [8, 16]> index 0 at 0 trainable gradient decay by 0.25 lr_factor 0.5 init "normal(0,0.5)" from [#nn.init<"normal(0,0.5)", "net.onnx", "fc.0.weight">]
     rt.parameter_decl @"fc.0.bias" : !rt.buffer<f32, [8]> index 1 at 512 trainable gradient init "zeros" from []
-    rt.buffer_decl @x : !rt.buffer<f32, ["batch", 16]> at 0 stride 0
-    rt.buffer_decl @target : !rt.buffer<f32, ["batch", 8]> at 256 stride 0
-    rt.buffer_decl @y : !rt.buffer<f32, ["batch", 8]> at 512 stride 0
+    rt.buffer_decl @x : !rt.buffer<f32, [batch, 16]> at 0 stride 0
+    rt.buffer_decl @target : !rt.buffer<f32, [batch, 8]> at 256 stride 0
+    rt.buffer_decl @y : !rt.buffer<f32, [batch, 8]> at 512 stride 0
     rt.buffer_decl @loss : !rt.buffer<f32, []> at 1024 stride 0
     rt.buffer_decl @denominator : !rt.buffer<f32, []> at 1088 stride 0
     rt.input "x" @x
@@ -86,31 +86,31 @@ rt.program @tiny batch 8 micro 4 seed 7 pace @net {
     rt.entry denominator @count [@x, @denominator]
 
     // A layer that is called with its parameters as operands.
-    rt.func private @layer.fwd(%x: !rt.buffer<f32, ["batch", 16]> {rt.name = "x"}, %w: !rt.buffer<f32, [8, 16]> {rt.name = "weight"},
-                               %b: !rt.buffer<f32, [8]> {rt.name = "bias"}, %y: !rt.buffer<f32, ["batch", 8]> {rt.name = "y", rt.access = "out"}) attributes {scratch_bytes = 128 : i64} {
-      %z = rt.alloc "z" at 0 : !rt.buffer<f32, ["batch", 8]>
-      rt.matmul %x, %w bias %b to %z {batch = "1", m = "batch", n = "8", k = "16", trans_b} : !rt.buffer<f32, ["batch", 16]>, !rt.buffer<f32, [8, 16]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, ["batch", 8]>
-      rt.kernel @relu [%i < "8*batch"] (%in = %z : !rt.buffer<f32, ["batch", 8]> as !rt.buffer<f32, ["8*batch"]>, %out = %y : !rt.buffer<f32, ["batch", 8]> as !rt.buffer<f32, ["8*batch"]>) {
-        %v = rt.load %in[%i] : !rt.buffer<f32, ["8*batch"]>
+    rt.func private @layer.fwd(%x: !rt.buffer<f32, [batch, 16]> {rt.name = "x"}, %w: !rt.buffer<f32, [8, 16]> {rt.name = "weight"},
+                               %b: !rt.buffer<f32, [8]> {rt.name = "bias"}, %y: !rt.buffer<f32, [batch, 8]> {rt.name = "y", rt.access = "out"}) attributes {scratch_bytes = 128 : i64} {
+      %z = rt.alloc "z" at 0 : !rt.buffer<f32, [batch, 8]>
+      rt.matmul %x, %w bias %b to %z {batch = #nn.dim<1>, m = #nn.dim<batch>, n = #nn.dim<8>, k = #nn.dim<16>, trans_b} : !rt.buffer<f32, [batch, 16]>, !rt.buffer<f32, [8, 16]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [batch, 8]>
+      rt.kernel @relu [%i < 8*batch] (%in = %z : !rt.buffer<f32, [batch, 8]> as !rt.buffer<f32, [8*batch]>, %out = %y : !rt.buffer<f32, [batch, 8]> as !rt.buffer<f32, [8*batch]>) {
+        %v = rt.load %in[%i] : !rt.buffer<f32, [8*batch]>
         %zero = arith.constant 0.0 : f32
         %r = arith.maximumf %v, %zero : f32
-        rt.store %r, %out[%i] : !rt.buffer<f32, ["8*batch"]>
+        rt.store %r, %out[%i] : !rt.buffer<f32, [8*batch]>
       }
     }
-    rt.func @forward.fwd(%x: !rt.buffer<f32, ["batch", 16]> {rt.name = "x"}, %t: !rt.buffer<f32, ["batch", 8]> {rt.name = "target"},
-                         %y: !rt.buffer<f32, ["batch", 8]> {rt.name = "y", rt.access = "out"}, %loss: !rt.buffer<f32, []> {rt.name = "loss", rt.access = "out"}) attributes {scratch_bytes = 128 : i64} {
+    rt.func @forward.fwd(%x: !rt.buffer<f32, [batch, 16]> {rt.name = "x"}, %t: !rt.buffer<f32, [batch, 8]> {rt.name = "target"},
+                         %y: !rt.buffer<f32, [batch, 8]> {rt.name = "y", rt.access = "out"}, %loss: !rt.buffer<f32, []> {rt.name = "loss", rt.access = "out"}) attributes {scratch_bytes = 128 : i64} {
       %w = rt.parameter @"fc.0.weight" : !rt.buffer<f32, [8, 16]>
       %b = rt.parameter @"fc.0.bias" : !rt.buffer<f32, [8]>
       %s = rt.alloc "scratch0" at 0 : !rt.buffer<i8, [128]>
-      rt.call @layer.fwd(%x, %w, %b, %y) scratch %s : !rt.buffer<f32, ["batch", 16]>, !rt.buffer<f32, [8, 16]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, ["batch", 8]>, !rt.buffer<i8, [128]>
-      rt.kernel @squared_error [] (%a = %y : !rt.buffer<f32, ["batch", 8]> as !rt.buffer<f32, ["8*batch"]>, %c = %t : !rt.buffer<f32, ["batch", 8]> as !rt.buffer<f32, ["8*batch"]>, %l = %loss : !rt.buffer<f32, []>) {
+      rt.call @layer.fwd(%x, %w, %b, %y) scratch %s : !rt.buffer<f32, [batch, 16]>, !rt.buffer<f32, [8, 16]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [batch, 8]>, !rt.buffer<i8, [128]>
+      rt.kernel @squared_error [] (%a = %y : !rt.buffer<f32, [batch, 8]> as !rt.buffer<f32, [8*batch]>, %c = %t : !rt.buffer<f32, [batch, 8]> as !rt.buffer<f32, [8*batch]>, %l = %loss : !rt.buffer<f32, []>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
-        %n = rt.size "8*batch"
+        %n = rt.size <8*batch>
         %zero = arith.constant 0.0 : f32
         %sum = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %zero) -> f32 {
-          %av = rt.load %a[%i] : !rt.buffer<f32, ["8*batch"]>
-          %cv = rt.load %c[%i] : !rt.buffer<f32, ["8*batch"]>
+          %av = rt.load %a[%i] : !rt.buffer<f32, [8*batch]>
+          %cv = rt.load %c[%i] : !rt.buffer<f32, [8*batch]>
           %d = arith.subf %av, %cv : f32
           %q = arith.mulf %d, %d : f32
           %next = arith.addf %acc, %q : f32
@@ -119,16 +119,16 @@ rt.program @tiny batch 8 micro 4 seed 7 pace @net {
         rt.store %sum, %l[] : !rt.buffer<f32, []>
       }
     }
-    rt.func @forward.bwd(%x: !rt.buffer<f32, ["batch", 16]> {rt.name = "x"}, %t: !rt.buffer<f32, ["batch", 8]> {rt.name = "target"},
-                         %y: !rt.buffer<f32, ["batch", 8]> {rt.name = "y"}) attributes {scratch_bytes = 256 : i64} {
+    rt.func @forward.bwd(%x: !rt.buffer<f32, [batch, 16]> {rt.name = "x"}, %t: !rt.buffer<f32, [batch, 8]> {rt.name = "target"},
+                         %y: !rt.buffer<f32, [batch, 8]> {rt.name = "y"}) attributes {scratch_bytes = 256 : i64} {
       %seed = rt.alloc "seed" at 0 : !rt.buffer<f32, []>
-      %dz = rt.alloc "dz" at 64 : !rt.buffer<f32, ["batch", 8]>
+      %dz = rt.alloc "dz" at 64 : !rt.buffer<f32, [batch, 8]>
       %dw = rt.gradient @"fc.0.weight" : !rt.buffer<f32, [8, 16]>
       %db = rt.gradient @"fc.0.bias" : !rt.buffer<f32, [8]>
       rt.seed @mse to %seed : !rt.buffer<f32, []>
-      rt.kernel @relu_mse_grad [%i < "batch", %j < 8] (%a = %y : !rt.buffer<f32, ["batch", 8]>, %c = %t : !rt.buffer<f32, ["batch", 8]>, %s = %seed : !rt.buffer<f32, []>, %o = %dz : !rt.buffer<f32, ["batch", 8]>) {
-        %av = rt.load %a[%i, %j] : !rt.buffer<f32, ["batch", 8]>
-        %cv = rt.load %c[%i, %j] : !rt.buffer<f32, ["batch", 8]>
+      rt.kernel @relu_mse_grad [%i < batch, %j < 8] (%a = %y : !rt.buffer<f32, [batch, 8]>, %c = %t : !rt.buffer<f32, [batch, 8]>, %s = %seed : !rt.buffer<f32, []>, %o = %dz : !rt.buffer<f32, [batch, 8]>) {
+        %av = rt.load %a[%i, %j] : !rt.buffer<f32, [batch, 8]>
+        %cv = rt.load %c[%i, %j] : !rt.buffer<f32, [batch, 8]>
         %sv = rt.load %s[] : !rt.buffer<f32, []>
         %two = arith.constant 2.0 : f32
         %zero = arith.constant 0.0 : f32
@@ -137,25 +137,25 @@ rt.program @tiny batch 8 micro 4 seed 7 pace @net {
         %g = arith.mulf %m, %sv : f32
         %p = arith.cmpf ogt, %av, %zero : f32
         %r = arith.select %p, %g, %zero : f32
-        rt.store %r, %o[%i, %j] : !rt.buffer<f32, ["batch", 8]>
+        rt.store %r, %o[%i, %j] : !rt.buffer<f32, [batch, 8]>
       }
-      rt.matmul %dz, %x to %dw {batch = "1", m = "8", n = "16", k = "batch", trans_a, accumulate} : !rt.buffer<f32, ["batch", 8]>, !rt.buffer<f32, ["batch", 16]>, !rt.buffer<f32, [8, 16]>
-      rt.kernel @bias_grad [%j < 8] (%g = %dz : !rt.buffer<f32, ["batch", 8]>, %o = %db : !rt.buffer<f32, [8]>) {
+      rt.matmul %dz, %x to %dw {batch = #nn.dim<1>, m = #nn.dim<8>, n = #nn.dim<16>, k = #nn.dim<batch>, trans_a, accumulate} : !rt.buffer<f32, [batch, 8]>, !rt.buffer<f32, [batch, 16]>, !rt.buffer<f32, [8, 16]>
+      rt.kernel @bias_grad [%j < 8] (%g = %dz : !rt.buffer<f32, [batch, 8]>, %o = %db : !rt.buffer<f32, [8]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
-        %n = rt.size "batch"
+        %n = rt.size <batch>
         %init = rt.load %o[%j] : !rt.buffer<f32, [8]>
         %sum = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %init) -> f32 {
-          %v = rt.load %g[%i, %j] : !rt.buffer<f32, ["batch", 8]>
+          %v = rt.load %g[%i, %j] : !rt.buffer<f32, [batch, 8]>
           %next = arith.addf %acc, %v : f32
           scf.yield %next : f32
         }
         rt.store %sum, %o[%j] : !rt.buffer<f32, [8]>
       }
     }
-    rt.func @count(%x: !rt.buffer<f32, ["batch", 16]> {rt.name = "x"}, %n: !rt.buffer<f32, []> {rt.name = "n", rt.access = "out"}) {
+    rt.func @count(%x: !rt.buffer<f32, [batch, 16]> {rt.name = "x"}, %n: !rt.buffer<f32, []> {rt.name = "n", rt.access = "out"}) {
       rt.kernel @count [] (%o = %n : !rt.buffer<f32, []>) {
-        %s = rt.size "8*batch"
+        %s = rt.size <8*batch>
         %i = arith.index_cast %s : index to i64
         %f = arith.sitofp %i : i64 to f32
         rt.store %f, %o[] : !rt.buffer<f32, []>

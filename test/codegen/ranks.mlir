@@ -66,30 +66,30 @@ rt.program @p batch 2 micro 2 seed 0 pace @b schedule "zb" reorder "both" bucket
     rt.symbol @n of "image" max 4
     rt.parameter_decl @w : !rt.buffer<f32, [4, 128]> index 0 at 0 trainable gradient from [#nn.onnx<"a.onnx", "w">] layout #dist.layout<4x256 of 4x250, [#dist.cut<1, 128, 2, 1>]>
     rt.parameter_decl @s : !rt.buffer<f32, [4]> index 1 at 2048 trainable gradient from [#nn.onnx<"a.onnx", "s">] partial [#dist.cut<0, 1, 2, 1>]
-    rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 0
-    rt.buffer_decl @grad.b.h : !rt.buffer<f32, ["n"]> at 64 stride 0
+    rt.buffer_decl @h : !rt.buffer<f32, [n]> at 0 stride 0
+    rt.buffer_decl @grad.b.h : !rt.buffer<f32, [n]> at 64 stride 0
     rt.output "h" @h
     rt.entry forward @f [@h]
-    rt.func @f(%h: !rt.buffer<f32, ["n"]> {rt.access = "out"}) {
-      rt.call @g(%h) : !rt.buffer<f32, ["n"]>
-      rt.call @g(%h) : !rt.buffer<f32, ["n"]>
+    rt.func @f(%h: !rt.buffer<f32, [n]> {rt.access = "out"}) {
+      rt.call @g(%h) : !rt.buffer<f32, [n]>
+      rt.call @g(%h) : !rt.buffer<f32, [n]>
     }
-    rt.func @g(%h: !rt.buffer<f32, ["n"]> {rt.access = "inout"}) {
-      rt.collective all_reduce by sum %h to %h over 2 stride 1 : !rt.buffer<f32, ["n"]>, !rt.buffer<f32, ["n"]>
+    rt.func @g(%h: !rt.buffer<f32, [n]> {rt.access = "inout"}) {
+      rt.collective all_reduce by sum %h to %h over 2 stride 1 : !rt.buffer<f32, [n]>, !rt.buffer<f32, [n]>
     }
   }
   rt.module @b origin "net" unit "u" stage 1 ranks [2] zero 1 arena 256 scratch 0 parameters 64 trainable 64 {
     rt.symbol @n of "image" max 4 cost 2.5
     rt.parameter_decl @s : !rt.buffer<f32, [4]> index 2 at 0 trainable gradient from [#nn.onnx<"a.onnx", "s">] partial [#dist.cut<0, 1, 2, 1>] tied @a::@s
-    rt.buffer_decl @h : !rt.buffer<f32, ["n"]> at 0 stride 64 received
-    rt.buffer_decl @grad.h : !rt.buffer<f32, ["n"]> at 128 stride 64 late
+    rt.buffer_decl @h : !rt.buffer<f32, [n]> at 0 stride 64 received
+    rt.buffer_decl @grad.h : !rt.buffer<f32, [n]> at 128 stride 64 late
     rt.input "h" @h from @a {output = 0 : i64}
     rt.entry forward @f [@h]
     rt.entry backward_input @f [@h]
     rt.entry backward_weight @w [@h]
-    rt.func @f(%h: !rt.buffer<f32, ["n"]>) {
+    rt.func @f(%h: !rt.buffer<f32, [n]>) {
     }
-    rt.func @w(%h: !rt.buffer<f32, ["n"]>) {
+    rt.func @w(%h: !rt.buffer<f32, [n]>) {
       rt.gradients_ready 0 to 64
     }
   }

@@ -7,9 +7,9 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
   rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
     rt.symbol @n of "sample" max 512
 
-    rt.func @f(%x: !rt.buffer<f32, ["n", 64]> {rt.name = "x"}, %y: !rt.buffer<f32, ["n"]> {rt.access = "inout", rt.name = "y"}, %c: !rt.buffer<f32, [64]> {rt.access = "inout", rt.name = "c"},
-               %s: !rt.buffer<f32, []> {rt.access = "out", rt.name = "s"}, %wide: !rt.buffer<f32, ["n", 4096]> {rt.access = "inout", rt.name = "wide"},
-               %huge: !rt.buffer<f32, ["n", 4194304]> {rt.access = "inout", rt.name = "huge"}, %ids: !rt.buffer<i64, ["n"]> {rt.name = "ids"}) attributes {scratch_bytes = 0 : i64} {
+    rt.func @f(%x: !rt.buffer<f32, [n, 64]> {rt.name = "x"}, %y: !rt.buffer<f32, [n]> {rt.access = "inout", rt.name = "y"}, %c: !rt.buffer<f32, [64]> {rt.access = "inout", rt.name = "c"},
+               %s: !rt.buffer<f32, []> {rt.access = "out", rt.name = "s"}, %wide: !rt.buffer<f32, [n, 4096]> {rt.access = "inout", rt.name = "wide"},
+               %huge: !rt.buffer<f32, [n, 4194304]> {rt.access = "inout", rt.name = "huge"}, %ids: !rt.buffer<i64, [n]> {rt.name = "ids"}) attributes {scratch_bytes = 0 : i64} {
       // A warp a row. Lanes stride over it, all get the sum, one stores; what one lane stores and others may read stands between barriers.
       // CHECK-LABEL: // [n] row{{$}}
       // CHECK-NEXT: __global__ void m_f_row(
@@ -28,19 +28,19 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: y[i] =
       // CHECK-NEXT: }
       // CHECK-NEXT: __syncwarp();
-      rt.kernel @row row [%i < "n"] (%a = %x : !rt.buffer<f32, ["n", 64]>, %b = %y : !rt.buffer<f32, ["n"]>) {
+      rt.kernel @row row [%i < n] (%a = %x : !rt.buffer<f32, [n, 64]>, %b = %y : !rt.buffer<f32, [n]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %c64 = arith.constant 64 : index
         %zero = arith.constant 0.0 : f32
         %sum = scf.for %r = %c0 to %c64 step %c1 iter_args(%p = %zero) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 64]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 64]>
           %t = arith.addf %p, %v : f32
           scf.yield %t : f32
         } {rt.simd}
-        %o = rt.load %b[%i] : !rt.buffer<f32, ["n"]>
+        %o = rt.load %b[%i] : !rt.buffer<f32, [n]>
         %t = arith.addf %o, %sum : f32
-        rt.store %t, %b[%i] : !rt.buffer<f32, ["n"]>
+        rt.store %t, %b[%i] : !rt.buffer<f32, [n]>
       }
       // A block a long row, of which a lane keeps 8 elements. They are its own: no barrier.
       // CHECK-LABEL: // [n] block{{$}}
@@ -55,20 +55,20 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: wide[
       // CHECK-NOT: __syncthreads
       // CHECK: return;
-      rt.kernel @block row [%i < "n"] (%a = %wide : !rt.buffer<f32, ["n", 4096]>) {
+      rt.kernel @block row [%i < n] (%a = %wide : !rt.buffer<f32, [n, 4096]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %end = arith.constant 4096 : index
         %low = arith.constant 0xFF800000 : f32
         %most = scf.for %r = %c0 to %end step %c1 iter_args(%p = %low) -> (f32) {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 4096]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 4096]>
           %t = arith.maximumf %p, %v : f32
           scf.yield %t : f32
         } {rt.simd}
         scf.for %r = %c0 to %end step %c1 {
-          %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 4096]>
+          %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 4096]>
           %t = arith.subf %v, %most : f32
-          rt.store %t, %a[%i, %r] : !rt.buffer<f32, ["n", 4096]>
+          rt.store %t, %a[%i, %r] : !rt.buffer<f32, [n, 4096]>
         } {rt.simd}
       }
       // Threads take a column and every eighth row of their part; the first tile goes on with what all have.
@@ -85,16 +85,16 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK: total = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total);
       // CHECK-NEXT: if (!inside || tile != 0) return;
       // CHECK: c[at] + total;
-      rt.kernel @column column [%i < 4] (%a = %x : !rt.buffer<f32, ["n", 64]>, %b = %c : !rt.buffer<f32, [64]>) {
+      rt.kernel @column column [%i < 4] (%a = %x : !rt.buffer<f32, [n, 64]>, %b = %c : !rt.buffer<f32, [64]>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %c16 = arith.constant 16 : index
-        %n = rt.size "n"
+        %n = rt.size <n>
         %first = arith.muli %i, %c16 : index
         scf.for %r = %c0 to %n step %c1 {
           scf.for %j = %c0 to %c16 step %c1 {
             %at = arith.addi %first, %j : index
-            %v = rt.load %a[%r, %at] : !rt.buffer<f32, ["n", 64]>
+            %v = rt.load %a[%r, %at] : !rt.buffer<f32, [n, 64]>
             %o = rt.load %b[%at] : !rt.buffer<f32, [64]>
             %t = arith.addf %o, %v : f32
             rt.store %t, %b[%at] : !rt.buffer<f32, [64]>
@@ -109,15 +109,15 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK: const int {{r.*}} = {{r.*}} % 64;
       // CHECK: [[SUM]] = dt::rt::cuda::reduceBlock<dt::rt::cuda::Add, 256>([[SUM]]);
       // CHECK-NEXT: if (!parts.last && parts.parts > 1) {
-      rt.kernel @all all [] (%a = %x : !rt.buffer<f32, ["n", 64]>, %b = %s : !rt.buffer<f32, []>) {
+      rt.kernel @all all [] (%a = %x : !rt.buffer<f32, [n, 64]>, %b = %s : !rt.buffer<f32, []>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index
         %c64 = arith.constant 64 : index
-        %n = rt.size "n"
+        %n = rt.size <n>
         %zero = arith.constant 0.0 : f32
         %sum = scf.for %i = %c0 to %n step %c1 iter_args(%q = %zero) -> (f32) {
           %part = scf.for %r = %c0 to %c64 step %c1 iter_args(%p = %q) -> (f32) {
-            %v = rt.load %a[%i, %r] : !rt.buffer<f32, ["n", 64]>
+            %v = rt.load %a[%i, %r] : !rt.buffer<f32, [n, 64]>
             %t = arith.addf %p, %v : f32
             scf.yield %t : f32
           } {rt.simd}
@@ -128,24 +128,24 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // Indices that may not fit an int, and ones that come from data.
       // CHECK-LABEL: // [n, 4194304] huge{{$}}
       // CHECK: const int64_t point = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-      rt.kernel @huge point [%i < "n", %j < 4194304] (%a = %huge : !rt.buffer<f32, ["n", 4194304]>) {
-        %v = rt.load %a[%i, %j] : !rt.buffer<f32, ["n", 4194304]>
+      rt.kernel @huge point [%i < n, %j < 4194304] (%a = %huge : !rt.buffer<f32, [n, 4194304]>) {
+        %v = rt.load %a[%i, %j] : !rt.buffer<f32, [n, 4194304]>
         %t = arith.addf %v, %v : f32
-        rt.store %t, %a[%i, %j] : !rt.buffer<f32, ["n", 4194304]>
+        rt.store %t, %a[%i, %j] : !rt.buffer<f32, [n, 4194304]>
       }
       // CHECK-LABEL: // [n] gather{{$}}
       // CHECK: const int point =
       // CHECK: const int64_t row =
       // CHECK: int64_t(i)
-      rt.kernel @gather [%i < "n"] (%k = %ids : !rt.buffer<i64, ["n"]>, %a = %x : !rt.buffer<f32, ["n", 64]>, %b = %y : !rt.buffer<f32, ["n"]>) {
+      rt.kernel @gather [%i < n] (%k = %ids : !rt.buffer<i64, [n]>, %a = %x : !rt.buffer<f32, [n, 64]>, %b = %y : !rt.buffer<f32, [n]>) {
         %c0 = arith.constant 0 : index
-        %id = rt.load %k[%i] : !rt.buffer<i64, ["n"]>
+        %id = rt.load %k[%i] : !rt.buffer<i64, [n]>
         %row = arith.index_cast %id : i64 to index
-        %v = rt.load %a[%row, %c0] : !rt.buffer<f32, ["n", 64]>
+        %v = rt.load %a[%row, %c0] : !rt.buffer<f32, [n, 64]>
         %n = arith.index_cast %i : index to i64
         %f = arith.sitofp %n : i64 to f32
         %t = arith.mulf %v, %f : f32
-        rt.store %t, %b[%i] : !rt.buffer<f32, ["n"]>
+        rt.store %t, %b[%i] : !rt.buffer<f32, [n]>
       }
     }
   }

@@ -241,7 +241,7 @@ class Interpreter:
                "maxsi": np.maximum, "minimumf": np.minimum, "maximumf": np.maximum, "andi": np.logical_and, "ori": np.logical_or,
                "xori": np.logical_xor}
         if op.name == "nn.size":
-            value = self.size(op.attrs["expr"].strip('"'))
+            value = self.size(op.attrs["size"][len("#nn.dim<") : -1])
         elif kind == "constant":
             value = np.array(number(op.attrs["value"].split(" : ")[0]), DTYPES[op.types[0]])
         elif kind in two:

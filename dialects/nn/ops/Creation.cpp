@@ -135,9 +135,8 @@ bool isPlaceInItem(BlockArgument number, const DimExpr &size) {
 bool countsItems(GenerateOp op, const ItemContext &context) {
   bool counts = false;
   op.getBody().walk([&](SizeOp size) {
-    auto expr = DimExpr::parse(size.getExpr());
-    counts |= !expr || llvm::any_of(expr->symbols(),
-                                    [&](auto &s) { return context.isItem(s); });
+    counts |= llvm::any_of(size.getSize().symbols(),
+                           [&](auto &s) { return context.isItem(s); });
   });
   return counts;
 }

@@ -36,9 +36,9 @@ def NN_GenerateOp : NN_PureOp<"generate", [IsolatedFromAbove, NN_Recomputable, N
 }
 def NN_SizeOp : NN_PureOp<"size"> {
   let summary = "value of a size expression at run time";
-  let arguments = (ins StrAttr:$expr);
+  let arguments = (ins NN_Dim:$size);
   let results = (outs Index:$result);
-  let assemblyFormat = "$expr attr-dict";
+  let assemblyFormat = "$size attr-dict";
 }
 def NN_YieldOp : NN_PureOp<"yield", [Terminator]> {
   let summary = "ends a region of generate or fused";

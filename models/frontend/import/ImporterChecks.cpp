@@ -159,8 +159,7 @@ LogicalResult Importer::checkSizes(func::FuncOp function) {
   };
   WalkResult result = function.walk([&](Operation *op) {
     if (auto size = dyn_cast<nn::SizeOp>(op)) {
-      std::optional<DimExpr> value = DimExpr::parse(size.getExpr());
-      if (value && failed(check(op->getParentOp(), *value, "value")))
+      if (failed(check(op->getParentOp(), size.getSize(), "value")))
         return WalkResult::interrupt();
     }
     // What a function takes may be read without a result of that type.

@@ -80,7 +80,7 @@ private:
     if (std::optional<int64_t> n = d.asConstant())
       return constant(*n);
     return nn::SizeOp::create(b, loc, b.getIndexType(),
-                              b.getStringAttr(d.str()));
+                              nn::DimAttr::get(b.getContext(), d));
   }
   template <typename OpT> Value binary(const Expr &e) {
     Value l = emit(e->args[0]), r = emit(e->args[1]);

@@ -25,7 +25,7 @@ struct ConvShape {
   int64_t n, c, o, groups;
   int32_t dims;
   int64_t in[3], kernel[3], stride[3], dilation[3], padBegin[3], padEnd[3];
-  bool tf32;
+  bool tf32 = false;
 
   /// Spatial extent of the output.
   int64_t out(int i) const {

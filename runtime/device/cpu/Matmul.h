@@ -28,7 +28,7 @@ struct MatmulShape {
   bool transA, transB;
   int64_t strideA, strideB, strideC;
   int64_t lda, ldb, ldc;
-  bool tf32;
+  bool tf32 = false;
 };
 
 /// c = op(a) * op(b) + bias + beta * c. `bias`: n floats or null. beta is 0

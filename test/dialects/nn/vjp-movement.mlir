@@ -69,7 +69,7 @@ dist.module @m {
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.generate : tensor<1xi64> {
 // CHECK-NEXT: ^bb0({{.*}}: index):
-// CHECK-NEXT: %[[V2:.*]] = nn.size "seq - 1"
+// CHECK-NEXT: %[[V2:.*]] = nn.size <seq - 1>
 // CHECK-NEXT: %[[V3:.*]] = arith.addi {{.*}}, %[[V2]]
 // CHECK-NEXT: %[[V4:.*]] = arith.index_cast %[[V3]]
 // CHECK-NEXT: nn.yield %[[V4]]
@@ -114,7 +114,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.slice %[[X]] [0] step [1] : tensor<?xf32, #nn.dims<a + b + 3>> to tensor<?xf32, #nn.dims<a>>
 // CHECK-NEXT: %[[V1:.*]] = nn.generate : tensor<?xi64, #nn.dims<b>> {
 // CHECK-NEXT: ^bb0({{.*}}: index):
-// CHECK-NEXT: %[[V4:.*]] = nn.size "a"
+// CHECK-NEXT: %[[V4:.*]] = nn.size <a>
 // CHECK-NEXT: %[[V5:.*]] = arith.addi {{.*}}, %[[V4]]
 // CHECK-NEXT: %[[V6:.*]] = arith.index_cast %[[V5]]
 // CHECK-NEXT: nn.yield %[[V6]]

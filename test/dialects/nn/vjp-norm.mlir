@@ -161,7 +161,7 @@ dist.module @m {
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.reshape %[[DY]] : tensor<4xf32> to tensor<1x4xf32>
 // CHECK-NEXT: %[[V1:.*]] = nn.generate : tensor<f32> {
-// CHECK-NEXT: %[[V4:.*]] = nn.size "batch"
+// CHECK-NEXT: %[[V4:.*]] = nn.size <batch>
 // CHECK-NEXT: %[[V5:.*]] = arith.index_cast %[[V4]]
 // CHECK-NEXT: %[[V6:.*]] = arith.sitofp %[[V5]]
 // CHECK-NEXT: nn.yield %[[V6]]

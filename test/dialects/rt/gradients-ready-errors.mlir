@@ -69,7 +69,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
   rt.entry backward @f []
   rt.func @f() {
     %w = rt.gradient @w : !rt.buffer<f32, [4]>
-    %v = rt.view %w {offset = "2"} : !rt.buffer<f32, [4]> to !rt.buffer<f32, [2]>
+    %v = rt.view %w {offset = #nn.dim<2>} : !rt.buffer<f32, [4]> to !rt.buffer<f32, [2]>
     // What lies before it may be ready.
     rt.gradients_ready 0 to 64
     // expected-error @+1 {{has the gradient of @w in it}}

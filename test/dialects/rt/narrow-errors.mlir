@@ -37,42 +37,42 @@ rt.func @f(%a: !rt.buffer<bf16, [2]>, %b: !rt.buffer<f32, [2]> {rt.access = "out
 
 rt.func @f(%a: !rt.buffer<f64, [2, 3]>, %b: !rt.buffer<f64, [3, 4]>, %c: !rt.buffer<f64, [2, 4]>) {
   // expected-error @+1 {{'a' has elements of 'f64', expected 'f32' or 'bf16'}}
-  rt.matmul %a, %b to %c {batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<f64, [2, 3]>, !rt.buffer<f64, [3, 4]>, !rt.buffer<f64, [2, 4]>
+  rt.matmul %a, %b to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<f64, [2, 3]>, !rt.buffer<f64, [3, 4]>, !rt.buffer<f64, [2, 4]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<bf16, [2, 3]>, %b: !rt.buffer<f32, [3, 4]>, %c: !rt.buffer<f32, [2, 4]>) {
   // expected-error @+1 {{'b' has elements of 'f32', expected 'bf16'}}
-  rt.matmul %a, %b to %c {batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<f32, [3, 4]>, !rt.buffer<f32, [2, 4]>
+  rt.matmul %a, %b to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<f32, [3, 4]>, !rt.buffer<f32, [2, 4]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<f32, [2, 3]>, %b: !rt.buffer<f32, [3, 4]>, %c: !rt.buffer<bf16, [2, 4]>) {
   // expected-error @+1 {{'c' has elements of 'bf16', expected 'f32'}}
-  rt.matmul %a, %b to %c {batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<f32, [2, 3]>, !rt.buffer<f32, [3, 4]>, !rt.buffer<bf16, [2, 4]>
+  rt.matmul %a, %b to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<f32, [2, 3]>, !rt.buffer<f32, [3, 4]>, !rt.buffer<bf16, [2, 4]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<bf16, [2, 3]>, %b: !rt.buffer<bf16, [3, 4]>, %c: !rt.buffer<bf16, [2, 4]>) {
   // expected-error @+1 {{'c' has elements of 'bf16', expected 'f32'}}
-  rt.matmul %a, %b to %c {accumulate, batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<bf16, [2, 4]>
+  rt.matmul %a, %b to %c {accumulate, batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<bf16, [2, 4]>
 }
 
 // -----
 
 rt.func @f(%a: !rt.buffer<bf16, [2, 3]>, %b: !rt.buffer<bf16, [3, 4]>, %bias: !rt.buffer<i64, [4]>, %c: !rt.buffer<bf16, [2, 4]>) {
   // expected-error @+1 {{'bias' has elements of 'i64', expected 'f32' or 'bf16'}}
-  rt.matmul %a, %b bias %bias to %c {batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<i64, [4]>, !rt.buffer<bf16, [2, 4]>
+  rt.matmul %a, %b bias %bias to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<i64, [4]>, !rt.buffer<bf16, [2, 4]>
 }
 
 // -----
 
 rt.func @f(%x: !rt.buffer<bf16, [2, 3, 8]>, %w: !rt.buffer<bf16, [4, 3, 3]>, %y: !rt.buffer<f32, [2, 4, 6]>) {
   // expected-error @+1 {{'y' has elements of 'f32', expected 'bf16'}}
-  rt.conv %x, %w to %y {n = "2", c = 3, o = 4, groups = 1, in = ["8"], kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
+  rt.conv %x, %w to %y {n = #nn.dim<2>, c = 3, o = 4, groups = 1, in = #nn.dims<8>, kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
     : !rt.buffer<bf16, [2, 3, 8]>, !rt.buffer<bf16, [4, 3, 3]>, !rt.buffer<f32, [2, 4, 6]>
 }
 
@@ -80,7 +80,7 @@ rt.func @f(%x: !rt.buffer<bf16, [2, 3, 8]>, %w: !rt.buffer<bf16, [4, 3, 3]>, %y:
 
 rt.func @f(%x: !rt.buffer<bf16, [2, 3, 8]>, %w: !rt.buffer<bf16, [4, 3, 3]>, %b: !rt.buffer<f32, [4]>, %y: !rt.buffer<bf16, [2, 4, 6]>) {
   // expected-error @+1 {{'db' has elements of 'f32', expected 'bf16'}}
-  rt.conv_dw %x, %y to %w bias %b {n = "2", c = 3, o = 4, groups = 1, in = ["8"], kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
+  rt.conv_dw %x, %y to %w bias %b {n = #nn.dim<2>, c = 3, o = 4, groups = 1, in = #nn.dims<8>, kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
     : !rt.buffer<bf16, [2, 3, 8]>, !rt.buffer<bf16, [2, 4, 6]>, !rt.buffer<bf16, [4, 3, 3]>, !rt.buffer<f32, [4]>
 }
 
@@ -88,7 +88,7 @@ rt.func @f(%x: !rt.buffer<bf16, [2, 3, 8]>, %w: !rt.buffer<bf16, [4, 3, 3]>, %b:
 
 rt.func @f(%x: !rt.buffer<bf16, [2, 3, 8]>, %w: !rt.buffer<bf16, [4, 3, 3]>, %y: !rt.buffer<bf16, [2, 4, 6]>) {
   // expected-error @+1 {{'dw' has elements of 'bf16', expected 'f32'}}
-  rt.conv_dw %x, %y to %w {accumulate, n = "2", c = 3, o = 4, groups = 1, in = ["8"], kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
+  rt.conv_dw %x, %y to %w {accumulate, n = #nn.dim<2>, c = 3, o = 4, groups = 1, in = #nn.dims<8>, kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
     : !rt.buffer<bf16, [2, 3, 8]>, !rt.buffer<bf16, [2, 4, 6]>, !rt.buffer<bf16, [4, 3, 3]>
 }
 
@@ -96,8 +96,8 @@ rt.func @f(%x: !rt.buffer<bf16, [2, 3, 8]>, %w: !rt.buffer<bf16, [4, 3, 3]>, %y:
 
 rt.func @f(%q: !rt.buffer<bf16, [1, 2, 1, 4]>, %o: !rt.buffer<bf16, [1, 2, 1, 4]>, %lse: !rt.buffer<bf16, [1, 1, 2]>) {
   // expected-error @+1 {{'lse' has elements of 'bf16', expected 'f32'}}
-  rt.attention %q, %q, %q to %o, %lse {b = "1", t = "2", s = "2", h = "1", hk = "1", d = "4", dv = "4", q_strides = ["8", "4", "4"], k_strides = ["8", "4", "4"], v_strides = ["8", "4", "4"],
-    o_strides = ["8", "4", "4"], mask_strides = [], scale = 0.5, empty_row = 0 : i32}
+  rt.attention %q, %q, %q to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+    o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5, empty_row = 0 : i32}
     : !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 1, 2]>
 }
 
@@ -105,8 +105,8 @@ rt.func @f(%q: !rt.buffer<bf16, [1, 2, 1, 4]>, %o: !rt.buffer<bf16, [1, 2, 1, 4]
 
 rt.func @f(%q: !rt.buffer<f32, [1, 2, 1, 4]>, %mask: !rt.buffer<bf16, [2]>, %o: !rt.buffer<f32, [1, 2, 1, 4]>, %lse: !rt.buffer<f32, [1, 1, 2]>) {
   // expected-error @+1 {{'mask' has elements of 'bf16', expected 'f32' or 'i1'}}
-  rt.attention %q, %q, %q mask %mask to %o, %lse {b = "1", t = "2", s = "2", h = "1", hk = "1", d = "4", dv = "4", q_strides = ["8", "4", "4"], k_strides = ["8", "4", "4"], v_strides = ["8", "4", "4"],
-    o_strides = ["8", "4", "4"], mask_strides = ["0", "0", "0", "1"], scale = 0.5, empty_row = 0 : i32}
+  rt.attention %q, %q, %q mask %mask to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+    o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<0, 0, 0, 1>, scale = 0.5, empty_row = 0 : i32}
     : !rt.buffer<f32, [1, 2, 1, 4]>, !rt.buffer<f32, [1, 2, 1, 4]>, !rt.buffer<f32, [1, 2, 1, 4]>, !rt.buffer<bf16, [2]>, !rt.buffer<f32, [1, 2, 1, 4]>, !rt.buffer<f32, [1, 1, 2]>
 }
 

@@ -25,32 +25,32 @@ rt.func @kernel(%a: !rt.buffer<bf16, [4]>, %b: !rt.buffer<bf16, [4]> {rt.access 
 rt.func @matmul(%a: !rt.buffer<bf16, [2, 3]>, %b: !rt.buffer<bf16, [3, 4]>, %wide: !rt.buffer<f32, [4]>, %narrow: !rt.buffer<bf16, [4]>,
                 %c: !rt.buffer<bf16, [2, 4]> {rt.access = "out"}, %f: !rt.buffer<f32, [2, 4]> {rt.access = "inout"}) {
   // CHECK: rt.matmul
-  rt.matmul %a, %b bias %wide to %c {batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<f32, [4]>, !rt.buffer<bf16, [2, 4]>
+  rt.matmul %a, %b bias %wide to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<f32, [4]>, !rt.buffer<bf16, [2, 4]>
   // CHECK: rt.matmul
-  rt.matmul %a, %b bias %narrow to %c {batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<bf16, [4]>, !rt.buffer<bf16, [2, 4]>
+  rt.matmul %a, %b bias %narrow to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<bf16, [4]>, !rt.buffer<bf16, [2, 4]>
   // CHECK: rt.matmul %{{.*}}, %{{.*}} to %{{.*}} {accumulate
-  rt.matmul %a, %b to %f {accumulate, batch = "1", m = "2", n = "4", k = "3"} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<f32, [2, 4]>
+  rt.matmul %a, %b to %f {accumulate, batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<f32, [2, 4]>
 }
 
 // CHECK-LABEL: rt.func @conv(
 rt.func @conv(%x: !rt.buffer<bf16, [2, 3, 8]>, %w: !rt.buffer<bf16, [4, 3, 3]>, %bias: !rt.buffer<f32, [4]>, %y: !rt.buffer<bf16, [2, 4, 6]> {rt.access = "out"},
               %dx: !rt.buffer<bf16, [2, 3, 8]> {rt.access = "out"}, %dw: !rt.buffer<f32, [4, 3, 3]> {rt.access = "inout"}, %db: !rt.buffer<f32, [4]> {rt.access = "inout"}) {
   // CHECK: rt.conv
-  rt.conv %x, %w bias %bias to %y {n = "2", c = 3, o = 4, groups = 1, in = ["8"], kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
+  rt.conv %x, %w bias %bias to %y {n = #nn.dim<2>, c = 3, o = 4, groups = 1, in = #nn.dims<8>, kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
     : !rt.buffer<bf16, [2, 3, 8]>, !rt.buffer<bf16, [4, 3, 3]>, !rt.buffer<f32, [4]>, !rt.buffer<bf16, [2, 4, 6]>
   // CHECK: rt.conv_dx
-  rt.conv_dx %y, %w to %dx {n = "2", c = 3, o = 4, groups = 1, in = ["8"], kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
+  rt.conv_dx %y, %w to %dx {n = #nn.dim<2>, c = 3, o = 4, groups = 1, in = #nn.dims<8>, kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
     : !rt.buffer<bf16, [2, 4, 6]>, !rt.buffer<bf16, [4, 3, 3]>, !rt.buffer<bf16, [2, 3, 8]>
   // CHECK: rt.conv_dw
-  rt.conv_dw %x, %y to %dw bias %db {accumulate, n = "2", c = 3, o = 4, groups = 1, in = ["8"], kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
+  rt.conv_dw %x, %y to %dw bias %db {accumulate, n = #nn.dim<2>, c = 3, o = 4, groups = 1, in = #nn.dims<8>, kernel = array<i64: 3>, strides = array<i64: 1>, dilations = array<i64: 1>, pad_begin = array<i64: 0>, pad_end = array<i64: 0>}
     : !rt.buffer<bf16, [2, 3, 8]>, !rt.buffer<bf16, [2, 4, 6]>, !rt.buffer<f32, [4, 3, 3]>, !rt.buffer<f32, [4]>
 }
 
 // CHECK-LABEL: rt.func @attention(
 rt.func @attention(%q: !rt.buffer<bf16, [1, 2, 1, 4]>, %mask: !rt.buffer<bf16, [2]>, %o: !rt.buffer<bf16, [1, 2, 1, 4]> {rt.access = "out"}, %lse: !rt.buffer<f32, [1, 1, 2]> {rt.access = "out"}) {
   // CHECK: rt.attention
-  rt.attention %q, %q, %q mask %mask to %o, %lse {b = "1", t = "2", s = "2", h = "1", hk = "1", d = "4", dv = "4", q_strides = ["8", "4", "4"], k_strides = ["8", "4", "4"], v_strides = ["8", "4", "4"],
-    o_strides = ["8", "4", "4"], mask_strides = ["0", "0", "0", "1"], scale = 0.5, empty_row = 0 : i32}
+  rt.attention %q, %q, %q mask %mask to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+    o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<0, 0, 0, 1>, scale = 0.5, empty_row = 0 : i32}
     : !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<bf16, [2]>, !rt.buffer<bf16, [1, 2, 1, 4]>, !rt.buffer<f32, [1, 1, 2]>
 }
 

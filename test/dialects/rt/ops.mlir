@@ -1,25 +1,26 @@
 // RUN: dt-opt %s | dt-opt | FileCheck %s
 // RUN: dt-opt %s --emit-bytecode | dt-opt | FileCheck %s
 
+// However a size is written, it is one attribute.
 // CHECK-LABEL: rt.func private @kernels
-// CHECK-SAME: !rt.buffer<f32, ["16*images", 64]>
-rt.func private @kernels(%a: !rt.buffer<f32, ["16*images", 64]> {rt.access = "in", rt.name = "a"}, %o: !rt.buffer<f32, ["16*images", 64]> {rt.access = "out"}) attributes {scratch_bytes = 64 : i64} {
-  // CHECK: rt.kernel @double [%[[I:.*]] < "1024*images"] (%[[X:.*]] = %arg0 : !rt.buffer<f32, ["16*images", 64]> as !rt.buffer<f32, ["1024*images"]>, %{{.*}} = %arg1
-  rt.kernel @double [%i < "1024*images"] (%x = %a : !rt.buffer<f32, ["16*images", 64]> as !rt.buffer<f32, ["1024*images"]>, %y = %o : !rt.buffer<f32, ["16*images", 64]> as !rt.buffer<f32, ["1024*images"]>) {
-    // CHECK: rt.load %[[X]][%[[I]]] : !rt.buffer<f32, ["1024*images"]>
-    %0 = rt.load %x[%i] : !rt.buffer<f32, ["1024*images"]>
+// CHECK-SAME: !rt.buffer<f32, [16*images, 64]>
+rt.func private @kernels(%a: !rt.buffer<f32, [images*8 + 8*images, 64]> {rt.access = "in", rt.name = "a"}, %o: !rt.buffer<f32, [16*images, 64]> {rt.access = "out"}) attributes {scratch_bytes = 64 : i64} {
+  // CHECK: rt.kernel @double [%[[I:.*]] < 1024*images] (%[[X:.*]] = %arg0 : !rt.buffer<f32, [16*images, 64]> as !rt.buffer<f32, [1024*images]>, %{{.*}} = %arg1
+  rt.kernel @double [%i < 1024*images] (%x = %a : !rt.buffer<f32, [16*images, 64]> as !rt.buffer<f32, [1024*images]>, %y = %o : !rt.buffer<f32, [16*images, 64]> as !rt.buffer<f32, [1024*images]>) {
+    // CHECK: rt.load %[[X]][%[[I]]] : !rt.buffer<f32, [1024*images]>
+    %0 = rt.load %x[%i] : !rt.buffer<f32, [1024*images]>
     %1 = arith.addf %0, %0 : f32
-    rt.store %1, %y[%i] : !rt.buffer<f32, ["1024*images"]>
+    rt.store %1, %y[%i] : !rt.buffer<f32, [1024*images]>
   }
   // CHECK: rt.kernel @once [] ()
   rt.kernel @once [] () {
-    // CHECK: rt.size "16*images"
-    %0 = rt.size "16*images"
+    // CHECK: rt.size <16*images>
+    %0 = rt.size <16*images>
   }
   // CHECK: rt.alloc "local" at 64 : <f32, [4]>
   %l = rt.alloc "local" at 64 : !rt.buffer<f32, [4]>
-  // CHECK: rt.view %{{.*}} {offset = "2"} : <f32, [4]> to <f32, [2]>
-  %v = rt.view %l {offset = "2"} : !rt.buffer<f32, [4]> to !rt.buffer<f32, [2]>
+  // CHECK: rt.view %{{.*}} {offset = #nn.dim<2>} : <f32, [4]> to <f32, [2]>
+  %v = rt.view %l {offset = #nn.dim<2>} : !rt.buffer<f32, [4]> to !rt.buffer<f32, [2]>
   // CHECK: rt.fill %{{.*}} with 0.000000e+00 : f32
   rt.fill %v with 0.0 : f32 : !rt.buffer<f32, [2]>
   // CHECK: rt.constant dense<[1.000000e+00, 2.000000e+00]>

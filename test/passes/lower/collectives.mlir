@@ -34,14 +34,14 @@ func.func @reduce_copy(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 }
 
 // CHECK-LABEL: rt.func @gather(
-// CHECK: rt.collective all_gather %arg0 to %arg1 chunk "32" over 2 stride 1
+// CHECK: rt.collective all_gather %arg0 to %arg1 chunk <32> over 2 stride 1
 func.func @gather(%x: tensor<4x8x16xf32>) -> tensor<4x16x16xf32> {
   %0 = dist.all_gather %x axis 1 chunk 2 over 2 stride 1 : tensor<4x8x16xf32> to tensor<4x16x16xf32>
   return %0 : tensor<4x16x16xf32>
 }
 
 // CHECK-LABEL: rt.func @scatter(
-// CHECK: rt.collective reduce_scatter %arg0 to %arg1 chunk "128" over 2 stride 1
+// CHECK: rt.collective reduce_scatter %arg0 to %arg1 chunk <128> over 2 stride 1
 func.func @scatter(%x: tensor<4x16x16xf32>) -> tensor<4x8x16xf32> {
   %0 = dist.reduce_scatter %x axis 1 chunk 8 over 2 stride 1 : tensor<4x16x16xf32> to tensor<4x8x16xf32>
   return %0 : tensor<4x8x16xf32>

@@ -3,11 +3,11 @@
 // Parts of a concatenation are written where they stand in it: elementwise ops
 // with the whole's rows as another shape.
 // CHECK-LABEL: rt.func @elementwise(
-// CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, ["batch", 6, 4]>{{.*}}, %[[Y:[a-z0-9]+]]: !rt.buffer<f32, ["batch", 6, 3]>{{.*}}, %[[OUT:[a-z0-9]+]]: !rt.buffer<f32, ["batch", 6, 7]>
+// CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, [batch, 6, 4]>{{.*}}, %[[Y:[a-z0-9]+]]: !rt.buffer<f32, [batch, 6, 3]>{{.*}}, %[[OUT:[a-z0-9]+]]: !rt.buffer<f32, [batch, 6, 7]>
 // CHECK-NOT: rt.alloc
-// CHECK: rt.kernel @fused [%[[I:.*]] < "6*batch", %[[J:.*]] < 4] ({{.*}}, %[[O:.*]] = %[[OUT]] : !rt.buffer<f32, ["batch", 6, 7]> as !rt.buffer<f32, ["6*batch", 7]>)
+// CHECK: rt.kernel @fused [%[[I:.*]] < 6*batch, %[[J:.*]] < 4] ({{.*}}, %[[O:.*]] = %[[OUT]] : !rt.buffer<f32, [batch, 6, 7]> as !rt.buffer<f32, [6*batch, 7]>)
 // CHECK: rt.store %{{.*}}, %[[O]][%[[I]], %[[J]]]
-// CHECK: rt.kernel @fused [%[[I:.*]] < "6*batch", %[[J:.*]] < 3] ({{.*}}, %[[O:.*]] = %[[OUT]]
+// CHECK: rt.kernel @fused [%[[I:.*]] < 6*batch, %[[J:.*]] < 3] ({{.*}}, %[[O:.*]] = %[[OUT]]
 // CHECK: %[[FOUR:.*]] = arith.constant 4 : index
 // CHECK: %[[AT:.*]] = arith.addi %[[J]], %[[FOUR]]
 // CHECK: rt.store %{{.*}}, %[[O]][%[[I]], %[[AT]]]
@@ -32,10 +32,10 @@ dist.module @m {
   // Heads are as many heads of the whole's rows; attention's gradients have
   // strides. What is an argument is copied.
   // CHECK-LABEL: rt.func @heads(
-  // CHECK: %[[ALL:.*]] = rt.alloc {{.*}} : <f32, ["batch", 6, 24]>
-  // CHECK: rt.view %[[ALL]] {offset = "8"} : <f32, ["batch", 6, 24]> to <f32, ["144*batch - 8"]>
-  // CHECK: rt.attention_grad {{.*}}dv_strides = ["144", "24", "4"]
-  // CHECK: rt.kernel @rotary [%[[B:.*]] < "batch", %[[T:.*]] < 6, %[[H:.*]] < 2] ({{.*}} = %[[ALL]] : !rt.buffer<f32, ["batch", 6, 24]> as !rt.buffer<f32, ["batch", 6, 6, 4]>)
+  // CHECK: %[[ALL:.*]] = rt.alloc {{.*}} : <f32, [batch, 6, 24]>
+  // CHECK: rt.view %[[ALL]] {offset = #nn.dim<8>} : <f32, [batch, 6, 24]> to <f32, [144*batch - 8]>
+  // CHECK: rt.attention_grad {{.*}}dv_strides = #nn.dims<144, 24, 4>
+  // CHECK: rt.kernel @rotary [%[[B:.*]] < batch, %[[T:.*]] < 6, %[[H:.*]] < 2] ({{.*}} = %[[ALL]] : !rt.buffer<f32, [batch, 6, 24]> as !rt.buffer<f32, [batch, 6, 6, 4]>)
   // CHECK: rt.store %{{.*}}[%[[B]], %[[T]], %[[H]], %{{.*}}]
   // CHECK: rt.kernel @concat
   // CHECK-NOT: rt.kernel @concat
@@ -54,7 +54,7 @@ dist.module @m {
 
   // What has another user too stands by itself and is copied.
   // CHECK-LABEL: rt.func @two_users(
-  // CHECK: rt.kernel @fused [%{{.*}} < "24*batch"]
+  // CHECK: rt.kernel @fused [%{{.*}} < 24*batch]
   // CHECK: rt.kernel @concat
   // CHECK: rt.kernel @concat
   func.func @two_users(%x: tensor<?x6x4xf32, #nn.dims<batch>>) -> (tensor<?x6x8xf32, #nn.dims<batch>>, tensor<?x6x4xf32, #nn.dims<batch>>) {
@@ -72,7 +72,7 @@ dist.module @m {
   // CHECK-LABEL: rt.func @odd(
   // CHECK: rt.attention_grad
   // CHECK-NOT: dq_strides
-  // CHECK: rt.kernel @rotary {{.*}} = %{{[a-z0-9]+}} : !rt.buffer<f32, ["batch", 6, 13]>)
+  // CHECK: rt.kernel @rotary {{.*}} = %{{[a-z0-9]+}} : !rt.buffer<f32, [batch, 6, 13]>)
   // CHECK: arith.muli
   func.func @odd(%q: tensor<?x6x2x4xf32, #nn.dims<batch>>, %lse: tensor<?x2x6xf32, #nn.dims<batch>>, %cos: tensor<6x2xf32>, %five: tensor<?x6x5xf32, #nn.dims<batch>>) -> (tensor<?x6x2x8xf32, #nn.dims<batch>>, tensor<?x6x13xf32, #nn.dims<batch>>) {
     %dq, %dk, %dv = nn.attention_grad %q, %q, %q of %q, %lse, %q {scale = 0.5 : f64, empty_row = 0 : i32} : tensor<?x6x2x4xf32, #nn.dims<batch>>, tensor<?x6x2x4xf32, #nn.dims<batch>>, tensor<?x6x2x4xf32, #nn.dims<batch>>, tensor<?x6x2x4xf32, #nn.dims<batch>>, tensor<?x2x6xf32, #nn.dims<batch>>, tensor<?x6x2x4xf32, #nn.dims<batch>>

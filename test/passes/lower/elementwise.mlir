@@ -2,7 +2,7 @@
 
 // Equal shapes: one loop.
 // CHECK-LABEL: rt.func @flat(
-// CHECK: rt.kernel @silu_mul [%[[I:.*]] < "5120*batch"]
+// CHECK: rt.kernel @silu_mul [%[[I:.*]] < 5120*batch]
 // CHECK: rt.load %{{.*}}[%[[I]]]
 // CHECK: rt.store
 func.func @flat(%g: tensor<?x40x128xf32, #nn.dims<batch>>, %u: tensor<?x40x128xf32, #nn.dims<batch>>) -> tensor<?x40x128xf32, #nn.dims<batch>> {

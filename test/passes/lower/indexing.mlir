@@ -32,7 +32,7 @@ func.func @elements(%x: tensor<80x512xf32>, %i: tensor<80x1xi64>) -> (tensor<80x
 }
 
 // CHECK-LABEL: rt.func @tuples(
-// CHECK: rt.kernel @gather_nd [%{{.*}} < 1, %{{.*}} < "16*images", %{{.*}} < 64]
+// CHECK: rt.kernel @gather_nd [%{{.*}} < 1, %{{.*}} < 16*images, %{{.*}} < 64]
 // CHECK: rt.copy
 // CHECK: rt.kernel @scatter_nd [%{{.*}} < 4]
 func.func @tuples(%x: tensor<2x40x64xf32>, %i: tensor<?x16x2xi64, #nn.dims<images>>) -> (tensor<?x16x64xf32, #nn.dims<images>>, tensor<2x40x64xf32>) {

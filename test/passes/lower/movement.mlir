@@ -28,7 +28,7 @@ func.func @transpose_of_ones(%x: tensor<1x40x1x16xf32>, %w: tensor<640x8xf32>) -
 }
 
 // A slice of the outermost dim is a part of the buffer.
-// CHECK: rt.view %{{.*}} {offset = "640"} : <f32, [4, 40, 16]> to <f32, [2, 40, 16]>
+// CHECK: rt.view %{{.*}} {offset = #nn.dim<640>} : <f32, [4, 40, 16]> to <f32, [2, 40, 16]>
 func.func @slice_outer(%x: tensor<4x40x16xf32>) -> tensor<2x40x16xf32> {
   %0 = nn.slice %x [1, 0, 0] step [1, 1, 1] {from_end = array<i1>} : tensor<4x40x16xf32> to tensor<2x40x16xf32>
   return %0 : tensor<2x40x16xf32>

@@ -113,7 +113,7 @@ func.func @sums(%x: tensor<8x64xbf16>, %i: tensor<8xi64>, %t: tensor<4x1xi64>, %
 // CHECK: rt.kernel @transpose
 // CHECK: %[[V:.*]] = rt.load %{{.*}} : !rt.buffer<bf16
 // CHECK-NEXT: rt.store %[[V]]
-// CHECK: rt.view %arg0 {offset = "192"} : <bf16, [512, 64]> to <bf16, [2, 64]>
+// CHECK: rt.view %arg0 {offset = #nn.dim<192>} : <bf16, [512, 64]> to <bf16, [2, 64]>
 func.func @moved(%t: tensor<512x64xbf16>, %i: tensor<8xi64>) -> (tensor<8x64xbf16>, tensor<64x512xbf16>, tensor<2x64xbf16>) {
   %0 = nn.gather %t at %i {axis = 0 : i64} : tensor<512x64xbf16>, tensor<8xi64>
   %1 = nn.transpose %t [1, 0] : tensor<512x64xbf16>

@@ -1,7 +1,7 @@
 // RUN: dt-opt %s --lower-nn-to-rt --cse | FileCheck %s
 
 // CHECK-LABEL: rt.func @layer_norm(
-// CHECK: rt.kernel @layer_norm [%{{.*}} < "40*batch"]
+// CHECK: rt.kernel @layer_norm [%{{.*}} < 40*batch]
 // Mean, variance, then the row: three loops that lanes may share.
 // CHECK-COUNT-3: {rt.simd}
 // CHECK-NOT: {rt.simd}

@@ -13,8 +13,8 @@
 // CHECK-NEXT: rt.copy %[[X]] to %arg3
 rt.func @input_gradient(%x: !rt.buffer<f32, [8, 8]>, %dy: !rt.buffer<f32, [8, 8]>, %w: !rt.buffer<f32, [8, 8]>, %dx: !rt.buffer<f32, [8, 8]> {rt.access = "out"}, %dw: !rt.buffer<f32, [8, 8]> {rt.access = "inout"}) {
   %0 = rt.alloc "dx" : <f32, [8, 8]>
-  rt.matmul %dy, %w to %0 {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %x, %dy to %dw {accumulate, batch = "1", k = "8", m = "8", n = "8", trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %dy, %w to %0 {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %x, %dy to %dw {accumulate, batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>, trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.collective all_reduce by sum %0 to %0 over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.copy %0 to %dx : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
 }
@@ -29,9 +29,9 @@ rt.func @input_gradient(%x: !rt.buffer<f32, [8, 8]>, %dy: !rt.buffer<f32, [8, 8]
 // CHECK-NEXT: rt.wait
 rt.func @moved(%x: !rt.buffer<f32, [8, 8]>, %dy: !rt.buffer<f32, [8, 8]>, %w: !rt.buffer<f32, [8, 8]>, %dx: !rt.buffer<f32, [8, 8]> {rt.access = "out"}, %dw: !rt.buffer<f32, [8, 8]> {rt.access = "inout"}) {
   %0 = rt.alloc "dx" : <f32, [8, 8]>
-  rt.matmul %x, %dy to %dw {accumulate, batch = "1", k = "8", m = "8", n = "8", trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %dy, %x to %dw {accumulate, batch = "1", k = "8", m = "8", n = "8", trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %dy, %w to %0 {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %x, %dy to %dw {accumulate, batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>, trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %dy, %x to %dw {accumulate, batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>, trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %dy, %w to %0 {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.collective all_reduce by sum %0 to %0 over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.copy %0 to %dx : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
 }
@@ -48,10 +48,10 @@ rt.func @moved(%x: !rt.buffer<f32, [8, 8]>, %dy: !rt.buffer<f32, [8, 8]>, %w: !r
 // CHECK-NEXT: rt.matmul %[[X]], %arg1
 rt.func @gather_early(%part: !rt.buffer<f32, [4, 8]>, %a: !rt.buffer<f32, [8, 8]>, %b: !rt.buffer<f32, [8, 8]>, %y: !rt.buffer<f32, [8, 8]> {rt.access = "out"}, %z: !rt.buffer<f32, [8, 8]> {rt.access = "out"}) {
   %0 = rt.alloc "whole" : <f32, [8, 8]>
-  rt.matmul %a, %a to %y {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %a, %b to %y {accumulate, batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %a, %a to %y {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %a, %b to %y {accumulate, batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.collective all_gather %part to %0 over 2 stride 1 : !rt.buffer<f32, [4, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %0, %a to %z {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %0, %a to %z {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
 }
 
 // Chunks: the second travels while the first is multiplied, and its product while the first one's sum travels.
@@ -77,9 +77,9 @@ rt.func @chunks(%x0: !rt.buffer<f32, [4, 8]>, %x1: !rt.buffer<f32, [4, 8]>, %w: 
   %p = rt.alloc "p" : <f32, [8, 8]>
   %q = rt.alloc "q" : <f32, [8, 8]>
   rt.collective all_gather %x0 to %a over 2 stride 1 : !rt.buffer<f32, [4, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %a, %w to %p {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %a, %w to %p {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.collective all_gather %x1 to %b over 2 stride 1 : !rt.buffer<f32, [4, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %b, %w to %q {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %b, %w to %q {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.collective reduce_scatter by sum %p to %y0 over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [4, 8]>
   rt.collective reduce_scatter by sum %q to %y1 over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [4, 8]>
 }
@@ -92,9 +92,9 @@ rt.func @chunks(%x0: !rt.buffer<f32, [4, 8]>, %x1: !rt.buffer<f32, [4, 8]>, %w: 
 // CHECK-NEXT: {{^ *}}}
 rt.func @alone(%x: !rt.buffer<f32, [8, 8]>, %w: !rt.buffer<f32, [8, 8]>, %y: !rt.buffer<f32, [8, 8]> {rt.access = "out"}) {
   %0 = rt.alloc "x" : <f32, [8, 8]>
-  rt.matmul %x, %w to %0 {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %x, %w to %0 {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.collective all_reduce by sum %0 to %0 over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %0, %w to %y {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %0, %w to %y {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
 }
 
 // A collective's operand keeps its place until it has been waited for: %late, made meanwhile, stands elsewhere. In the order of the ops %sent would be free by then.
@@ -105,8 +105,8 @@ rt.func @alone(%x: !rt.buffer<f32, [8, 8]>, %w: !rt.buffer<f32, [8, 8]>, %y: !rt
 rt.func @places(%x: !rt.buffer<f32, [8, 8]>, %w: !rt.buffer<f32, [8, 8]>, %y: !rt.buffer<f32, [8, 8]> {rt.access = "out"}, %z: !rt.buffer<f32, [8, 8]> {rt.access = "out"}) {
   %0 = rt.alloc "sent" : <f32, [8, 8]>
   %1 = rt.alloc "late" : <f32, [8, 8]>
-  rt.matmul %x, %w to %0 {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %x, %w to %0 {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
   rt.collective all_reduce by sum %0 to %y over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %w, %w to %1 {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
-  rt.matmul %1, %w to %z {batch = "1", k = "8", m = "8", n = "8"} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %w, %w to %1 {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %1, %w to %z {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
 }

@@ -1,15 +1,15 @@
 // RUN: dt-opt %s --lower-nn-to-rt --cse | FileCheck %s
 
 // CHECK-LABEL: rt.func @linear(
-// CHECK: rt.matmul %arg0, %arg1 bias %arg2 to %arg3 {batch = "1", k = "64", m = "40*batch", n = "128", trans_b}
+// CHECK: rt.matmul %arg0, %arg1 bias %arg2 to %arg3 {batch = #nn.dim<1>, k = #nn.dim<64>, m = #nn.dim<40*batch>, n = #nn.dim<128>, trans_b}
 func.func @linear(%x: tensor<?x40x64xf32, #nn.dims<batch>>, %w: tensor<128x64xf32>, %b: tensor<128xf32>) -> tensor<?x40x128xf32, #nn.dims<batch>> {
   %0 = nn.linear %x, %w, %b : tensor<?x40x64xf32, #nn.dims<batch>>, tensor<128x64xf32>, tensor<128xf32>
   return %0 : tensor<?x40x128xf32, #nn.dims<batch>>
 }
 
 // CHECK-LABEL: rt.func @linear_dw(
-// CHECK: rt.matmul %arg1, %arg0 to %arg2 {accumulate, batch = "1", k = "80", m = "128", n = "64", trans_a}
-// CHECK: rt.matmul %arg0, %arg1 to %arg3 {batch = "1", k = "80", m = "64", n = "128", trans_a}
+// CHECK: rt.matmul %arg1, %arg0 to %arg2 {accumulate, batch = #nn.dim<1>, k = #nn.dim<80>, m = #nn.dim<128>, n = #nn.dim<64>, trans_a}
+// CHECK: rt.matmul %arg0, %arg1 to %arg3 {batch = #nn.dim<1>, k = #nn.dim<80>, m = #nn.dim<64>, n = #nn.dim<128>, trans_a}
 func.func @linear_dw(%x: tensor<2x40x64xf32>, %dy: tensor<2x40x128xf32>) -> (tensor<128x64xf32> {nn.param_grad}, tensor<64x128xf32>) {
   %0 = nn.linear_dw %x, %dy : tensor<2x40x64xf32>, tensor<2x40x128xf32>
   %1 = nn.linear_dw %x, %dy {in_out} : tensor<2x40x64xf32>, tensor<2x40x128xf32>
@@ -17,9 +17,9 @@ func.func @linear_dw(%x: tensor<2x40x64xf32>, %dy: tensor<2x40x128xf32>) -> (ten
 }
 
 // CHECK-LABEL: rt.func @matmul(
-// CHECK: rt.matmul %arg0, %arg1 to %{{.*}} {batch = "8", k = "16", m = "40", n = "40", stride_a = "640", stride_b = "640", stride_c = "1600", trans_b}
+// CHECK: rt.matmul %arg0, %arg1 to %{{.*}} {batch = #nn.dim<8>, k = #nn.dim<16>, m = #nn.dim<40>, n = #nn.dim<40>, stride_a = #nn.dim<640>, stride_b = #nn.dim<640>, stride_c = #nn.dim<1600>, trans_b}
 // One matrix on the right: the batch is rows.
-// CHECK: rt.matmul %arg0, %arg2 to %{{.*}} {batch = "1", k = "16", m = "320", n = "32"}
+// CHECK: rt.matmul %arg0, %arg2 to %{{.*}} {batch = #nn.dim<1>, k = #nn.dim<16>, m = #nn.dim<320>, n = #nn.dim<32>}
 // Heads of a group share a matrix on the left that must be repeated.
 // CHECK: rt.kernel @repeat
 // CHECK: rt.matmul
@@ -32,8 +32,8 @@ func.func @matmul(%a: tensor<2x4x40x16xf32>, %b: tensor<2x4x40x16xf32>, %w: tens
 
 // CHECK-LABEL: rt.func @conv(
 // CHECK: rt.conv %arg0, %arg1 to %arg3 {c = 3 : i64
-// CHECK-SAME: in = ["32", "32"]
-// CHECK-SAME: n = "images"
+// CHECK-SAME: in = #nn.dims<32, 32>
+// CHECK-SAME: n = #nn.dim<images>
 // CHECK: rt.conv_dx %arg2, %arg1 to
 // CHECK: rt.conv_dw %arg0, %arg2 to %arg5 {accumulate
 func.func @conv(%x: tensor<?x3x32x32xf32, #nn.dims<images>>, %w: tensor<8x3x3x3xf32>, %dy: tensor<?x8x16x16xf32, #nn.dims<images>>) -> (tensor<?x8x16x16xf32, #nn.dims<images>>, tensor<?x3x32x32xf32, #nn.dims<images>>, tensor<8x3x3x3xf32> {nn.param_grad}) {
@@ -45,9 +45,9 @@ func.func @conv(%x: tensor<?x3x32x32xf32, #nn.dims<images>>, %w: tensor<8x3x3x3x
 
 // CHECK-LABEL: rt.func @attention(
 // CHECK: rt.attention %arg0, %arg1, %arg2 mask %arg3 to %arg4, %arg5
-// CHECK-SAME: b = "2", causal, d = "16", dv = "16", empty_row = 0 : i32, h = "4", hk = "2"
-// CHECK-SAME: k_strides = ["1280", "32", "16"], mask_strides = ["40", "0", "0", "1"]
-// CHECK-SAME: q_strides = ["2560", "64", "16"]
+// CHECK-SAME: b = #nn.dim<2>, causal, d = #nn.dim<16>, dv = #nn.dim<16>, empty_row = 0 : i32, h = #nn.dim<4>, hk = #nn.dim<2>
+// CHECK-SAME: k_strides = #nn.dims<1280, 32, 16>, mask_strides = #nn.dims<40, 0, 0, 1>
+// CHECK-SAME: q_strides = #nn.dims<2560, 64, 16>
 // CHECK: rt.attention_grad
 func.func @attention(%q: tensor<2x40x4x16xf32>, %k: tensor<2x40x2x16xf32>, %v: tensor<2x40x2x16xf32>, %m: tensor<2x1x1x40xi1>) -> (tensor<2x40x4x16xf32>, tensor<2x4x40xf32>, tensor<2x40x4x16xf32>) {
   %0, %1 = nn.attention %q, %k, %v mask %m {scale = 0.25 : f64, causal, empty_row = 0 : i32} : tensor<2x40x4x16xf32>, tensor<2x40x2x16xf32>, tensor<2x40x2x16xf32>, tensor<2x1x1x40xi1>

@@ -36,12 +36,12 @@ dist.module @head whole_batch {
 
 // CHECK: rt.module @tower ranks [0]
 // A slot a microbatch for what the backward function needs.
-// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, ["batch", 32]> at 0 stride 256
-// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["batch", 64]> at 512 stride 512
-// CHECK: rt.buffer_decl @grad.head.z : !rt.buffer<f32, ["batch", 64]> at 1536 stride 512
+// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, [batch, 32]> at 0 stride 256
+// CHECK: rt.buffer_decl @z : !rt.buffer<f32, [batch, 64]> at 512 stride 512
+// CHECK: rt.buffer_decl @grad.head.z : !rt.buffer<f32, [batch, 64]> at 1536 stride 512
 // CHECK: rt.module @head whole_batch ranks [0]
-// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["all", 64]> at 0 stride 0 received
-// CHECK: rt.buffer_decl @grad.z : !rt.buffer<f32, ["all", 64]> at {{[0-9]+}} stride 0{{$}}
+// CHECK: rt.buffer_decl @z : !rt.buffer<f32, [all, 64]> at 0 stride 0 received
+// CHECK: rt.buffer_decl @grad.z : !rt.buffer<f32, [all, 64]> at {{[0-9]+}} stride 0{{$}}
 // CHECK: rt.loss @contrast weight 1.000000e+00 of @head @num reads []
 // CHECK: rt.task receive edge 0 microbatch 0 slot 0
 // CHECK-NEXT: rt.task receive edge 0 microbatch 1 slot 0

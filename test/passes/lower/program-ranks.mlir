@@ -56,15 +56,15 @@ sched.problem @step ranks 2 microbatches 3 {
 // CHECK: rt.module @llm.0 origin "llm" unit "llm" ranks [0] zero 1 arena {{[0-9]+}} scratch {{[0-9]+}} parameters 8448 trainable 8448 {
 // CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 0 at 0 trainable gradient decay init "ones" from []
 // Two microbatches are in flight on rank 0, one message is posted ahead on rank 1.
-// CHECK: rt.buffer_decl @x : !rt.buffer<f32, ["batch", 32]> at 0 stride 128
-// CHECK: rt.buffer_decl @h : !rt.buffer<f32, ["batch", 64]> at 256 stride 256
-// CHECK: rt.buffer_decl @saved0 : !rt.buffer<f32, ["batch", 64]> at 768 stride 256
-// CHECK: rt.buffer_decl @grad.llm.1.h : !rt.buffer<f32, ["batch", 64]> at 1280 stride 256
+// CHECK: rt.buffer_decl @x : !rt.buffer<f32, [batch, 32]> at 0 stride 128
+// CHECK: rt.buffer_decl @h : !rt.buffer<f32, [batch, 64]> at 256 stride 256
+// CHECK: rt.buffer_decl @saved0 : !rt.buffer<f32, [batch, 64]> at 768 stride 256
+// CHECK: rt.buffer_decl @grad.llm.1.h : !rt.buffer<f32, [batch, 64]> at 1280 stride 256
 // CHECK: rt.module @llm.1 origin "llm" unit "llm" stage 1 ranks [1]
 // CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient decay init "ones" from [] tied @llm.0::@scale
-// CHECK: rt.buffer_decl @h : !rt.buffer<f32, ["batch", 64]> at 0 stride 256 received
+// CHECK: rt.buffer_decl @h : !rt.buffer<f32, [batch, 64]> at 0 stride 256 received
 // CHECK: rt.buffer_decl @num : !rt.buffer<f32, []> at 512 stride 0
-// CHECK: rt.buffer_decl @grad.h : !rt.buffer<f32, ["batch", 64]> at 576 stride 0
+// CHECK: rt.buffer_decl @grad.h : !rt.buffer<f32, [batch, 64]> at 576 stride 0
 // CHECK: rt.edge @llm.0 0 to @llm.1 0 gradient @grad.h to @grad.llm.1.h
 // CHECK: rt.rank 0 {
 // CHECK-NEXT: rt.task forward @llm.0 microbatch 0 slot 0
@@ -161,12 +161,12 @@ sched.problem @step ranks 2 microbatches 2 {
 }
 
 // CHECK: rt.module @encoder ranks [0] arena 512
-// CHECK: rt.buffer_decl @e : !rt.buffer<f32, ["batch", 32]> at 256 stride 0
+// CHECK: rt.buffer_decl @e : !rt.buffer<f32, [batch, 32]> at 256 stride 0
 // CHECK: rt.module @tower dp 2 ranks [0, 1]
-// CHECK: rt.buffer_decl @e : !rt.buffer<f32, ["batch", 32]> at 0 stride 128 received
-// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["batch", 64]> at 256 stride 256
+// CHECK: rt.buffer_decl @e : !rt.buffer<f32, [batch, 32]> at 0 stride 128 received
+// CHECK: rt.buffer_decl @z : !rt.buffer<f32, [batch, 64]> at 256 stride 256
 // CHECK: rt.module @head whole_batch ranks [0, 1]
-// CHECK: rt.buffer_decl @z : !rt.buffer<f32, ["all", 64]> at 0 stride 0 received
+// CHECK: rt.buffer_decl @z : !rt.buffer<f32, [all, 64]> at 0 stride 0 received
 // CHECK: rt.rank 0 {
 // CHECK-NEXT: rt.task receive edge 0 microbatch 0 slot 0
 // CHECK-NEXT: rt.task receive edge 0 microbatch 1 slot 1
@@ -266,7 +266,7 @@ sched.problem @step ranks 2 microbatches 1 {
 }
 
 // CHECK: rt.module @a ranks [0] sub 2 arena 1280
-// CHECK: rt.buffer_decl @x : !rt.buffer<f32, ["batch", 32]> at 0 stride 128
+// CHECK: rt.buffer_decl @x : !rt.buffer<f32, [batch, 32]> at 0 stride 128
 // CHECK: rt.rank 0 {
 // CHECK-NEXT: rt.task forward @a microbatch 0 slot 0
 // CHECK-NEXT: rt.task forward @a microbatch 0 piece 1 slot 1

@@ -59,9 +59,9 @@ dist.module @vision {
 // Frozen parameters stand behind trained ones.
 // CHECK: rt.parameter_decl @table : !rt.buffer<f32, [4]> index 1 at 8192 from [#nn.onnx<"vision.onnx", "table">]
 // CHECK: rt.parameter_decl @w : !rt.buffer<f32, [64, 32]> index 0 at 0 trainable gradient decay by 2.500000e-01 lr_factor 5.000000e-01 init "normal(0, 0.02)" from [#nn.onnx<"vision.onnx", "w">]
-// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, ["images", 32]> at 0 stride 0
-// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["images", 64]> at 256 stride 0
-// CHECK: rt.buffer_decl @grad.llm.embeds : !rt.buffer<f32, ["images", 64]> at 768 stride 0
+// CHECK: rt.buffer_decl @pixels : !rt.buffer<f32, [images, 32]> at 0 stride 0
+// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, [images, 64]> at 256 stride 0
+// CHECK: rt.buffer_decl @grad.llm.embeds : !rt.buffer<f32, [images, 64]> at 768 stride 0
 // CHECK: rt.input "pixels" @pixels
 // CHECK: rt.output "embeds" @embeds
 // CHECK: rt.entry forward @forward.fwd [@pixels, @embeds]
@@ -69,10 +69,10 @@ dist.module @vision {
 // CHECK: rt.module @llm ranks [0] arena {{[0-9]+}} scratch {{[0-9]+}} parameters 256 trainable 256 {
 // CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient lr_factor 2.000000e+00 from
 // What an edge brings has slots of its own.
-// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, ["batch", 64]> at 0 stride 0 received
+// CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, [batch, 64]> at 0 stride 0 received
 // CHECK: rt.buffer_decl @saved0
 // CHECK: rt.buffer_decl @text.denominator_1
-// CHECK: rt.buffer_decl @grad.embeds : !rt.buffer<f32, ["batch", 64]> at {{[0-9]+}} stride 0
+// CHECK: rt.buffer_decl @grad.embeds : !rt.buffer<f32, [batch, 64]> at {{[0-9]+}} stride 0
 // CHECK: rt.input "embeds" @embeds from @vision {output = 0 : i64}
 // CHECK: rt.input "labels" @labels
 // CHECK: rt.entry forward @forward.fwd [@embeds, @labels, @num, @saved0]

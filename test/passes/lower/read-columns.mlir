@@ -5,9 +5,9 @@
 dist.module @m {
   nn.dim @batch of "sample" max 2
   // CHECK-LABEL: rt.func @elementwise(
-  // CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, ["batch", 6, 7]>
+  // CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, [batch, 6, 7]>
   // CHECK-NOT: rt.alloc
-  // CHECK: rt.kernel @fused [%[[I:.*]] < "6*batch", %[[J:.*]] < 3] ({{.*}}%[[IN:[a-z0-9]+]] = %[[X]] : !rt.buffer<f32, ["batch", 6, 7]> as !rt.buffer<f32, ["6*batch", 7]>
+  // CHECK: rt.kernel @fused [%[[I:.*]] < 6*batch, %[[J:.*]] < 3] ({{.*}}%[[IN:[a-z0-9]+]] = %[[X]] : !rt.buffer<f32, [batch, 6, 7]> as !rt.buffer<f32, [6*batch, 7]>
   // CHECK: rt.load %[[IN]][%[[I]], %[[J]]]
   // CHECK: %[[FOUR:.*]] = arith.constant 4 : index
   // CHECK: %[[AT:.*]] = arith.addi %[[J]], %[[FOUR]]
@@ -27,11 +27,11 @@ dist.module @m {
   // Queries and keys are turned, values go into attention with the pitch of
   // their rows.
   // CHECK-LABEL: rt.func @heads(
-  // CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, ["batch", 6, 32]>
+  // CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, [batch, 6, 32]>
   // CHECK-NOT: rt.kernel @slice
-  // CHECK: rt.kernel @rotary {{.*}} = %[[X]] : !rt.buffer<f32, ["batch", 6, 32]> as !rt.buffer<f32, ["batch", 6, 8, 4]>
-  // CHECK: rt.view %[[X]] {offset = "24"} : <f32, ["batch", 6, 32]> to <f32, ["192*batch - 24"]>
-  // CHECK: rt.attention {{.*}}k_strides = ["48", "8", "4"]{{.*}}q_strides = ["96", "16", "4"]{{.*}}v_strides = ["192", "32", "4"]
+  // CHECK: rt.kernel @rotary {{.*}} = %[[X]] : !rt.buffer<f32, [batch, 6, 32]> as !rt.buffer<f32, [batch, 6, 8, 4]>
+  // CHECK: rt.view %[[X]] {offset = #nn.dim<24>} : <f32, [batch, 6, 32]> to <f32, [192*batch - 24]>
+  // CHECK: rt.attention {{.*}}k_strides = #nn.dims<48, 8, 4>{{.*}}q_strides = #nn.dims<96, 16, 4>{{.*}}v_strides = #nn.dims<192, 32, 4>
   // CHECK-NOT: rt.kernel @slice
   func.func @heads(%x: tensor<?x6x32xf32, #nn.dims<batch>>, %cos: tensor<6x2xf32>) -> (tensor<?x6x4x4xf32, #nn.dims<batch>>, tensor<?x4x6xf32, #nn.dims<batch>>) {
     %a = nn.slice %x [0, 0, 0] step [1, 1, 1] : tensor<?x6x32xf32, #nn.dims<batch>> to tensor<?x6x16xf32, #nn.dims<batch>>
@@ -48,7 +48,7 @@ dist.module @m {
 
   // Gradients are dense where queries are columns, and say so.
   // CHECK-LABEL: rt.func @gradients(
-  // CHECK: rt.attention_grad {{.*}}dk_strides = ["48", "8", "4"], dq_strides = ["48", "8", "4"]{{.*}}dv_strides = ["48", "8", "4"]{{.*}}k_strides = ["144", "24", "4"]
+  // CHECK: rt.attention_grad {{.*}}dk_strides = #nn.dims<48, 8, 4>, dq_strides = #nn.dims<48, 8, 4>{{.*}}dv_strides = #nn.dims<48, 8, 4>{{.*}}k_strides = #nn.dims<144, 24, 4>
   func.func @gradients(%x: tensor<?x6x24xf32, #nn.dims<batch>>, %o: tensor<?x6x2x4xf32, #nn.dims<batch>>, %lse: tensor<?x2x6xf32, #nn.dims<batch>>)
       -> (tensor<?x6x2x4xf32, #nn.dims<batch>>, tensor<?x6x2x4xf32, #nn.dims<batch>>, tensor<?x6x2x4xf32, #nn.dims<batch>>) {
     %h = nn.reshape %x : tensor<?x6x24xf32, #nn.dims<batch>> to tensor<?x6x6x4xf32, #nn.dims<batch>>
@@ -61,9 +61,9 @@ dist.module @m {
 
   // A norm of each head: rows of rows.
   // CHECK-LABEL: rt.func @norm(
-  // CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, ["batch", 6, 20]>
+  // CHECK-SAME: %[[X:[a-z0-9]+]]: !rt.buffer<f32, [batch, 6, 20]>
   // CHECK-NOT: rt.kernel @slice
-  // CHECK: rt.kernel @rms_norm [%[[R:.*]] < "6*batch", %[[H:.*]] < 2] ({{.*}}%[[IN:[a-z0-9]+]] = %[[X]] : !rt.buffer<f32, ["batch", 6, 20]> as !rt.buffer<f32, ["6*batch", 5, 4]>
+  // CHECK: rt.kernel @rms_norm [%[[R:.*]] < 6*batch, %[[H:.*]] < 2] ({{.*}}%[[IN:[a-z0-9]+]] = %[[X]] : !rt.buffer<f32, [batch, 6, 20]> as !rt.buffer<f32, [6*batch, 5, 4]>
   // CHECK: rt.load %[[IN]][%[[R]], %{{.*}}, %{{.*}}]
   func.func @norm(%x: tensor<?x6x20xf32, #nn.dims<batch>>, %w: tensor<4xf32>) -> tensor<?x6x2x4xf32, #nn.dims<batch>> {
     %a = nn.slice %x [0, 0, 12] step [1, 1, 1] : tensor<?x6x20xf32, #nn.dims<batch>> to tensor<?x6x8xf32, #nn.dims<batch>>

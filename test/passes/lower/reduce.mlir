@@ -12,7 +12,7 @@ func.func @rows(%x: tensor<2x40x16xf32>) -> tensor<2x40xf32> {
 // Leading axes: a point takes some columns through all rows.
 // CHECK-LABEL: rt.func @columns(
 // CHECK: rt.kernel @reduce [%{{.*}} < 4]
-// CHECK-SAME: as !rt.buffer<f32, ["40*batch", 64]>
+// CHECK-SAME: as !rt.buffer<f32, [40*batch, 64]>
 func.func @columns(%x: tensor<?x40x64xf32, #nn.dims<batch>>) -> tensor<64xf32> {
   %0 = nn.reduce sum %x {axes = array<i64: 0, 1>} : tensor<?x40x64xf32, #nn.dims<batch>>
   return %0 : tensor<64xf32>

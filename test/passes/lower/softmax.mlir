@@ -30,9 +30,9 @@ func.func @grads(%y: tensor<80x16xf32>, %dy: tensor<80x16xf32>) -> (tensor<80x16
 }
 
 // CHECK-LABEL: rt.func @cross_entropy(
-// CHECK: rt.kernel @cross_entropy [%{{.*}} < "40*batch"]
+// CHECK: rt.kernel @cross_entropy [%{{.*}} < 40*batch]
 // CHECK: scf.if
-// CHECK: rt.kernel @cross_entropy_grad [%[[ROW:.*]] < "40*batch"]
+// CHECK: rt.kernel @cross_entropy_grad [%[[ROW:.*]] < 40*batch]
 // CHECK: scf.if
 func.func @cross_entropy(%x: tensor<?x40x512xf32, #nn.dims<batch>>, %l: tensor<?x40xi64, #nn.dims<batch>>, %dy: tensor<?x40xf32, #nn.dims<batch>>) -> (tensor<?x40xf32, #nn.dims<batch>>, tensor<?x40x512xf32, #nn.dims<batch>>) {
   %0 = nn.cross_entropy %x, %l {ignore_index = -100 : i64} : tensor<?x40x512xf32, #nn.dims<batch>>, tensor<?x40xi64, #nn.dims<batch>>

@@ -126,7 +126,7 @@ rt.func @place_used_again(%x: !rt.buffer<f32, [16]>, %y: !rt.buffer<f32, [16]> {
 
 // Half of what is on its way.
 rt.func @part(%x: !rt.buffer<f32, [16]> {rt.access = "inout"}, %z: !rt.buffer<f32, [8]> {rt.access = "out"}) {
-  %half = rt.view %x {offset = "8"} : !rt.buffer<f32, [16]> to !rt.buffer<f32, [8]>
+  %half = rt.view %x {offset = #nn.dim<8>} : !rt.buffer<f32, [16]> to !rt.buffer<f32, [8]>
   %e = rt.record on compute
   rt.wait %e on tp
   // expected-note @+1 {{which is this}}

@@ -14,7 +14,7 @@ func.func @part(%x: tensor<5x8x3xf32>) -> (tensor<5x2x3xf32>, tensor<5x2x3xi64>)
 
 // All of an axis without a number is a sort: every element has a place.
 // CHECK-LABEL: rt.func @sort(
-// CHECK: rt.kernel @top_k [%{{.*}} < "tokens", %{{.*}} < 1
+// CHECK: rt.kernel @top_k [%{{.*}} < tokens, %{{.*}} < 1
 // CHECK: arith.cmpi sgt
 // CHECK-NOT: scf.if
 // CHECK: rt.store

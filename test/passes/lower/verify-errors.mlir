@@ -43,7 +43,7 @@ rt.func @f() attributes {scratch_bytes = 64 : i64} {
 nn.dim @batch of "sample" max 4
 rt.func @f() attributes {scratch_bytes = 64 : i64} {
   // expected-error@+1 {{'rt.alloc' op ends at byte 128 of a scratch of 64}}
-  %0 = rt.alloc "a" at 64 : !rt.buffer<f32, ["batch", 4]>
+  %0 = rt.alloc "a" at 64 : !rt.buffer<f32, [batch, 4]>
 }
 
 // -----

@@ -16,14 +16,14 @@ rt.func @f() attributes {scratch_bytes = 64 : i64} {
 nn.dim @batch of "sample" max 4
 rt.func @f() attributes {scratch_bytes = 64 : i64} {
   // expected-error @+1 {{ends at byte 128 of a scratch of 64}}
-  %a = rt.alloc "a" at 0 : <f32, ["8*batch"]>
+  %a = rt.alloc "a" at 0 : <f32, [8*batch]>
 }
 
 // -----
 
 rt.func @f() attributes {scratch_bytes = 64 : i64} {
   // expected-error @+1 {{has a size without a bound}}
-  %a = rt.alloc "a" at 0 : <f32, ["8*batch"]>
+  %a = rt.alloc "a" at 0 : <f32, [8*batch]>
 }
 
 // -----
@@ -96,20 +96,20 @@ rt.func @late(%x: !rt.buffer<f32, [4]>, %y: !rt.buffer<f32, [4]> {rt.access = "o
 
 // Point for point and before: right, with one place for both and with a part that another view leaves alone.
 nn.dim @batch of "sample" max 4
-rt.func @right(%x: !rt.buffer<f32, ["batch", 4]> {rt.access = "inout"}) attributes {scratch_bytes = 64 : i64} {
-  %h = rt.alloc "h" at 0 : <f32, ["batch", 4]>
-  %s = rt.alloc "s" at 0 : <f32, ["batch", 4]>
-  rt.fill %h with 0.0 : f32 : !rt.buffer<f32, ["batch", 4]>
-  rt.kernel @exp [%i < "batch", %j < 4] (%p = %h : !rt.buffer<f32, ["batch", 4]>, %o = %s : !rt.buffer<f32, ["batch", 4]>) {
-    %0 = rt.load %p[%i, %j] : !rt.buffer<f32, ["batch", 4]>
+rt.func @right(%x: !rt.buffer<f32, [batch, 4]> {rt.access = "inout"}) attributes {scratch_bytes = 64 : i64} {
+  %h = rt.alloc "h" at 0 : <f32, [batch, 4]>
+  %s = rt.alloc "s" at 0 : <f32, [batch, 4]>
+  rt.fill %h with 0.0 : f32 : !rt.buffer<f32, [batch, 4]>
+  rt.kernel @exp [%i < batch, %j < 4] (%p = %h : !rt.buffer<f32, [batch, 4]>, %o = %s : !rt.buffer<f32, [batch, 4]>) {
+    %0 = rt.load %p[%i, %j] : !rt.buffer<f32, [batch, 4]>
     %1 = math.exp %0 : f32
-    rt.store %1, %o[%i, %j] : !rt.buffer<f32, ["batch", 4]>
+    rt.store %1, %o[%i, %j] : !rt.buffer<f32, [batch, 4]>
   }
-  rt.copy %s to %x : !rt.buffer<f32, ["batch", 4]>, !rt.buffer<f32, ["batch", 4]>
-  %a = rt.view %x {offset = "4"} : !rt.buffer<f32, ["batch", 4]> to !rt.buffer<f32, ["4*batch - 4"]>
-  %b = rt.view %x : !rt.buffer<f32, ["batch", 4]> to !rt.buffer<f32, [4]>
-  rt.kernel @head [%j < 4] (%p = %a : !rt.buffer<f32, ["4*batch - 4"]>, %o = %b : !rt.buffer<f32, [4]>) {
-    %0 = rt.load %p[%j] : !rt.buffer<f32, ["4*batch - 4"]>
+  rt.copy %s to %x : !rt.buffer<f32, [batch, 4]>, !rt.buffer<f32, [batch, 4]>
+  %a = rt.view %x {offset = #nn.dim<4>} : !rt.buffer<f32, [batch, 4]> to !rt.buffer<f32, [4*batch - 4]>
+  %b = rt.view %x : !rt.buffer<f32, [batch, 4]> to !rt.buffer<f32, [4]>
+  rt.kernel @head [%j < 4] (%p = %a : !rt.buffer<f32, [4*batch - 4]>, %o = %b : !rt.buffer<f32, [4]>) {
+    %0 = rt.load %p[%j] : !rt.buffer<f32, [4*batch - 4]>
     rt.store %0, %o[%j] : !rt.buffer<f32, [4]>
   }
 }
@@ -120,7 +120,7 @@ rt.func @right(%x: !rt.buffer<f32, ["batch", 4]> {rt.access = "inout"}) attribut
 rt.func @product(%w: !rt.buffer<f32, [4, 4]>, %y: !rt.buffer<f32, [4, 4]> {rt.access = "out"}) {
   // expected-error @+2 {{writes operand 2, which shares bytes with operand 0}}
   // expected-note @-2 {{operand 0 is this}}
-  rt.matmul %y, %w to %y {batch = "1", m = "4", n = "4", k = "4"} : !rt.buffer<f32, [4, 4]>, !rt.buffer<f32, [4, 4]>, !rt.buffer<f32, [4, 4]>
+  rt.matmul %y, %w to %y {batch = #nn.dim<1>, m = #nn.dim<4>, n = #nn.dim<4>, k = #nn.dim<4>} : !rt.buffer<f32, [4, 4]>, !rt.buffer<f32, [4, 4]>, !rt.buffer<f32, [4, 4]>
 }
 
 // -----
@@ -128,7 +128,7 @@ rt.func @product(%w: !rt.buffer<f32, [4, 4]>, %y: !rt.buffer<f32, [4, 4]> {rt.ac
 rt.func @copy(%y: !rt.buffer<f32, [8]> {rt.access = "inout"}) {
   // expected-note @+1 {{operand 0 is this}}
   %a = rt.view %y : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
-  %b = rt.view %y {offset = "2"} : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
+  %b = rt.view %y {offset = #nn.dim<2>} : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
   // expected-error @+1 {{writes operand 1, which shares bytes with operand 0}}
   rt.copy %a to %b : !rt.buffer<f32, [6]>, !rt.buffer<f32, [6]>
 }
@@ -140,7 +140,7 @@ rt.func @reduce(%y: !rt.buffer<f32, [8]> {rt.access = "inout"}) {
   rt.collective all_reduce by sum %y to %y over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>
   // expected-note @+1 {{operand 0 is this}}
   %a = rt.view %y : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
-  %b = rt.view %y {offset = "2"} : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
+  %b = rt.view %y {offset = #nn.dim<2>} : !rt.buffer<f32, [8]> to !rt.buffer<f32, [6]>
   // expected-error @+1 {{writes operand 1, which shares bytes with operand 0}}
   rt.collective all_reduce by sum %a to %b over 2 stride 1 : !rt.buffer<f32, [6]>, !rt.buffer<f32, [6]>
 }
@@ -178,16 +178,16 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
 
 // Gradients of attention are other columns of the same rows.
 rt.func @columns(%q: !rt.buffer<f32, [2, 3, 2, 4]>, %lse: !rt.buffer<f32, [2, 2, 3]>, %all: !rt.buffer<f32, [2, 3, 24]> {rt.access = "out"}) {
-  %dk = rt.view %all {offset = "8"} : <f32, [2, 3, 24]> to <f32, [136]>
-  %dv = rt.view %all {offset = "16"} : <f32, [2, 3, 24]> to <f32, [128]>
-  rt.attention_grad %q, %q, %q of %q, %lse, %q to %all, %dk, %dv {b = "2", t = "3", s = "3", h = "2", hk = "2", d = "4", dv = "4", q_strides = ["24", "8", "4"], k_strides = ["24", "8", "4"], v_strides = ["24", "8", "4"], o_strides = ["24", "8", "4"],
-    dq_strides = ["72", "24", "4"], dk_strides = ["72", "24", "4"], dv_strides = ["72", "24", "4"], mask_strides = [], scale = 1.0 : f64, empty_row = 0 : i32}
+  %dk = rt.view %all {offset = #nn.dim<8>} : <f32, [2, 3, 24]> to <f32, [136]>
+  %dv = rt.view %all {offset = #nn.dim<16>} : <f32, [2, 3, 24]> to <f32, [128]>
+  rt.attention_grad %q, %q, %q of %q, %lse, %q to %all, %dk, %dv {b = #nn.dim<2>, t = #nn.dim<3>, s = #nn.dim<3>, h = #nn.dim<2>, hk = #nn.dim<2>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<24, 8, 4>, k_strides = #nn.dims<24, 8, 4>, v_strides = #nn.dims<24, 8, 4>, o_strides = #nn.dims<24, 8, 4>,
+    dq_strides = #nn.dims<72, 24, 4>, dk_strides = #nn.dims<72, 24, 4>, dv_strides = #nn.dims<72, 24, 4>, mask_strides = #nn.dims<>, scale = 1.0 : f64, empty_row = 0 : i32}
     : !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 2, 3]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 24]>, !rt.buffer<f32, [136]>, !rt.buffer<f32, [128]>
   // expected-note @+1 {{operand 7 is this}}
-  %early = rt.view %all {offset = "4"} : <f32, [2, 3, 24]> to <f32, [140]>
+  %early = rt.view %all {offset = #nn.dim<4>} : <f32, [2, 3, 24]> to <f32, [140]>
   // expected-error @+1 {{writes operand 6, which shares bytes with operand 7 that it reads at other points or times}}
-  rt.attention_grad %q, %q, %q of %q, %lse, %q to %all, %early, %dv {b = "2", t = "3", s = "3", h = "2", hk = "2", d = "4", dv = "4", q_strides = ["24", "8", "4"], k_strides = ["24", "8", "4"], v_strides = ["24", "8", "4"], o_strides = ["24", "8", "4"],
-    dq_strides = ["72", "24", "4"], dk_strides = ["72", "24", "4"], dv_strides = ["72", "24", "4"], mask_strides = [], scale = 1.0 : f64, empty_row = 0 : i32}
+  rt.attention_grad %q, %q, %q of %q, %lse, %q to %all, %early, %dv {b = #nn.dim<2>, t = #nn.dim<3>, s = #nn.dim<3>, h = #nn.dim<2>, hk = #nn.dim<2>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<24, 8, 4>, k_strides = #nn.dims<24, 8, 4>, v_strides = #nn.dims<24, 8, 4>, o_strides = #nn.dims<24, 8, 4>,
+    dq_strides = #nn.dims<72, 24, 4>, dk_strides = #nn.dims<72, 24, 4>, dv_strides = #nn.dims<72, 24, 4>, mask_strides = #nn.dims<>, scale = 1.0 : f64, empty_row = 0 : i32}
     : !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 2, 3]>, !rt.buffer<f32, [2, 3, 2, 4]>, !rt.buffer<f32, [2, 3, 24]>, !rt.buffer<f32, [140]>, !rt.buffer<f32, [128]>
 }
 

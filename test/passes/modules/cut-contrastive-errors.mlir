@@ -40,7 +40,7 @@ dist.module @h of "sample" role generator {
   }
   func.func @loss.denominator() -> tensor<f32> {
     %0 = nn.generate : tensor<f32> {
-      %1 = nn.size "batch"
+      %1 = nn.size <batch>
       %2 = arith.index_cast %1 : index to i64
       %3 = arith.sitofp %2 : i64 to f32
       nn.yield %3 : f32
@@ -52,6 +52,6 @@ dist.edge @t "z" to @h "a"
 dist.edge @u "z" to @h "b"
 dist.loss "loss" in @h numerator "loss.loss" denominator @loss.denominator weight 1.000000e+00
 dist.optimizer adamw lr 1.000000e-02
-dist.dims {batch = "sample"}
+dist.dims {batch = #nn.dim<sample>}
 dist.batch global 4 micro 2
 dist.seed 0

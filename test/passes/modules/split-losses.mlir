@@ -55,7 +55,7 @@ dist.module @m {
     return %loss : tensor<f32>
   }
   // CHECK: func.func @l.denominator() -> tensor<f32>
-  // CHECK: nn.size "4*batch"
+  // CHECK: nn.size <4*batch>
 }
 // CHECK: dist.loss "l" in @m numerator "loss.l" denominator @l.denominator weight 1.000000e+00
 dist.loss "l" in @m numerator "loss.l" weight 1.0
@@ -211,7 +211,7 @@ dist.module @m {
   func.func @forward(%x: tensor<?xf32, #nn.dims<images>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "loss.l"}) {
     %sum = nn.reduce sum %x {axes = array<i64: 0>} : tensor<?xf32, #nn.dims<images>>
     %count = nn.generate : tensor<f32> {
-      %n = nn.size "images"
+      %n = nn.size <images>
       %one = arith.constant 1 : index
       %some = arith.maxsi %n, %one : index
       %i = arith.index_cast %some : index to i64

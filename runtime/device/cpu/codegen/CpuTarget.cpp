@@ -30,7 +30,7 @@ nn::DimExpr tripsOf(Block &block) {
   nn::DimExpr most(1);
   auto size = [](Value v) -> std::optional<nn::DimExpr> {
     if (auto s = v.getDefiningOp<rt::SizeOp>())
-      return rt::getDim(s.getExprAttr());
+      return s.getSize();
     if (auto c = v.getDefiningOp<arith::ConstantIndexOp>())
       return nn::DimExpr(c.value());
     return std::nullopt;
@@ -79,7 +79,7 @@ public:
     KernelBody body(builder, names, /*simd=*/true);
     for (auto [argument, name] : llvm::zip(kernel.getBufferArgs(), buffers))
       body.bind(argument, name);
-    nn::Shape bounds = kernel.getBoundExprs();
+    nn::Shape bounds = kernel.getBounds();
     unsigned rank = bounds.size();
     if (rank == 0)
       return body.emit(kernel.getBody().front());

@@ -85,7 +85,7 @@ std::optional<nn::DimExpr> getSize(Value bound) {
   if (APInt c; matchPattern(bound, m_ConstantInt(&c)))
     return nn::DimExpr(c.getSExtValue());
   if (auto size = bound.getDefiningOp<rt::SizeOp>())
-    return rt::getDim(size.getExprAttr());
+    return size.getSize();
   return std::nullopt;
 }
 
@@ -424,7 +424,7 @@ void AccessPlanner::planPoints() {
       return;
   if (planTile())
     return;
-  plan.vector = chooseVector(kernel.getBoundExprs().back(), variable);
+  plan.vector = chooseVector(kernel.getBounds().back(), variable);
   planVectors(variable);
   dropIdleVector();
   if (plan.vector > 1)
@@ -436,7 +436,7 @@ void AccessPlanner::planPoints() {
 bool AccessPlanner::planTile() {
   constexpr int64_t kLeast = 8; ///< points along both, to be worth it
   auto isLong = [&](unsigned bound) {
-    std::optional<int64_t> most = bytes.getMax(kernel.getBoundExprs()[bound]);
+    std::optional<int64_t> most = bytes.getMax(kernel.getBounds()[bound]);
     return !most || *most >= kLeast;
   };
   Block &body = kernel.getBody().front();

@@ -61,7 +61,7 @@ rt::LaneNest nestAround(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 void CudaBody::namePoint(StringRef point) {
-  nn::Shape bounds = kernel.getBoundExprs();
+  nn::Shape bounds = kernel.getBounds();
   std::string inner = "1";
   SmallVector<std::string> lines;
   for (unsigned i = bounds.size(); i-- > 0;) {

@@ -80,7 +80,7 @@ private:
     auto argument = cast<BlockArgument>(variable);
     if (auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()))
       return rt::getMaxTrips(loop, bound());
-    return bytes.getMax(kernel.getBoundExprs()[argument.getArgNumber()]);
+    return bytes.getMax(kernel.getBounds()[argument.getArgNumber()]);
   }
   /// The product of the variables' numbers.
   template <typename Range> int64_t space(const Range &variables) {
@@ -108,7 +108,7 @@ private:
     places = points;
     if (plan.tile) {
       blocks = 1;
-      nn::Shape bounds = kernel.getBoundExprs();
+      nn::Shape bounds = kernel.getBounds();
       for (auto [i, bound] : llvm::enumerate(bounds))
         blocks *= i == *plan.tile || i + 1 == bounds.size()
                       ? llvm::divideCeil(most(bound), kWarp)

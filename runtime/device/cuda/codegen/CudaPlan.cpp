@@ -107,13 +107,13 @@ private:
     if (auto argument = dyn_cast<BlockArgument>(v)) {
       if (auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()))
         return rt::getMaxTrips(loop, bound);
-      return getMost(kernel.getBoundExprs()[argument.getArgNumber()]);
+      return getMost(kernel.getBounds()[argument.getArgNumber()]);
     }
     Operation *op = v.getDefiningOp();
     if (APInt c; matchPattern(v, m_ConstantInt(&c)))
       return std::abs(c.getSExtValue());
     if (auto size = dyn_cast<rt::SizeOp>(op))
-      return getMost(rt::getDim(size.getExprAttr()));
+      return getMost(size.getSize());
     std::optional<int64_t> x = getMost(op->getOperand(0)),
                            y = getMost(op->getOperand(1));
     if (!isSmall(x) || !isSmall(y))

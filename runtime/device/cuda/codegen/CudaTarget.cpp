@@ -102,7 +102,7 @@ std::string tripsText(ArrayRef<scf::ForOp> loops) {
     Value bound = loop.getUpperBound();
     APInt c;
     auto size = bound.getDefiningOp<rt::SizeOp>();
-    std::string n = size ? dimText(rt::getDim(size.getExprAttr()), "size.")
+    std::string n = size ? dimText(size.getSize(), "size.")
                     : matchPattern(bound, m_ConstantInt(&c))
                         ? std::to_string(c.getSExtValue())
                         : std::string("1");
@@ -114,8 +114,8 @@ std::string tripsText(ArrayRef<scf::ForOp> loops) {
 /// As CudnnAttention.cpp asks cuDNN: heads that are no whole packs of 16 bytes.
 static bool hasOddHeads(Operation *attention) {
   return llvm::any_of(ArrayRef<StringRef>{"d", "dv"}, [&](StringRef name) {
-    auto size =
-        rt::getDim(attention->getAttrOfType<StringAttr>(name)).asConstant();
+    std::optional<int64_t> size =
+        attention->getAttrOfType<nn::DimAttr>(name).getSize().asConstant();
     return !size || *size % 8;
   });
 }
@@ -154,7 +154,7 @@ std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
     points =
         atom(points) + " * " + atom(tripsText(rt::getScatterSum(kernel)->rows));
   if (plan.tile) {
-    nn::Shape bounds = kernel.getBoundExprs();
+    nn::Shape bounds = kernel.getBounds();
     std::string others = "1";
     for (auto [i, bound] : llvm::enumerate(bounds))
       if (i != *plan.tile && i + 1 != bounds.size())

@@ -32,7 +32,7 @@ LogicalResult CudaBody::visitSquare(Value along, Value across,
     texts[index] = at;
     unsigned bound = cast<BlockArgument>(index).getArgNumber();
     inside += (inside.empty() ? "" : " && ") + at + " < " +
-              atom(dimText(kernel.getBoundExprs()[bound]));
+              atom(dimText(kernel.getBounds()[bound]));
   }
   auto branch = emitc::IfOp::create(
       b, loc, emitc::LiteralOp::create(b, loc, b.getI1Type(), inside),
@@ -50,7 +50,7 @@ void CudaBody::nameSquare(Value along, Value across) {
   std::string rest = "blockIdx.x";
   auto take = [&](Value index, bool last) {
     nn::DimExpr bound =
-        kernel.getBoundExprs()[cast<BlockArgument>(index).getArgNumber()];
+        kernel.getBounds()[cast<BlockArgument>(index).getArgNumber()];
     std::string n = atom(dimText(bound)), name = names.unique("square");
     bool corner = index == along || index == across;
     if (corner)

@@ -1,0 +1,27 @@
+//===- NNSizes.td - Sizes as attributes of ops -----------------------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_NNSIZES
+#define DIALECTS_NN_NNSIZES
+
+include "mlir/IR/AttrTypeBase.td"
+
+/// A size, `#nn.dim<16*images>`.
+def NN_Dim : Attr<CPred<"::llvm::isa<::dt::nn::DimAttr>($_self)">, "a size, #nn.dim"> {
+  let storageType = "::dt::nn::DimAttr";
+  let returnType = "::dt::nn::DimExpr";
+  let convertFromStorage = "$_self.getSize()";
+  let constBuilderCall = "::dt::nn::DimAttr::get($_builder.getContext(), ::dt::nn::DimExpr($0))";
+}
+
+/// Sizes, `#nn.dims<16*images, 64>`.
+def NN_Dims : Attr<CPred<"::llvm::isa<::dt::nn::DimsAttr>($_self)">, "sizes, #nn.dims"> {
+  let storageType = "::dt::nn::DimsAttr";
+  let returnType = "::dt::nn::Shape";
+  let convertFromStorage = "$_self.getShape()";
+}
+
+#endif // DIALECTS_NN_NNSIZES
