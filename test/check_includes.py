@@ -46,6 +46,8 @@ ALLOWED["passes/schedule"] |= {"passes/planner"}
 # The planner prices layers as they will run: it compiles copies.
 ALLOWED["passes/plan"] = {*ALL_PHASES, *DIALECTS, *LIBRARIES, "runtime/reorder"}
 ALLOWED |= chain(["codegen", "codegen/common", "runtime/device/cpu/codegen"], {*DIALECTS, "runtime/Enums.h", "runtime/Tables.def", "runtime/Program.h", "runtime/base", "runtime/comm/MessageBlocks.h", "models/frontend/onnx"})
+# What plugins add to.
+ALLOWED["plugin"] = {"passes/scheduler", "passes/planner", "models/frontend/recipe"}
 ANYTHING = ("tools", "test", "models/examples")
 # Standard headers that cost nothing: others take longer than what stands in most files of a program.
 LIGHT = {"cstddef", "cstdint", "limits"}
@@ -63,7 +65,7 @@ def folder_of(path):
 
 
 def includes(text):
-    return re.findall(r'^(?:#include|include) "((?:dialects|passes|codegen|runtime|models|tools|test)/[^"]+)"', text, re.M)
+    return re.findall(r'^(?:#include|include) "((?:dialects|passes|codegen|runtime|models|plugin|tools|test)/[^"]+)"', text, re.M)
 
 
 def heavy(root):
@@ -83,7 +85,7 @@ def main():
     wrong, arrows = heavy(root), 0
     for target in root.glob("runtime/device/*/codegen/"):
         ALLOWED.setdefault(target.relative_to(root).as_posix(), ALLOWED["runtime/device/cpu/codegen"])
-    for top in ("dialects", "passes", "codegen", "runtime", "models"):
+    for top in ("dialects", "passes", "codegen", "runtime", "models", "plugin"):
         for file in sorted(root.glob(f"{top}/**/*")):
             if file.suffix not in (".h", ".cpp", ".cu", ".td"):
                 continue

@@ -12,7 +12,12 @@ config.excludes = ["CMakeLists.txt", "Inputs"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.dt_build, "test")
 
-config.environment["PATH"] = os.pathsep.join([os.path.join(config.dt_build, "bin"), config.llvm_tools, config.environment["PATH"]])
+# test/plugin is about an installed compiler and plugins that were built against it: test/plugin/check.py says where.
+installed = lit_config.params.get("installed")
+config.substitutions.append(("%plugins", lit_config.params.get("plugins", "")))
+if not installed:
+    config.excludes.append("plugin")
+config.environment["PATH"] = os.pathsep.join([os.path.join(installed or config.dt_build, "bin"), config.llvm_tools, config.environment["PATH"]])
 config.substitutions.append(("%source", config.dt_source))
 config.substitutions.append(("%build", config.dt_build))
 config.substitutions.append(("%{path}", config.environment["PATH"]))

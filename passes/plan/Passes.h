@@ -19,6 +19,10 @@
 
 #include <functional>
 
+namespace dt::planner {
+struct RankBytes;
+} // namespace dt::planner
+
 namespace dt::plan {
 
 #define GEN_PASS_DECL

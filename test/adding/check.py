@@ -18,7 +18,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 # Files besides tests; of a target, whose files are its own, folders.
 COSTS = {"elementwise": 2, "op": 3, "pass": 2, "collective": 3, "schedule": 1, "loss": 1, "optimizer": 1, "target": 1}
-TARGETS = ["dt-opt", "mpi-tests", "dt_plugin_Scan", "dt_plugin_CountCost"]
+TARGETS = ["dt-opt", "mpi-tests"]
 
 
 def files_of(patch):

@@ -1,4 +1,4 @@
-// RUN: dt-opt %s --load-dialect-plugin=%build/lib/Scan.so --verify-diagnostics
+// RUN: dt-opt %s --load-plugin=%plugins/Example.so --verify-diagnostics
 
 func.func @other(%x: tensor<4x6x8xf32>, %d: tensor<6xf32>) {
   // expected-error @below {{takes [batch, tokens, channels] and [channels], not [4, 6, 8] and [6]}}

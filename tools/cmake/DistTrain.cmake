@@ -48,18 +48,16 @@ endfunction()
 # Set by every dt_tablegen call; libraries depend on all of them, since generated headers include one another.
 define_property(GLOBAL PROPERTY DT_TABLEGEN_TARGETS BRIEF_DOCS "tablegen targets" FULL_DOCS "tablegen targets")
 
-# dt_tablegen(<name> <td> <out1> <args1> [<out2> <args2>...]): runs mlir-tblgen on <td>, one output after another.
+# dt_tablegen(<name> <td> <out1> <args1> [<out2> <args2>...]): dist_train_tablegen, as plugins have it; what headers include of it is installed.
+set(DistTrain_INCLUDE_DIRS ${CMAKE_SOURCE_DIR})
+include(DistTrainPlugin)
 function(dt_tablegen name td)
-  set(LLVM_TARGET_DEFINITIONS ${td})
-  set(args ${ARGN})
-  while(args)
-    list(POP_FRONT args out flags)
-    separate_arguments(flags)
-    mlir_tablegen(${out} ${flags} -I${CMAKE_SOURCE_DIR})
-  endwhile()
-  set(TABLEGEN_OUTPUT ${TABLEGEN_OUTPUT})
-  add_custom_target(${name} DEPENDS ${TABLEGEN_OUTPUT})
+  dist_train_tablegen(${name} ${td} ${ARGN})
   set_property(GLOBAL APPEND PROPERTY DT_TABLEGEN_TARGETS ${name})
+  set(headers ${ARGN})
+  list(FILTER headers INCLUDE REGEX "^[A-Za-z]+\\.h\\.inc$")
+  list(TRANSFORM headers PREPEND ${CMAKE_CURRENT_BINARY_DIR}/)
+  set_property(GLOBAL APPEND PROPERTY DT_GENERATED_HEADERS ${headers})
 endfunction()
 
 # dt_passes(<name>): what the folder's Passes.td says, as Passes.h.inc (passes), Pipelines.h.inc and Pipelines.md (passes/Pipeline.td).
@@ -74,6 +72,7 @@ function(dt_passes name)
     COMMAND ${CMAKE_COMMAND} -DRECORDS=Passes.json -DHEADER=Pipelines.h.inc -DPAGE=Pipelines.md -P ${script})
   add_custom_target(${name}PipelinesIncGen DEPENDS ${out}/Pipelines.h.inc)
   set_property(GLOBAL APPEND PROPERTY DT_TABLEGEN_TARGETS ${name}PipelinesIncGen)
+  set_property(GLOBAL APPEND PROPERTY DT_GENERATED_HEADERS ${out}/Pipelines.h.inc)
   set_property(GLOBAL APPEND PROPERTY DT_PIPELINES ${out}/Pipelines.md)
 endfunction()
 

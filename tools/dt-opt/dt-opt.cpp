@@ -25,6 +25,7 @@
 #include "passes/plan/Passes.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/schedule/Passes.h"
+#include "plugin/Load.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Tools/Plugins/DialectPlugin.h"
@@ -396,34 +397,21 @@ LogicalResult checkEmit(ArrayRef<char *> arguments) {
   return success();
 }
 
-/// The files that an option names, however it is written.
-std::vector<std::string> valuesOf(StringRef option,
-                                  ArrayRef<char *> arguments) {
-  std::vector<std::string> values;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    StringRef argument = StringRef(arguments[i]).ltrim('-');
-    if (!argument.consume_front(option))
-      continue;
-    if (argument.empty() && i + 1 < arguments.size())
-      argument = arguments[i + 1];
-    argument.consume_front("=");
-    values.push_back(argument.str());
-  }
-  return values;
-}
-
 /// Plugins' passes and dialects must be known before the options are made of
 /// them: when the option itself is read it is too late for flags and --help
 /// (and MLIR goes on without a plugin that it cannot load).
 LogicalResult loadPlugins(ArrayRef<char *> arguments,
                           DialectRegistry &registry) {
-  for (const std::string &file : valuesOf("load-pass-plugin", arguments)) {
+  if (llvm::Error error = dt::loadPlugins(arguments, registry))
+    return fail(toString(std::move(error)));
+  for (const std::string &file : dt::valuesOf("load-pass-plugin", arguments)) {
     auto plugin = PassPlugin::load(file);
     if (!plugin)
       return fail("--load-pass-plugin: " + toString(plugin.takeError()));
     plugin->registerPassRegistryCallbacks();
   }
-  for (const std::string &file : valuesOf("load-dialect-plugin", arguments)) {
+  for (const std::string &file :
+       dt::valuesOf("load-dialect-plugin", arguments)) {
     auto plugin = DialectPlugin::load(file);
     if (!plugin)
       return fail("--load-dialect-plugin: " + toString(plugin.takeError()));
@@ -443,7 +431,8 @@ int main(int argc, char **argv) {
   ArrayRef<char *> arguments = ArrayRef<char *>(argv, argc).drop_front();
   if (failed(loadPlugins(arguments, registry)))
     return 1;
-  dt::hideForeignOptions({&emitOptions, &dt::getImportOptions()});
+  dt::hideForeignOptions(
+      {&emitOptions, &dt::getImportOptions(), &dt::getPluginOptions()});
   registerCLIOptions("dt-opt", registry);
   dt::sortOptions();
   if (failed(dt::checkArguments(arguments, true)) ||

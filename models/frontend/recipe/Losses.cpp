@@ -24,8 +24,8 @@ namespace dt::models {
 // Every file of losses/ adds its kinds.
 #include "models/frontend/recipe/Losses.inc"
 
-const LossRules &getLossRules() {
-  static const LossRules rules = [] {
+LossRules &getLossRules() {
+  static LossRules rules = [] {
     LossRules all;
     addAll(all);
     return all;

@@ -15,8 +15,8 @@ using namespace llvm;
 
 namespace dt::planner {
 
-ArrayRef<Policy> getPolicies() {
-  static constexpr Policy policies[] = {
+Policies &getPolicies() {
+  static Policies policies = {
       {"megatron",
        "one layout for all, encoder and generator on the end stages' "
        "ranks, smallest PP that fits",

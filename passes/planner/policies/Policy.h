@@ -125,7 +125,10 @@ struct Policy {
   llvm::Expected<Candidates> (*find)(const PolicyInput &);
 };
 
-llvm::ArrayRef<Policy> getPolicies();
+using Policies = std::vector<Policy>;
+/// All that there are. Plugins add theirs (plugin/Plugin.h) before anybody asks
+/// for one; of two with one name plugin/Load.h makes an error.
+Policies &getPolicies();
 
 /// The policy's plans with predictions; error if there is no policy of that
 /// name or nothing fits.

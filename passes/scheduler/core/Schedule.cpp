@@ -22,19 +22,17 @@ namespace dt::scheduler {
 // One declaration and one call for each file in schedules/, written by CMake.
 #include "passes/scheduler/Schedules.inc"
 
-Registry::Registry() {
-  addAll(*this);
-  llvm::sort(entries,
-             [](const Entry &a, const Entry &b) { return a.name < b.name; });
-}
+Registry::Registry() { addAll(*this); }
 
 void Registry::add(StringRef name, StringRef summary, Solver solve,
                    Traits traits) {
-  entries.push_back({name.str(), summary.str(), solve, traits});
+  auto at = llvm::upper_bound(
+      entries, name, [](StringRef a, const Entry &b) { return a < b.name; });
+  entries.insert(at, {name.str(), summary.str(), solve, traits});
 }
 
-const Registry &Registry::get() {
-  static const Registry registry;
+Registry &Registry::get() {
+  static Registry registry;
   return registry;
 }
 

@@ -87,8 +87,10 @@ public:
 
   /// All schedules of schedules/, by name.
   Registry();
-  /// The one that has been made.
-  static const Registry &get();
+  /// The one that has been made. Plugins add theirs (plugin/Plugin.h) before
+  /// anybody asks for one.
+  static Registry &get();
+  /// Of two with one name plugin/Load.h makes an error.
   void add(llvm::StringRef name, llvm::StringRef summary, Solver solve,
            Traits traits = {});
   /// Null if there is none of that name.

@@ -16,8 +16,8 @@ using namespace dt;
 
 /// The compiler's own make IR, which this target does not link: one of each
 /// form.
-const models::LossRules &models::getLossRules() {
-  static const LossRules rules = {
+models::LossRules &models::getLossRules() {
+  static LossRules rules = {
       {"cross_entropy", "logits", "labels", nullptr, "ignore_index", -100},
       {"mse", "output", "target", nullptr},
       {"graph_output", "output", "", nullptr}};

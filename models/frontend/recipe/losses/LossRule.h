@@ -41,8 +41,9 @@ struct LossRule {
 };
 
 using LossRules = std::vector<LossRule>;
-/// Those of all files of this folder, by kind.
-const LossRules &getLossRules();
+/// Those of all files of this folder. Plugins add theirs (plugin/Plugin.h)
+/// before a recipe is read; of two of one kind plugin/Load.h makes an error.
+LossRules &getLossRules();
 
 } // namespace dt::models
 

@@ -1,20 +1,19 @@
-//===- CountCost.cpp - A pass plugin ----------------------------*- C++ -*-===//
+//===- CountCost.cpp - A pass -----------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// An example of a pass that lives outside the compiler (docs/adding.md). It
-// knows no operator: what it asks is a method of an interface, so operators of
-// other plugins are counted too. The dialects are those of dt-opt, which
-// exports its symbols; the plugin links nothing.
+// Writes what functions cost. It knows no operator: what it asks is a method of
+// an interface, so operators of other plugins are counted too.
 //
 //===----------------------------------------------------------------------===//
+
+#include "Example.h"
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
-#include "mlir/Tools/Plugins/PassPlugin.h"
 
 using namespace mlir;
 
@@ -51,7 +50,4 @@ struct CountCost : PassWrapper<CountCost, OperationPass<dt::dist::ModuleOp>> {
 
 } // namespace
 
-extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo mlirGetPassPluginInfo() {
-  return {MLIR_PLUGIN_API_VERSION, "ExampleCountCost", "0.1",
-          [] { PassRegistration<CountCost>(); }};
-}
+void example::addCountCost(dt::Plugin &plugin) { plugin.addPass<CountCost>(); }

@@ -2,13 +2,13 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// An op that lives outside the compiler (docs/adding.md): its methods are all
-// that the phases ask of it.
+// An op that lives outside the compiler: its methods are all that the phases
+// ask of it.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TEST_PLUGIN_SCANOPS
-#define TEST_PLUGIN_SCANOPS
+#ifndef EXAMPLE_SCANOPS
+#define EXAMPLE_SCANOPS
 
 include "dialects/nn/NNBase.td"
 include "passes/lower/LowerInterfaces.td"
@@ -33,4 +33,4 @@ def Example_ScanOp : Op<Example_Dialect, "scan", [
   let extraClassDeclaration = [{ static ::llvm::StringRef getOnnxName() { return "example::Scan"; } }];
 }
 
-#endif // TEST_PLUGIN_SCANOPS
+#endif // EXAMPLE_SCANOPS

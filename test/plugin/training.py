@@ -1,14 +1,14 @@
-# ===- check_scan.py - an operator of a plugin, from ONNX to training ----------===
+# ===- training.py - programs with what a plugin has ---------------------------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# A model with the operator of Scan.cpp, once forwards and once backwards, trains
-# as NumPy says: on one rank, cut over two by its sharding rule, as replicas, and
-# in microbatches. Without the plugin the node is refused.
+# A model with the operator of docs/plugin-template, once forwards and once
+# backwards, trains with its loss as NumPy says: on one rank, cut over ranks by the
+# operator's sharding rule, in stages by its schedule, as its policy plans, and in
+# microbatches. Without the plugin the node is refused.
 # ===-----------------------------------------------------------------------===
-"""check_scan.py --dt-opt PATH --plugin PATH: exit code 0 when all plans train alike."""
+"""What check.py trains."""
 
-import argparse
 import json
 import os
 import pathlib
@@ -22,10 +22,17 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from train_model import QUICK, build, prebuilt  # noqa: E402
+from train_model import QUICK, build  # noqa: E402
 
+INSTALLED = "// The installed file.\n"
 SAMPLES, TOKENS, IN, WIDTH, OUT, STEPS, RATE = 4, 6, 5, 16, 3, 3, 0.05
-PLANS = {None: 1, "m:tp=2": 2, "m:tp=2,dp=2": 4, "m:dp=2": 2}
+# By name: flags, ranks.
+PLANS = {
+    "one rank": ([], 1),
+    "tensor parallel": (["--plan=m:tp=2,dp=2"], 4),
+    "schedule": (["--plan=m:pp=2;schedule=example-flush"], 2),
+    "policy": (["--plan=auto", "--cluster=cpu-2", "--policy=example-equal-replicas"], 2),
+}
 
 
 def initial():
@@ -36,7 +43,7 @@ def initial():
 
 def batch():
     random = np.random.default_rng(1)
-    return {"x": random.standard_normal((SAMPLES, TOKENS, IN)).astype(np.float32), "target": random.standard_normal((SAMPLES, TOKENS, OUT)).astype(np.float32)}
+    return {"x": random.standard_normal((SAMPLES, TOKENS, IN)).astype(np.float32), "target": 2 * random.standard_normal((SAMPLES, TOKENS, OUT)).astype(np.float32)}
 
 
 def scan(x, decay, reverse):
@@ -66,8 +73,9 @@ def expected():
         a = scan(h, w["forget"], False)
         b = scan(a, w["recall"], True)
         error = b @ w["w2"] - data["target"]
-        losses.append((error**2).mean())
-        d_out = 2 * error / error.size
+        cut = np.minimum(abs(error), 1)
+        losses.append((error**2).mean() + (cut * (abs(error) - cut / 2)).mean())
+        d_out = (2 * error + np.clip(error, -1, 1)) / error.size
         d_a, d_recall = scan_gradient(d_out @ w["w2"].T, b, w["recall"], True)
         d_h, d_forget = scan_gradient(d_a, a, w["forget"], False)
         gradients = {"w1": np.einsum("bti,btc->ic", data["x"], d_h), "forget": d_forget, "recall": d_recall, "w2": np.einsum("btc,bto->co", b, d_out)}
@@ -88,7 +96,7 @@ def save_model(folder):
     recipe = {
         "modules": {"m": {"onnx": "m.onnx"}},
         "dims": {"batch": "sample"},
-        "losses": [{"name": "fit", "kind": "mse", "output": "m.y", "target": "target"}],
+        "losses": [{"name": name, "kind": kind, "output": "m.y", "target": "target"} for name, kind in (("fit", "mse"), ("smooth", "smooth_l1"))],
         "batch": {"global": SAMPLES, "micro": 2},
         "optimizer": {"kind": "sgd", "lr": RATE},
     }
@@ -99,43 +107,47 @@ def run(*command, cwd=None):
     return subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
-def check_plan(options, folder, plan, ranks):
-    out = folder / f"out-{ranks}-{'tp' if plan and 'tp' in plan else 'dp'}"
-    flags = [f"--load-dialect-plugin={options.plugin}", *([f"--plan={plan}"] if plan else [])]
-    done = run(options.dt_opt, folder / "recipe.json", *flags, "--emit=cpp", "-o", out)
+def check_cut(dt_opt, folder, flags):
+    """That every rank has a share of the operator."""
+    cut = run(dt_opt, folder / "recipe.json", *flags, "--emit=mlir", "--to=shard").stdout
+    local = f"x{TOKENS}x{WIDTH // 2}xf32"
+    if not any("example.scan" in line and local in line for line in cut.splitlines()):
+        sys.exit(f"no rank has {local} of the operator")
+
+
+def check_plan(dt_opt, plugin, runtime, folder, name, flags, ranks):
+    out = folder / name.replace(" ", "-")
+    flags = [f"--load-plugin={plugin}", *flags]
+    done = run(dt_opt, folder / "recipe.json", *flags, "--emit=cpp", "-o", out)
     if done.returncode:
-        sys.exit(f"{plan}: dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
-    if plan and "tp=2" in plan:
-        cut = run(options.dt_opt, folder / "recipe.json", *flags, "--emit=mlir", "--to=shard").stdout
-        local = f"x{TOKENS}x{WIDTH // 2}xf32"
-        if not any("example.scan" in line and local in line for line in cut.splitlines()):
-            sys.exit(f"{plan}: no rank has {local} of the operator")
-    build(out, os.environ.get("CCACHE_DIR"), prebuilt(options.dt_opt), QUICK)
+        sys.exit(f"{name}: dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
+    if not (out / "runtime/Program.h").read_text().endswith(INSTALLED):
+        sys.exit(f"{name}: the runtime is not the installed one")
+    if name == "tensor parallel":
+        check_cut(dt_opt, folder, flags)
+    build(out, os.environ.get("CCACHE_DIR"), runtime, QUICK)
     metrics = out / "metrics.jsonl"
     done = run(out / "build/train", "--batch", folder / "batch.safetensors", "--steps", STEPS, "--threads", 1, "--metrics", metrics, *(["--ranks", ranks] if ranks > 1 else []), cwd=folder)
     if done.returncode:
-        sys.exit(f"{plan}: train ended with {done.returncode}: {done.stderr[-2000:]}")
+        sys.exit(f"{name}: train ended with {done.returncode}: {done.stderr[-2000:]}")
     losses = [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
     wanted = expected()
     if len(losses) != STEPS or not np.allclose(losses, wanted, rtol=1e-5):
-        sys.exit(f"{plan}: losses {losses}, expected {wanted}")
-    print(f"{plan or 'one rank'}: {losses}")
+        sys.exit(f"{name}: losses {losses}, expected {wanted}")
+    print(f"{name}: {losses}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
-    parser.add_argument("--plugin", type=pathlib.Path, required=True)
-    options = parser.parse_args()
+def train(dt_opt, plugin, runtime):
+    """`dt_opt` is installed; `runtime`: prebuilt.cmake of a build, so that programs need not compile their own."""
+    with open(dt_opt.parents[1] / "share/distrain/runtime/Program.h", "a") as header:
+        header.write(INSTALLED)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         save_model(folder)
         save_file(batch(), folder / "batch.safetensors")
-        done = run(options.dt_opt, folder / "recipe.json", "--emit=plan")
-        if done.returncode != 1 or "operators of domain 'example' are not handled" not in done.stderr:
-            sys.exit(f"without the plugin: {done.returncode}, {done.stderr[-500:]}")
-        for plan, ranks in PLANS.items():
-            check_plan(options, folder, plan, ranks)
-
-
-main()
+        for file, error in (("recipe.json", "'smooth_l1' is not one of"), ("m.onnx", "operators of domain 'example' are not handled")):
+            done = run(dt_opt, folder / file)
+            if done.returncode != 1 or error not in done.stderr:
+                sys.exit(f"{file} without the plugin: {done.returncode}, {done.stderr[-500:]}")
+        for name, (flags, ranks) in PLANS.items():
+            check_plan(dt_opt, plugin, runtime, folder, name, flags, ranks)

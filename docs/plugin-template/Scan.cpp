@@ -1,21 +1,21 @@
-//===- Scan.cpp - A plugin with an op of its own ----------------*- C++ -*-===//
+//===- Scan.cpp - An operator -----------------------------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A recurrence that no operator of nn is (docs/adding.md): imported, cut over
-// ranks, differentiated, priced and lowered by what stands here.
+// A recurrence that no operator of nn is: imported, cut over ranks,
+// differentiated, priced and lowered to a kernel by what stands here.
 //
 //===----------------------------------------------------------------------===//
+
+#include "Example.h"
 
 #include "dialects/nn/NNGradient.h"
 #include "dialects/nn/NNRuleBuilder.h"
 #include "passes/lower/FunctionLowering.h"
 
-#include "mlir/Tools/Plugins/DialectPlugin.h"
-
-#include "test/plugin/ScanDialect.h.inc"
+#include "ScanDialect.h.inc"
 #define GET_OP_CLASSES
-#include "test/plugin/ScanOps.h.inc"
+#include "ScanOps.h.inc"
 
 using namespace mlir;
 using namespace dt;
@@ -74,7 +74,7 @@ nn::ShardingRule ScanOp::getShardingRule() {
   return b.finish();
 }
 
-/// A point of the kernel is a channel of a sample.
+/// The operator's kernel, for every target: a point is a channel of a sample.
 LogicalResult ScanOp::lowerToRT(lower::FunctionLowering &f) {
   nn::Shape shape = nn::getShape(getInput());
   lower::Destination to = f.destination(getResult());
@@ -99,14 +99,8 @@ LogicalResult ScanOp::lowerToRT(lower::FunctionLowering &f) {
 
 void ExampleDialect::initialize() { addOperations<ScanOp>(); }
 
-#include "test/plugin/ScanDialect.cpp.inc"
+#include "ScanDialect.cpp.inc"
 #define GET_OP_CLASSES
-#include "test/plugin/ScanOps.cpp.inc"
+#include "ScanOps.cpp.inc"
 
-extern "C" LLVM_ATTRIBUTE_WEAK
-    DialectPluginLibraryInfo mlirGetDialectPluginInfo() {
-  return {MLIR_PLUGIN_API_VERSION, "Example", "0.1",
-          [](DialectRegistry *registry) {
-            registry->insert<example::ExampleDialect>();
-          }};
-}
+void example::addScan(Plugin &plugin) { plugin.addDialect<ExampleDialect>(); }

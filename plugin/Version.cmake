@@ -1,0 +1,10 @@
+# cmake -DROOT=… -DHEADERS=… -DVERSION=… -DLLVM=… -DOUTPUT=… -P Version.cmake: a header with the version of the compiler, in which its headers' content is.
+file(STRINGS ${HEADERS} headers)
+set(all "")
+foreach(header ${headers})
+  file(SHA256 ${ROOT}/${header} hash)
+  string(APPEND all "${header} ${hash}\n")
+endforeach()
+string(SHA256 hash "${all}")
+string(SUBSTRING ${hash} 0 12 hash)
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#define DIST_TRAIN_VERSION \"${VERSION}-${hash} (LLVM ${LLVM})\"\n" @ONLY)

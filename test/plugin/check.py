@@ -1,0 +1,86 @@
+# ===- check.py - the installed compiler and what is built against it ----------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Installs a build into an empty folder, builds docs/plugin-template against that
+# folder alone, outside of the source tree, and uses each thing that the plugin has
+# with the installed dt-opt: *.mlir and *.test beside this file by lit, the rest by
+# training (training.py).
+# ===-----------------------------------------------------------------------===
+"""check.py --build FOLDER --lit PATH --compiler PATH [--launcher PATH]: exit code 0 if plugins are built and loaded."""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from training import train
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parents[1]
+
+
+def run(*command, cwd=None, **environment):
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env=dict(os.environ, **environment), capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        sys.exit(f"{' '.join(str(c) for c in command)} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def build_plugin(options, folder, source, name):
+    """The plugin's library. Paths of the copy are the same for the compiler cache in every run."""
+    copy = folder / source.name
+    shutil.copytree(source, copy)
+    flags = [f"-DCMAKE_PREFIX_PATH={folder / 'install'}", f"-DCMAKE_CXX_COMPILER={options.compiler}", f"-DCMAKE_CXX_COMPILER_LAUNCHER={options.launcher}"]
+    cache = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
+    run("cmake", "-S", copy, "-B", copy / "build", "-G", "Ninja", *flags, cwd=folder, **cache)
+    run("cmake", "--build", copy / "build", cwd=folder, **cache)
+    commands = (copy / "build/build.ninja").read_text()
+    if str(SOURCE) in commands.replace(str(options.launcher), "").replace(str(options.compiler), ""):
+        sys.exit(f"the build of {source.name} reads from {SOURCE}")
+    return copy / "build" / name
+
+
+def check_relocatable(options, install):
+    """No file of the package knows where it was built."""
+    for file in install.glob("lib/cmake/**/*"):
+        if file.is_file() and (str(SOURCE) in file.read_text() or str(install) in file.read_text()):
+            sys.exit(f"{file} names {SOURCE} or {install}")
+
+
+def older(plugin, folder):
+    """The same file as another version of the compiler would have had it built."""
+    bytes_, changes = re.subn(rb"(DistTrain plugin of version )\d+\.\d+\.\d+", rb"\g<1>0.0.0", plugin.read_bytes())
+    if not changes:
+        sys.exit(f"{plugin} does not say which version it was built against")
+    (folder / "Older.so").write_bytes(bytes_)
+    return folder / "Older.so"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--lit", type=pathlib.Path, required=True)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--launcher", default="")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        built, install = folder / "built", folder / "install"
+        run("cmake", "--install", options.build, "--prefix", built)
+        built.rename(install)  # wherever it was installed, it is somewhere else now
+        check_relocatable(options, install)
+        plugins = folder / "plugins"
+        plugins.mkdir()
+        for source, library in ((SOURCE / "docs/plugin-template", "Example.so"), (HERE / "others", "Others.so")):
+            shutil.copy(build_plugin(options, folder, source, library), plugins)
+        older(plugins / "Example.so", plugins)
+        print(run(options.lit, "-sv", "--param", f"installed={install}", "--param", f"plugins={plugins}", options.build / "test/plugin"))
+        train(install / "bin/dt-opt", plugins / "Example.so", options.build / "runtime/prebuilt.cmake")
+
+
+main()
