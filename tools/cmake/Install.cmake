@@ -2,7 +2,7 @@
 # the runtime beside its own executable, the package its headers beside itself.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS dt-opt dt-sim dt-data RUNTIME DESTINATION bin)
+install(TARGETS dt-opt dt-lsp-server dt-reduce dt-sim dt-data RUNTIME DESTINATION bin)
 install(PROGRAMS tools/dt-profile DESTINATION bin)
 
 get_property(headers GLOBAL PROPERTY DT_PUBLIC_HEADERS)
