@@ -8,16 +8,18 @@
 #include "plugin/Plugin.h"
 
 #include "models/frontend/recipe/losses/LossRule.h"
+#include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
 #include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+
+#include <dlfcn.h>
 
 using namespace llvm;
 
@@ -29,7 +31,7 @@ cl::OptionCategory pluginOptions("DistTrain plugins");
 cl::list<std::string>
     loadOption("load-plugin", cl::cat(pluginOptions), cl::value_desc("file.so"),
                cl::desc("Load a plugin: ops, passes, schedules, policies, "
-                        "losses (docs/sdk.md)"));
+                        "clusters, losses, optimizers (docs/sdk.md)"));
 
 /// Names that stand twice, as "schedule 'gpipe'".
 template <typename Range, typename NameOf>
@@ -48,6 +50,10 @@ void findTwice(const Plugin &plugin, std::vector<std::string> &found) {
   findTwice(
       "policy", plugin.policies,
       [](auto &policy) -> StringRef { return policy.name; }, found);
+  std::vector<std::string> clusters = planner::getShippedClusters();
+  clusters.push_back(planner::kHere.str());
+  findTwice(
+      "cluster", clusters, [](auto &name) -> StringRef { return name; }, found);
   findTwice("loss", plugin.losses, [](auto &rule) { return rule.kind; }, found);
 }
 
@@ -87,16 +93,15 @@ public:
       return createStringError(file + ": " + content.getError().message());
     if (Error error = checkVersion(file, (*content)->getBuffer()))
       return error;
-    // The dynamic linker looks for a plain name in folders of its own.
+    // The dynamic linker looks for a plain name in folders of its own. Plugins
+    // see the tool's names, never those of one another.
     SmallString<256> path(file);
     sys::fs::make_absolute(path);
-    std::string message;
-    auto library =
-        sys::DynamicLibrary::getPermanentLibrary(path.c_str(), &message);
-    if (!library.isValid())
-      return createStringError(message);
-    auto *info = static_cast<const PluginInfo *>(
-        library.getAddressOfSymbol("distTrainPlugin"));
+    void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+      return createStringError(::dlerror());
+    auto *info =
+        static_cast<const PluginInfo *>(::dlsym(library, "distTrainPlugin"));
     if (!info)
       return createStringError(file + ": has no symbol distTrainPlugin; was it "
                                       "stripped?");
@@ -131,7 +136,8 @@ private:
 
 Plugin::Plugin(mlir::DialectRegistry &dialects)
     : schedules(scheduler::Registry::get()), policies(planner::getPolicies()),
-      losses(models::getLossRules()), dialects(dialects) {}
+      clusters(planner::getClusterFiles()), losses(models::getLossRules()),
+      dialects(dialects) {}
 
 std::vector<std::string> valuesOf(StringRef option,
                                   ArrayRef<char *> arguments) {

@@ -18,7 +18,9 @@
 #ifndef PLUGIN_PLUGIN_H
 #define PLUGIN_PLUGIN_H
 
+#include "dialects/dist/PluginOptimizers.h"
 #include "plugin/Version.h"
+#include "runtime/EnumTexts.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -31,6 +33,7 @@ namespace dt::scheduler {
 class Registry;
 } // namespace dt::scheduler
 namespace dt::planner {
+struct ClusterFile;
 struct Policy;
 } // namespace dt::planner
 namespace dt::models {
@@ -49,6 +52,8 @@ public:
   scheduler::Registry &schedules;
   /// Policies of the planner: passes/planner/policies/Policy.h.
   std::vector<planner::Policy> &policies;
+  /// Clusters by name: passes/planner/describe/Shipped.h.
+  std::vector<planner::ClusterFile> &clusters;
   /// Kinds of losses: models/frontend/recipe/losses/LossRule.h.
   std::vector<models::LossRule> &losses;
   /// For extensions: interfaces of ops that exist already.
@@ -69,6 +74,19 @@ public:
       taken.push_back(("pass '--" + name + "'").str());
     else
       mlir::PassRegistration<NewPass>();
+  }
+
+  /// `Rule` is a struct of dt::rt::optimizers (runtime/OptimizerRule.h), `name`
+  /// what it is called there, `header` the text of the header that defines it:
+  /// programs with this optimizer get it, and need nothing else of the plugin.
+  template <typename Rule>
+  void addOptimizer(const char *name, const char *header) {
+    if (rt::fromText<rt::OptimizerKind>(Rule::name))
+      taken.push_back(std::string("optimizer '") + Rule::name + "'");
+    else
+      dist::addOptimizer(
+          {Rule::name, Rule::settings, Rule::moments, Rule::countMoments}, name,
+          header);
   }
 
   /// Names of what it brings that were taken before.

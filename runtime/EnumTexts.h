@@ -17,10 +17,23 @@ namespace dt::rt {
 /// The case of that text, or none.
 template <typename E>
 constexpr std::optional<E> fromText(std::string_view text) {
-  for (size_t i = 0; i < kCases<E>; ++i)
-    if (text == EnumTable<E>::cases[i].text)
-      return E(i);
+  size_t number = 0;
+  for (const EnumCase &one : EnumTable<E>::cases) {
+    if (text == one.text)
+      return E(number);
+    ++number;
+  }
   return std::nullopt;
+}
+
+/// Whether a case has that number.
+template <typename E> bool hasCase(uint64_t number) {
+  for (const EnumCase &one : EnumTable<E>::cases) {
+    (void)one;
+    if (number-- == 0)
+      return true;
+  }
+  return false;
 }
 
 } // namespace dt::rt

@@ -5,8 +5,9 @@
 // The one description of every optimizer: its name and settings in recipes, IR
 // and checkpoints, the moments that it keeps, and the update of an element,
 // which all targets compute with these lines. A further optimizer is a struct
-// here and its name in DT_OPTIMIZERS. What is common to all (learning rate,
-// its course, weight decay's value, clipping, groups) is OptimizerInfo's.
+// here, as OptimizerRule.h says, and its name in DT_OPTIMIZERS. What is common
+// to all (learning rate, its course, weight decay's value, clipping, groups) is
+// OptimizerInfo's.
 //
 // Compiled by the compiler, for the CPU and as CUDA; needs neither MLIR nor the
 // rest of the runtime.
@@ -17,56 +18,16 @@
 #define DT_RUNTIME_OPTIMIZERS_H
 
 #include "runtime/Enums.h"
-#include "runtime/HostDevice.h"
+#include "runtime/OptimizerRule.h"
+#include "runtime/PluginOptimizers.h"
 #include "runtime/Span.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 namespace dt::rt {
 
-/// The values that a setting may have; `low` and `high` are among them, what is
-/// infinite or no number never is.
-struct SettingRange {
-  double low, high;
-  const char *text;
-};
-inline constexpr SettingRange kNotNegative = {
-    0, std::numeric_limits<double>::infinity(),
-    "a number that is not negative"};
-inline constexpr SettingRange kBelowOne = {
-    0, 1 - std::numeric_limits<double>::epsilon() / 2, "in [0, 1)"};
-
-/// A number that an optimizer has beside what is common to all.
-struct OptimizerSetting {
-  const char *name; ///< in IR and checkpoints
-  /// In recipes. Settings of one key are the elements of a list, in order.
-  const char *key;
-  double initial; ///< where nothing is said
-  const SettingRange &range;
-  const char *help;
-};
-
-/// What the update of a range of elements depends on.
-struct UpdateStep {
-  const double *settings; ///< in the optimizer's order
-  double lr, weightDecay;
-  int64_t step; ///< 0-based
-};
-
-/// An optimizer has
-///
-///   name, settings, moments   as in OptimizerDescription
-///   countMoments(settings)    how many moments it keeps: the first so many
-///   a constructor             from an UpdateStep: scalars computed in double
-///                             and rounded once, for every target (1 - 0.999f
-///                             is off by 5e-5)
-///   update<kept>(p, g, scale, m)
-///                             of a parameter, its gradient, which is to be
-///                             multiplied with `scale` first (clipping), and
-///                             the `kept` moments at `m`, 0 before step 0
 namespace optimizers {
 
 /// torch.optim.AdamW (torch/optim/adamw.py, the single-tensor form):
@@ -142,10 +103,15 @@ struct SGD {
 
 #define DT_NAME(Rule) Rule,
 #define DT_CASE(Rule) {#Rule, optimizers::Rule::name},
-enum class OptimizerKind : uint8_t { DT_OPTIMIZERS(DT_NAME) };
+enum class OptimizerKind : uint8_t {
+  DT_OPTIMIZERS(DT_NAME) DT_PLUGIN_OPTIMIZERS(DT_NAME)
+};
+inline constexpr EnumCase kOptimizerCases[] = {
+    DT_OPTIMIZERS(DT_CASE) DT_PLUGIN_OPTIMIZERS(DT_CASE)};
 template <> struct EnumTable<OptimizerKind> {
   static constexpr const char *name = "OptimizerKind";
-  static constexpr EnumCase cases[] = {DT_OPTIMIZERS(DT_CASE)};
+  /// In the compiler those of its plugins, too (dialects/dist).
+  static inline Span<EnumCase> cases = kOptimizerCases;
 };
 #undef DT_NAME
 #undef DT_CASE
@@ -162,11 +128,14 @@ struct OptimizerDescription {
    optimizers::Rule::moments, optimizers::Rule::countMoments},
 /// By number.
 inline constexpr OptimizerDescription kOptimizers[] = {
-    DT_OPTIMIZERS(DT_DESCRIPTION)};
+    DT_OPTIMIZERS(DT_DESCRIPTION) DT_PLUGIN_OPTIMIZERS(DT_DESCRIPTION)};
 #undef DT_DESCRIPTION
 
-constexpr const OptimizerDescription &describe(OptimizerKind kind) {
-  return kOptimizers[size_t(kind)];
+/// The same; in the compiler those of its plugins, too (dialects/dist).
+inline Span<OptimizerDescription> knownOptimizers = kOptimizers;
+
+inline const OptimizerDescription &describe(OptimizerKind kind) {
+  return knownOptimizers[size_t(kind)];
 }
 
 constexpr size_t countMostMoments() {
@@ -212,9 +181,10 @@ void withOptimizer(OptimizerKind kind, const UpdateStep &step, const F &f) {
   switch (kind) {
 #define DT_CASE(Rule)                                                          \
   case OptimizerKind::Rule:                                                    \
-    return withMoments<describe(OptimizerKind::Rule).moments.size>(            \
+    return withMoments<kOptimizers[size_t(OptimizerKind::Rule)].moments.size>( \
         optimizers::Rule(step), count, f);
     DT_OPTIMIZERS(DT_CASE)
+    DT_PLUGIN_OPTIMIZERS(DT_CASE)
 #undef DT_CASE
   }
 }

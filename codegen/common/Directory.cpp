@@ -108,6 +108,9 @@ llvm::Error copyRuntime(StringRef folder, const Target &target,
   if (!runtime)
     return runtime.takeError();
   auto wanted = [&](StringRef file) {
+    // What is the program's own has been written.
+    if (fs::exists(inFolder(folder, "runtime/" + file)))
+      return false;
     StringRef extension = path::extension(file);
     bool source = extension == ".h" || extension == ".def" ||
                   extension == ".cpp" || extension == ".cu" ||

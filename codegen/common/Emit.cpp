@@ -8,6 +8,7 @@
 #include "codegen/common/Directory.h"
 #include "codegen/common/ProgramTable.h"
 #include "codegen/common/SlowCalls.h"
+#include "dialects/dist/PluginOptimizers.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Target/Cpp/CppEmitter.h"
@@ -188,7 +189,7 @@ std::string optionOff(StringRef name, StringRef why) {
 
 std::string runtimeTarget() {
   return R"cmake(# Many programs can share one build of the runtime: cmake -C OTHER/build/runtime/prebuilt.cmake -S . -B build
-if(DT_RUNTIME_LIBRARY)
+if(DT_RUNTIME_LIBRARY AND NOT DT_OWN_RUNTIME)
   include(${DT_RUNTIME_LIBRARY})
 else()
   add_subdirectory(runtime)
@@ -215,6 +216,16 @@ static bool hasManyRanks(rt::ProgramOp program) {
   return std::distance(ranks.begin(), ranks.end()) > 1;
 }
 
+/// The optimizers that the program's runtime has beyond the compiler's own;
+/// empty: it needs none.
+static std::string writeOptimizers(rt::ProgramOp program) {
+  for (auto optimizer : program.getBody().getOps<rt::OptimizerOp>())
+    if (auto kind = optimizer.getFields().getAs<StringAttr>("kind"))
+      if (auto known = rt::fromText<rt::OptimizerKind>(kind.getValue()))
+        return dist::writePluginOptimizers(*known);
+  return "";
+}
+
 LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
   rt::ProgramOp program = findProgramOp(module);
   auto target = findTarget(module, options.target);
@@ -229,9 +240,15 @@ LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
     return failure();
   remarkSlowCalls(program, *target);
   files.push_back({"main.cpp", mainFile});
-  files.push_back(
-      {"CMakeLists.txt", target->cmakeLists(identifier(program.getSymName()),
-                                            sources, hasManyRanks(program))});
+  std::string cmake = target->cmakeLists(identifier(program.getSymName()),
+                                         sources, hasManyRanks(program));
+  if (std::string optimizers = writeOptimizers(program); !optimizers.empty()) {
+    files.push_back({"runtime/PluginOptimizers.h", optimizers});
+    cmake = "set(DT_OWN_RUNTIME ON) # its optimizer is a plugin's, and in no "
+            "other runtime\n" +
+            cmake;
+  }
+  files.push_back({"CMakeLists.txt", cmake});
   return writeDirectory(module, program, *target, files, options);
 }
 

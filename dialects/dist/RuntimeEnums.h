@@ -27,7 +27,7 @@ public:
   static bool classof(mlir::Attribute attribute) {
     auto number = llvm::dyn_cast<mlir::IntegerAttr>(attribute);
     return number && number.getType().isSignlessInteger(32) &&
-           number.getValue().ult(rt::kCases<E>);
+           rt::hasCase<E>(number.getValue().getZExtValue());
   }
   static RuntimeEnumAttr get(mlir::MLIRContext *context, E value) {
     auto type = mlir::IntegerType::get(context, 32);

@@ -13,9 +13,11 @@ namespace example {
 
 // One function a file; Plugin.cpp calls them.
 void addCountCost(dt::Plugin &plugin);
+void addCluster(dt::Plugin &plugin);
 void addEqualReplicas(dt::Plugin &plugin);
 void addFlush(dt::Plugin &plugin);
 void addScan(dt::Plugin &plugin);
+void addSignum(dt::Plugin &plugin);
 void addSmoothL1(dt::Plugin &plugin);
 
 } // namespace example

@@ -8,9 +8,11 @@
 
 static void addAll(dt::Plugin &plugin) {
   example::addCountCost(plugin);
+  example::addCluster(plugin);
   example::addEqualReplicas(plugin);
   example::addFlush(plugin);
   example::addScan(plugin);
+  example::addSignum(plugin);
   example::addSmoothL1(plugin);
 }
 

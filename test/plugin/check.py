@@ -2,10 +2,10 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# Installs a build into an empty folder, builds docs/plugin-template against that
-# folder alone, outside of the source tree, and uses each thing that the plugin has
-# with the installed dt-opt: *.mlir and *.test beside this file by lit, the rest by
-# training (training.py).
+# Installs a build into an empty folder, builds docs/plugin-template from there,
+# outside of the source tree, and uses each thing that the plugin has with the
+# installed dt-opt: *.mlir and *.test beside this file by lit, the rest by training
+# (training.py).
 # ===-----------------------------------------------------------------------===
 """check.py --build FOLDER --lit PATH --compiler PATH [--launcher PATH]: exit code 0 if plugins are built and loaded."""
 
@@ -31,8 +31,8 @@ def run(*command, cwd=None, **environment):
     return done.stdout
 
 
-def build_plugin(options, folder, source, name):
-    """The plugin's library. Paths of the copy are the same for the compiler cache in every run."""
+def build_plugins(options, folder, source):
+    """The libraries. Paths of the copy are the same for the compiler cache in every run."""
     copy = folder / source.name
     shutil.copytree(source, copy)
     flags = [f"-DCMAKE_PREFIX_PATH={folder / 'install'}", f"-DCMAKE_CXX_COMPILER={options.compiler}", f"-DCMAKE_CXX_COMPILER_LAUNCHER={options.launcher}"]
@@ -42,7 +42,7 @@ def build_plugin(options, folder, source, name):
     commands = (copy / "build/build.ninja").read_text()
     if str(SOURCE) in commands.replace(str(options.launcher), "").replace(str(options.compiler), ""):
         sys.exit(f"the build of {source.name} reads from {SOURCE}")
-    return copy / "build" / name
+    return list((copy / "build").glob("*.so"))
 
 
 def check_relocatable(options, install):
@@ -76,8 +76,9 @@ def main():
         check_relocatable(options, install)
         plugins = folder / "plugins"
         plugins.mkdir()
-        for source, library in ((SOURCE / "docs/plugin-template", "Example.so"), (HERE / "others", "Others.so")):
-            shutil.copy(build_plugin(options, folder, source, library), plugins)
+        for source in (install / "share/distrain/plugin-template", HERE / "others"):
+            for library in build_plugins(options, folder, source):
+                shutil.copy(library, plugins)
         older(plugins / "Example.so", plugins)
         print(run(options.lit, "-sv", "--param", f"installed={install}", "--param", f"plugins={plugins}", options.build / "test/plugin"))
         train(install / "bin/dt-opt", plugins / "Example.so", options.build / "runtime/prebuilt.cmake")

@@ -4,8 +4,8 @@
 #
 # A model with the operator of docs/plugin-template, once forwards and once
 # backwards, trains with its loss as NumPy says: on one rank, cut over ranks by the
-# operator's sharding rule, in stages by its schedule, as its policy plans, and in
-# microbatches. Without the plugin the node is refused.
+# operator's sharding rule, in stages by its schedule, as its policy plans, in
+# microbatches, and by its optimizer. Without the plugin the node is refused.
 # ===-----------------------------------------------------------------------===
 """What check.py trains."""
 
@@ -26,9 +26,11 @@ from train_model import QUICK, build  # noqa: E402
 
 INSTALLED = "// The installed file.\n"
 SAMPLES, TOKENS, IN, WIDTH, OUT, STEPS, RATE = 4, 6, 5, 16, 3, 3, 0.05
+RATE_OF_SIGNS, MOMENTUM = 0.01, 0.8
 # By name: flags, ranks.
 PLANS = {
     "one rank": ([], 1),
+    "optimizer": ([], 1),
     "tensor parallel": (["--plan=m:tp=2,dp=2"], 4),
     "schedule": (["--plan=m:pp=2;schedule=example-flush"], 2),
     "policy": (["--plan=auto", "--cluster=cpu-2", "--policy=example-equal-replicas"], 2),
@@ -66,8 +68,9 @@ def scan_gradient(dy, y, decay, reverse):
     return dx, d_decay
 
 
-def expected():
+def expected(signs):
     w, data, losses = {k: v.astype(np.float64) for k, v in initial().items()}, batch(), []
+    mean = {k: np.zeros_like(v) for k, v in w.items()}
     for _ in range(STEPS):
         h = data["x"] @ w["w1"]
         a = scan(h, w["forget"], False)
@@ -79,7 +82,8 @@ def expected():
         d_a, d_recall = scan_gradient(d_out @ w["w2"].T, b, w["recall"], True)
         d_h, d_forget = scan_gradient(d_a, a, w["forget"], False)
         gradients = {"w1": np.einsum("bti,btc->ic", data["x"], d_h), "forget": d_forget, "recall": d_recall, "w2": np.einsum("btc,bto->co", b, d_out)}
-        w = {k: v - RATE * gradients[k] for k, v in w.items()}
+        mean = {k: MOMENTUM * v + (1 - MOMENTUM) * gradients[k] for k, v in mean.items()}
+        w = {k: v - (RATE_OF_SIGNS * np.sign(mean[k]) if signs else RATE * gradients[k]) for k, v in w.items()}
     return losses
 
 
@@ -101,6 +105,8 @@ def save_model(folder):
         "optimizer": {"kind": "sgd", "lr": RATE},
     }
     (folder / "recipe.json").write_text(json.dumps(recipe))
+    recipe["optimizer"] = {"kind": "signum", "lr": RATE_OF_SIGNS, "momentum": MOMENTUM}
+    (folder / "signs.json").write_text(json.dumps(recipe))
 
 
 def run(*command, cwd=None):
@@ -117,21 +123,25 @@ def check_cut(dt_opt, folder, flags):
 
 def check_plan(dt_opt, plugin, runtime, folder, name, flags, ranks):
     out = folder / name.replace(" ", "-")
+    signs = name == "optimizer"
     flags = [f"--load-plugin={plugin}", *flags]
-    done = run(dt_opt, folder / "recipe.json", *flags, "--emit=cpp", "-o", out)
+    done = run(dt_opt, folder / ("signs.json" if signs else "recipe.json"), *flags, "--emit=cpp", "-o", out)
     if done.returncode:
         sys.exit(f"{name}: dt-opt ended with {done.returncode}: {done.stderr[-2000:]}")
     if not (out / "runtime/Program.h").read_text().endswith(INSTALLED):
         sys.exit(f"{name}: the runtime is not the installed one")
+    if ("struct Signum" in (out / "runtime/PluginOptimizers.h").read_text()) != signs:
+        sys.exit(f"{name}: its runtime has {'no' if signs else 'an'} optimizer of the plugin")
     if name == "tensor parallel":
         check_cut(dt_opt, folder, flags)
-    build(out, os.environ.get("CCACHE_DIR"), runtime, QUICK)
+    # A program with an optimizer of its own compiles its own runtime.
+    build(out, os.environ.get("CCACHE_DIR"), runtime, ["-DDT_OPTIMISE=-O0", "-DDT_SHARDS=OFF", "-DDT_MPI=OFF"] if signs else QUICK)
     metrics = out / "metrics.jsonl"
     done = run(out / "build/train", "--batch", folder / "batch.safetensors", "--steps", STEPS, "--threads", 1, "--metrics", metrics, *(["--ranks", ranks] if ranks > 1 else []), cwd=folder)
     if done.returncode:
         sys.exit(f"{name}: train ended with {done.returncode}: {done.stderr[-2000:]}")
     losses = [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
-    wanted = expected()
+    wanted = expected(signs)
     if len(losses) != STEPS or not np.allclose(losses, wanted, rtol=1e-5):
         sys.exit(f"{name}: losses {losses}, expected {wanted}")
     print(f"{name}: {losses}")

@@ -17,6 +17,13 @@ function(dist_train_tablegen name td)
   set_property(GLOBAL APPEND PROPERTY DIST_TRAIN_TABLEGEN ${name})
 endfunction()
 
+# dist_train_embed(<file>): <file>.inc, a string literal with its text, for #include.
+function(dist_train_embed file)
+  file(READ ${file} text)
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${file}.inc CONTENT "R\"embedded(\${text})embedded\"\n")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+endfunction()
+
 # dist_train_add_plugin(<name> <source>…): <name>.so for --load-plugin. It links nothing: what it calls is found in the tool that loads it. Behind the calls
 # of dist_train_tablegen whose headers it includes.
 function(dist_train_add_plugin name)

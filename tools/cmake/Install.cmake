@@ -23,6 +23,7 @@ install(DIRECTORY runtime DESTINATION share/distrain FILES_MATCHING
   PATTERN "*.h" PATTERN "*.def" PATTERN "*.cu" PATTERN "*.cmake" PATTERN "CMakeLists.txt" PATTERN "*.cpp" PATTERN "codegen/*.cpp" EXCLUDE)
 file(GLOB schemas CONFIGURE_DEPENDS docs/*.schema.json)
 install(FILES ${schemas} DESTINATION share/distrain)
+install(DIRECTORY docs/plugin-template DESTINATION share/distrain PATTERN build EXCLUDE)
 
 configure_package_config_file(tools/cmake/DistTrainConfig.cmake.in ${CMAKE_BINARY_DIR}/package/DistTrainConfig.cmake
   INSTALL_DESTINATION lib/cmake/DistTrain)

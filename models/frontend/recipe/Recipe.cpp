@@ -456,7 +456,7 @@ std::vector<std::string> getRecipeKeys() {
   add("batch.", kBatchKeys);
   for (const LossRule &rule : getLossRules())
     add("losses[].", rule.getKeys());
-  for (const rt::OptimizerDescription &optimizer : rt::kOptimizers)
+  for (const rt::OptimizerDescription &optimizer : rt::knownOptimizers)
     add("optimizer.", keysOf(optimizer));
   sort(result);
   result.erase(std::unique(result.begin(), result.end()), result.end());

@@ -38,7 +38,7 @@ Expected<LossEntry> parseLossOption(StringRef text, StringRef module) {
 
 std::string listOptimizers() {
   std::string text;
-  for (const rt::OptimizerDescription &optimizer : rt::kOptimizers) {
+  for (const rt::OptimizerDescription &optimizer : rt::knownOptimizers) {
     text += (text.empty() ? "" : "; ") + std::string(optimizer.name);
     const char *separator = " (";
     for (const rt::OptimizerSetting &setting : optimizer.settings) {

@@ -28,10 +28,6 @@ struct ShippedFile {
 constexpr ShippedFile kModels[] = {
 #include "passes/planner/describe/models.inc"
 };
-constexpr ShippedFile kClusters[] = {
-#include "passes/planner/hardware/clusters.inc"
-};
-constexpr StringLiteral kHere = "here";
 
 std::vector<std::string> namesOf(ArrayRef<ShippedFile> files) {
   std::vector<std::string> names;
@@ -44,6 +40,13 @@ const ShippedFile *findFile(ArrayRef<ShippedFile> files, StringRef name) {
   const ShippedFile *file = llvm::find_if(
       files, [&](const ShippedFile &file) { return file.name == name; });
   return file == files.end() ? nullptr : file;
+}
+
+const ClusterFile *findCluster(StringRef name) {
+  for (const ClusterFile &file : getClusterFiles())
+    if (file.name == name)
+      return &file;
+  return nullptr;
 }
 
 Error unknown(StringRef what, StringRef name, ArrayRef<std::string> known) {
@@ -68,15 +71,23 @@ Expected<Model> openPart(StringRef name) {
   return createStringError("'" + name + "' does not come with the planner");
 }
 
-Cluster openShipped(const ShippedFile &file) {
-  return cantFail(parseCluster(file.json, (file.name + ".json").str()));
-}
-
 } // namespace
 
 std::vector<std::string> getShippedModels() { return namesOf(kModels); }
 
-std::vector<std::string> getShippedClusters() { return namesOf(kClusters); }
+ClusterFiles &getClusterFiles() {
+  static ClusterFiles files = {
+#include "passes/planner/hardware/clusters.inc"
+  };
+  return files;
+}
+
+std::vector<std::string> getShippedClusters() {
+  std::vector<std::string> names;
+  for (const ClusterFile &file : getClusterFiles())
+    names.push_back(file.name);
+  return names;
+}
 
 Expected<Model> openModel(StringRef name) {
   if (name.ends_with(".json"))
@@ -92,11 +103,13 @@ std::string listClusters() {
 }
 
 Expected<Cluster> openCluster(StringRef name) {
-  if (const ShippedFile *file = findFile(kClusters, name))
-    return openShipped(*file);
-  if (name == kHere)
+  if (const ClusterFile *file = findCluster(name))
+    return parseCluster(file->json, (name + ".json").str());
+  if (name == kHere) {
+    const ClusterFile &like = *findCluster("cpu-2");
     return describeMachine(getThisMachine(),
-                           openShipped(*findFile(kClusters, "cpu-2")));
+                           cantFail(parseCluster(like.json, like.name)));
+  }
   if (name.ends_with(".json") || name.contains('/') || sys::fs::exists(name))
     return readCluster(name);
   std::vector<std::string> known = getShippedClusters();

@@ -23,6 +23,17 @@ std::vector<std::string> getShippedModels();
 /// "a100-80g", …, in order.
 std::vector<std::string> getShippedClusters();
 
+/// A cluster by name: the text of its file (docs/cluster.schema.json).
+struct ClusterFile {
+  std::string name, json;
+};
+using ClusterFiles = std::vector<ClusterFile>;
+/// All that there are. Plugins add theirs (plugin/Plugin.h) before anybody asks
+/// for one; of two with one name plugin/Load.h makes an error.
+ClusterFiles &getClusterFiles();
+/// The name of this machine, which is no file's.
+inline constexpr llvm::StringLiteral kHere = "here";
+
 /// A shipped model by its name, or a file (docs/plan-model.schema.json) if it
 /// ends in ".json". Error: neither, with the names that there are, or what is
 /// wrong with the file.

@@ -9,6 +9,7 @@
 
 #include "dialects/nn/NNOps.h"
 #include "models/frontend/recipe/losses/LossRule.h"
+#include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
 #include "passes/scheduler/core/Schedule.h"
 #include "plugin/Plugin.h"
@@ -42,7 +43,9 @@ static void addAll(dt::Plugin &plugin) {
   plugin.addPass<Nothing>();
   plugin.schedules.add("gpipe", "", nullptr);
   plugin.policies.push_back({"joint", "", nullptr});
+  plugin.clusters.push_back({"here", "{}"});
   plugin.losses.push_back({"mse", "output", "target", nullptr});
+  plugin.addOptimizer<dt::rt::optimizers::SGD>("SGD", "");
 }
 
 DIST_TRAIN_PLUGIN("Others", addAll)

@@ -1,0 +1,64 @@
+//===- OptimizerRule.h - what an optimizer is written with ------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Optimizers.h has the optimizers, a plugin may have more (docs/sdk.md).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_OPTIMIZERRULE_H
+#define DT_RUNTIME_OPTIMIZERRULE_H
+
+#include "runtime/HostDevice.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace dt::rt {
+
+/// The values that a setting may have; `low` and `high` are among them, what is
+/// infinite or no number never is.
+struct SettingRange {
+  double low, high;
+  const char *text;
+};
+inline constexpr SettingRange kNotNegative = {
+    0, std::numeric_limits<double>::infinity(),
+    "a number that is not negative"};
+inline constexpr SettingRange kBelowOne = {
+    0, 1 - std::numeric_limits<double>::epsilon() / 2, "in [0, 1)"};
+
+/// A number that an optimizer has beside what is common to all.
+struct OptimizerSetting {
+  const char *name; ///< in IR and checkpoints
+  /// In recipes. Settings of one key are the elements of a list, in order.
+  const char *key;
+  double initial; ///< where nothing is said
+  const SettingRange &range;
+  const char *help;
+};
+
+/// What the update of a range of elements depends on.
+struct UpdateStep {
+  const double *settings; ///< in the optimizer's order
+  double lr, weightDecay;
+  int64_t step; ///< 0-based
+};
+
+/// An optimizer is a struct in this namespace that has
+///
+///   name, settings, moments   as in OptimizerDescription
+///   countMoments(settings)    how many moments it keeps: the first so many
+///   a constructor             from an UpdateStep: scalars computed in double
+///                             and rounded once, for every target (1 - 0.999f
+///                             is off by 5e-5)
+///   update<kept>(p, g, scale, m)
+///                             of a parameter, its gradient, which is to be
+///                             multiplied with `scale` first (clipping), and
+///                             the `kept` moments at `m`, 0 before step 0
+namespace optimizers {}
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_OPTIMIZERRULE_H
