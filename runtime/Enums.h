@@ -29,9 +29,12 @@ struct EnumCase {
 /// Of each enum below: its `name` and its `cases`, by number.
 template <typename E> struct EnumTable;
 
-/// The number of cases.
+template <size_t N> constexpr size_t countCases(const EnumCase (&)[N]) {
+  return N;
+}
+/// The number of cases, of an enum that has the same ones everywhere.
 template <typename E>
-inline constexpr size_t kCases = sizeof(EnumTable<E>::cases) / sizeof(EnumCase);
+inline constexpr size_t kCases = countCases(EnumTable<E>::cases);
 
 template <typename E> constexpr const char *textOf(E value) {
   return EnumTable<E>::cases[size_t(value)].text;

@@ -45,20 +45,20 @@ def build_plugins(options, folder, source):
     return list((copy / "build").glob("*.so"))
 
 
-def check_relocatable(options, install):
-    """No file of the package knows where it was built."""
-    for file in install.glob("lib/cmake/**/*"):
-        if file.is_file() and (str(SOURCE) in file.read_text() or str(install) in file.read_text()):
-            sys.exit(f"{file} names {SOURCE} or {install}")
+def check_relocatable(install, *places):
+    """No file of the package knows where it was built or installed."""
+    files = list(install.glob("lib/cmake/DistTrain/*.cmake"))
+    named = [f"{file.name} names {place}" for file in files for place in places if str(place) in file.read_text()]
+    if named or not files:
+        sys.exit("\n".join(named) or f"{install} has no CMake package")
 
 
 def older(plugin, folder):
-    """The same file as another version of the compiler would have had it built."""
+    """Older.so: the same file as another version of the compiler would have had it built."""
     bytes_, changes = re.subn(rb"(DistTrain plugin of version )\d+\.\d+\.\d+", rb"\g<1>0.0.0", plugin.read_bytes())
     if not changes:
         sys.exit(f"{plugin} does not say which version it was built against")
     (folder / "Older.so").write_bytes(bytes_)
-    return folder / "Older.so"
 
 
 def main():
@@ -73,7 +73,7 @@ def main():
         built, install = folder / "built", folder / "install"
         run("cmake", "--install", options.build, "--prefix", built)
         built.rename(install)  # wherever it was installed, it is somewhere else now
-        check_relocatable(options, install)
+        check_relocatable(install, SOURCE, built)
         plugins = folder / "plugins"
         plugins.mkdir()
         for source in (install / "share/distrain/plugin-template", HERE / "others"):
