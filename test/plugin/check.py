@@ -36,6 +36,7 @@ def build_plugins(options, folder, source):
     copy = folder / source.name
     shutil.copytree(source, copy)
     flags = [f"-DCMAKE_PREFIX_PATH={folder / 'install'}", f"-DCMAKE_CXX_COMPILER={options.compiler}", f"-DCMAKE_CXX_COMPILER_LAUNCHER={options.launcher}"]
+    flags += ["-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=0"]  # a third of the time
     cache = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
     run("cmake", "-S", copy, "-B", copy / "build", "-G", "Ninja", *flags, cwd=folder, **cache)
     run("cmake", "--build", copy / "build", cwd=folder, **cache)
