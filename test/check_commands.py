@@ -21,8 +21,9 @@ def commands(page):
     for fenced, indented in re.findall(r"^```sh\n(.*?)^```|^    (\S[^\n]*)", page.read_text(), re.M | re.S):
         for line in (fenced or indented).splitlines():
             line = re.split(r"\s{2,}|\s#\s", line.removeprefix("$ "))[0].replace("…", "").replace("[", " ").replace("]", " ")
-            for command in re.split(r" && |; do |; done", line):
-                if re.match(r"(dt-\w+|plan-model|tools/[\w-]+|\S+/train)(\s|$)", command):
+            for command in re.split(r" && |; do |; done|\s\| | 2>", line):
+                # A line of a tree of folders may begin with one of tools/.
+                if re.match(r"(dt-[\w-]+|plan-model|tools/[\w-]+|\S+/train)(\s|$)", command) and not (source / command.split()[0]).is_dir():
                     yield shlex.split(command)
 
 
@@ -44,7 +45,7 @@ def faults(words):
     if text is None:
         yield f"there is no {words[0]}"
         return
-    plugin = any(word.startswith("--load-pass-plugin") for word in words)  # which brings options of its own
+    plugin = any(word.startswith(("--load-plugin", "--load-pass-plugin")) for word in words)  # which brings options of its own
     for word in words[1:]:
         option = re.match(r"--?[\w-]+", word)
         if option and not plugin and not re.search(rf"(?<![\w-]){re.escape(option[0])}(?![\w-])", text):

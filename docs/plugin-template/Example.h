@@ -7,7 +7,7 @@
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
-#include "plugin/Plugin.h"
+#include "tools/plugin/Plugin.h"
 
 namespace example {
 

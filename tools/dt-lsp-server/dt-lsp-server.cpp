@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plugin/Load.h"
 #include "tools/dt-opt/Phases.h"
+#include "tools/plugin/Load.h"
 
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "llvm/Support/InitLLVM.h"

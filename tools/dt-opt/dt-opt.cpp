@@ -25,7 +25,7 @@
 #include "passes/plan/Passes.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/schedule/Passes.h"
-#include "plugin/Load.h"
+#include "tools/plugin/Load.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Tools/Plugins/DialectPlugin.h"

@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plugin/Load.h"
 #include "tools/dt-opt/Phases.h"
 #include "tools/dt-reduce/Shrink.h"
+#include "tools/plugin/Load.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"

@@ -28,8 +28,9 @@ struct ClusterFile {
   std::string name, json;
 };
 using ClusterFiles = std::vector<ClusterFile>;
-/// All that there are. Plugins add theirs (plugin/Plugin.h) before anybody asks
-/// for one; of two with one name plugin/Load.h makes an error.
+/// All that there are. Plugins add theirs (tools/plugin/Plugin.h) before
+/// anybody asks for one; of two with one name tools/plugin/Load.h makes an
+/// error.
 ClusterFiles &getClusterFiles();
 /// The name of this machine, which is no file's.
 inline constexpr llvm::StringLiteral kHere = "here";

@@ -126,8 +126,9 @@ struct Policy {
 };
 
 using Policies = std::vector<Policy>;
-/// All that there are. Plugins add theirs (plugin/Plugin.h) before anybody asks
-/// for one; of two with one name plugin/Load.h makes an error.
+/// All that there are. Plugins add theirs (tools/plugin/Plugin.h) before
+/// anybody asks for one; of two with one name tools/plugin/Load.h makes an
+/// error.
 Policies &getPolicies();
 
 /// The policy's plans with predictions; error if there is no policy of that

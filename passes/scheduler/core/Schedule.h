@@ -87,10 +87,10 @@ public:
 
   /// All schedules of schedules/, by name.
   Registry();
-  /// The one that has been made. Plugins add theirs (plugin/Plugin.h) before
-  /// anybody asks for one.
+  /// The one that has been made. Plugins add theirs (tools/plugin/Plugin.h)
+  /// before anybody asks for one.
   static Registry &get();
-  /// Of two with one name plugin/Load.h makes an error.
+  /// Of two with one name tools/plugin/Load.h makes an error.
   void add(llvm::StringRef name, llvm::StringRef summary, Solver solve,
            Traits traits = {});
   /// Null if there is none of that name.

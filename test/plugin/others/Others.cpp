@@ -12,7 +12,7 @@
 #include "passes/planner/describe/Shipped.h"
 #include "passes/planner/policies/Policy.h"
 #include "passes/scheduler/core/Schedule.h"
-#include "plugin/Plugin.h"
+#include "tools/plugin/Plugin.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plugin/Plugin.h"
+#include "tools/plugin/Plugin.h"
 
 namespace dt {
 void isNowhere();

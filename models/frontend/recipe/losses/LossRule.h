@@ -41,8 +41,9 @@ struct LossRule {
 };
 
 using LossRules = std::vector<LossRule>;
-/// Those of all files of this folder. Plugins add theirs (plugin/Plugin.h)
-/// before a recipe is read; of two of one kind plugin/Load.h makes an error.
+/// Those of all files of this folder. Plugins add theirs
+/// (tools/plugin/Plugin.h) before a recipe is read; of two of one kind
+/// tools/plugin/Load.h makes an error.
 LossRules &getLossRules();
 
 } // namespace dt::models

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plugin/Load.h"
-#include "plugin/Plugin.h"
+#include "tools/plugin/Load.h"
+#include "tools/plugin/Plugin.h"
 
 #include "models/frontend/recipe/losses/LossRule.h"
 #include "passes/planner/describe/Shipped.h"

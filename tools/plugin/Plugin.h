@@ -15,12 +15,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLUGIN_PLUGIN_H
-#define PLUGIN_PLUGIN_H
+#ifndef TOOLS_PLUGIN_PLUGIN_H
+#define TOOLS_PLUGIN_PLUGIN_H
 
 #include "dialects/dist/PluginOptimizers.h"
-#include "plugin/Version.h"
 #include "runtime/EnumTexts.h"
+#include "tools/plugin/Version.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -114,4 +114,4 @@ struct PluginInfo {
       DIST_TRAIN_PLUGIN_MARK DIST_TRAIN_VERSION, name, registerAll};           \
   }
 
-#endif // PLUGIN_PLUGIN_H
+#endif // TOOLS_PLUGIN_PLUGIN_H

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PLUGIN_LOAD_H
-#define PLUGIN_LOAD_H
+#ifndef TOOLS_PLUGIN_LOAD_H
+#define TOOLS_PLUGIN_LOAD_H
 
 #include "mlir/IR/DialectRegistry.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -34,4 +34,4 @@ llvm::cl::OptionCategory &getPluginOptions();
 
 } // namespace dt
 
-#endif // PLUGIN_LOAD_H
+#endif // TOOLS_PLUGIN_LOAD_H
