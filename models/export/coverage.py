@@ -2,7 +2,7 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# Every network of architectures.py and architectures_more.py goes the whole way, in a process of its own:
+# Every network of architectures.py and architectures_second.py goes the whole way, in a process of its own:
 # exported, compared with PyTorch in ONNX Runtime, compiled, built, trained for ten
 # steps, and its outputs, gradients and losses compared with PyTorch's at the
 # tolerances of the tests (test/e2e/golden.py). What came out is kept a file a
@@ -26,14 +26,14 @@ import warnings
 import numpy as np
 import torch
 
-from . import architectures_more, golden
+from . import architectures_second, golden
 from .architectures import FAMILIES, file_name, make
 from .training import compiled_and_trained
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "coverage.md"
 # Titles of the second list may be those of the first.
-FURTHER = {f"{title}, further": family for title, family in architectures_more.FAMILIES.items()}
+FURTHER = {f"{title}, further": family for title, family in architectures_second.FAMILIES.items()}
 EVERY = FAMILIES | FURTHER
 # What a result that is not "trains" ends at, in the order in which a network meets them.
 STAGES = {
@@ -153,7 +153,7 @@ def table(results):
         "",
         f"{len(results)} widely used networks of transformers, diffusers and timm ({versions()}), each the library's own class made tiny: two layers or so and a width of 32 to 64 (a few of timm's have sizes of their own),",
         "random weights. Two lists, each chosen by hand before any of it was tried; what an example must give is in `models/export/architectures.py` (PaliGemma's kinds of tokens, padding that ModernBERT's window reaches over),",
-        "`architectures_more.py` and `generators_more.py` (LeViT and EfficientFormer in train mode, BigBird with full attention, RWKV without its scaling for half precision, RT-DETR with so few queries",
+        "`architectures_second.py` and `generators_second.py` (LeViT and EfficientFormer in train mode, BigBird with full attention, RWKV without its scaling for half precision, RT-DETR with so few queries",
         "that no two have nearly the same score). Each is",
         "exported with `models/export`, compiled, and trained for ten steps of AdamW in float32 on one process. *Trains*: outputs, every gradient of the first step and the loss before each step are PyTorch's, within the",
         f"tolerances of `test/e2e`. **{first_trained} of {first} of the first list train, {further_trained} of {further} of the second.** Other sizes of these networks, and other ways to call them, were not tried.",

@@ -733,9 +733,9 @@ class Replaced(unittest.TestCase):
                 close(self, module(*model.inputs.values())[0], want, 0.0 + 1e-12)
 
     def test_numbers_of_models(self):
-        from export import architectures_more
+        from export import architectures_second
 
-        model = architectures.make("Gemma 3n (text)", architectures_more.FAMILIES)
+        model = architectures.make("Gemma 3n (text)", architectures_second.FAMILIES)
         module = golden.scatter_weights(model.module.eval())
         want = module(*model.inputs.values())[0]
         with adapting.traceable(module):

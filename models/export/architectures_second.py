@@ -1,4 +1,4 @@
-# ===- architectures_more.py - further networks, made tiny -------------------===
+# ===- architectures_second.py - the second list of networks, made tiny -------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
@@ -17,7 +17,7 @@ import transformers as hf
 
 from .architectures import GROUPED, LABELS, SLIDING, SPECIAL, TEXT, VISION, classifier, decoder, dense, hybrid, masked, pairs, timm_classifier, translator
 from .extra import SEQ, VOCABULARY, cross_entropy, generator, tokens
-from .generators_more import GENERATORS, fitted
+from .generators_second import GENERATORS, fitted
 from .golden import Model
 from .wrappers import Pick
 

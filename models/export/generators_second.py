@@ -1,8 +1,8 @@
-# ===- generators_more.py - further generators of pictures, films and sound ---===
+# ===- generators_second.py - generators of pictures, films and sound --------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# The networks of diffusers in the second list of coverage.py (architectures_more.py).
+# The networks of diffusers in the second list of coverage.py (architectures_second.py).
 # ===-----------------------------------------------------------------------===
 """GENERATORS: name -> function that makes a golden.Model."""
 
