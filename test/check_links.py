@@ -8,7 +8,6 @@ import sys
 source = pathlib.Path(sys.argv[1])
 pages = [source / "README.md", *source.glob("docs/**/*.md"), *source.glob("models/**/*.md")]
 MOST = 2500  # words of a page
-LONG = {"cuda.md"}  # not divided yet
 
 
 @functools.cache
@@ -42,7 +41,7 @@ for file in sources:
     for link, anchor in re.findall(r"(?<![\w/])(docs/[\w/.-]+\.(?:md|json))(?:#([\w-]+))?", file.read_text(errors="replace")):
         dead += fault(file, link, anchor, source / link)
 for page in source.glob("docs/*.md"):
-    if page.name not in LONG and (words := len(re.findall(r"\S*\w\S*", page.read_text()))) > MOST:
+    if (words := len(re.findall(r"\S*\w\S*", page.read_text()))) > MOST:
         dead.append(f"{page.relative_to(source)}: {words} words, expected {MOST} at most: a page answers one question")
 assert len(pages) > 10 and len(sources) > 100, "the pages were not found"
 print("\n".join(dead) or f"{len(pages)} pages and {len(sources)} sources have no dead link")

@@ -35,7 +35,7 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
     - `all`: few points, each with one such `rt.simd` loop (or nest) that makes carried values: parts of it are computed apart, as in `column`.
 
     The verifier checks that the body allows it (`dialects/rt/RTShape.h`). CPU, whatever the shape: the outer dims are an OpenMP loop, the innermost is a simd loop where the body has no loop of its own.
-    CUDA: [cuda.md](../cuda.md#kernels).
+    CUDA: [cuda-kernels.md](../cuda-kernels.md).
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<RT_KernelShape>:$shape, NN_Dims:$bounds, Variadic<RT_BufferType>:$buffers);
   let regions = (region SizedRegion<1>:$body);

@@ -1,4 +1,4 @@
-# The double of CUDA as a library, for a program that is configured with -DDT_CUDA_DOUBLE=<this folder>: docs/cuda.md.
+# The double of CUDA as a library, for a program that is configured with -DDT_CUDA_DOUBLE=<this folder>: docs/cuda-double.md.
 find_package(Threads REQUIRED)
 add_library(cuda_double STATIC
   ${CMAKE_CURRENT_LIST_DIR}/Blocks.cpp ${CMAKE_CURRENT_LIST_DIR}/CublasLt.cpp ${CMAKE_CURRENT_LIST_DIR}/Cudnn.cpp

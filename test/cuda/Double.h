@@ -2,8 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What the files of the double share: docs/cuda.md says what it is. Calls from
-// host threads are taken one at a time; device work runs on threads of its own.
+// What the files of the double share: docs/cuda-double.md says what it is.
+// Calls from host threads are taken one at a time; device work runs on threads
+// of its own.
 // What is global is never destroyed, as work may run until the process ends.
 //
 //===----------------------------------------------------------------------===//

@@ -3,8 +3,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // A communicator is a folder in shared memory, what a rank gives to a call a
-// file there: docs/cuda.md. Calls of a communicator are numbered; they begin
-// when their stream gets there, and other streams go on while they wait.
+// file there: docs/cuda-double-faults.md. Calls of a communicator are numbered;
+// they begin when their stream gets there, and other streams go on while they
+// wait.
 //
 //===----------------------------------------------------------------------===//
 

@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Who waits for whom on which stream, and why no circle can arise, says
-// docs/cuda.md ("Several ranks"). In short: collectives that are waited for are
+// docs/cuda-ranks.md. In short: collectives that are waited for are
 // work of the compute stream, or of the stream that the compiler put them on.
 // Those of gradients have a stream a group, and nothing but the end of a step
 // waits for them. Messages have a stream and a communicator a direction, and

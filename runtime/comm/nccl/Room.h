@@ -12,9 +12,9 @@
 namespace dt::rt {
 
 /// What a kernel of NCCL may take on every rank, so that those of all streams
-/// find room at once on the smallest device: docs/cuda.md ("who waits for
-/// whom"). With what NCCL's variables of the environment say instead. All ranks
-/// call it. Throws CommonError if there is no room.
+/// find room at once on the smallest device: docs/cuda-ranks.md ("Room on
+/// the GPU"). With what NCCL's variables of the environment say instead. All
+/// ranks call it. Throws CommonError if there is no room.
 LinkShares findRoom(Comm &control, const LinkNeeds &needs);
 
 } // namespace dt::rt

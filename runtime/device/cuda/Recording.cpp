@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What a function queues between two calls of the host is one graph:
-// docs/cuda.md says what that leaves out, and why. Nothing is queued while it
-// is captured, so that a function which cannot be recorded can be run as if
+// docs/cuda-step.md says what that leaves out, and why. Nothing is queued while
+// it is captured, so that a function which cannot be recorded can be run as if
 // nobody had tried.
 //
 //===----------------------------------------------------------------------===//

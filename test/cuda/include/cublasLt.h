@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The part of cuBLASLt that DistTrain's runtime uses: docs/cuda.md.
+// The part of cuBLASLt that DistTrain's runtime uses: docs/cuda-double.md.
 //
 //===----------------------------------------------------------------------===//
 

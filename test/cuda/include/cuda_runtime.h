@@ -3,8 +3,8 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // The part of CUDA that DistTrain's runtime and generated sources use, for the
-// host's compiler: docs/cuda.md. Names, types and values are CUDA's; kernels
-// run on the host (Blocks.cpp), calls queue work (Streams.cpp).
+// host's compiler: docs/cuda-double.md. Names, types and values are CUDA's;
+// kernels run on the host (Blocks.cpp), calls queue work (Streams.cpp).
 //
 //===----------------------------------------------------------------------===//
 

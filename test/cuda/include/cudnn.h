@@ -2,7 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The part of cuDNN's backend API that DistTrain's runtime uses: docs/cuda.md.
+// The part of cuDNN's backend API that DistTrain's runtime uses:
+// docs/cuda-double.md.
 //
 //===----------------------------------------------------------------------===//
 

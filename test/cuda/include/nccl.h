@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The part of NCCL that DistTrain's runtime uses: docs/cuda.md. Names, types
-// and values are NCCL's; Nccl.cpp implements it between processes.
+// The part of NCCL that DistTrain's runtime uses: docs/cuda-double.md. Names,
+// types and values are NCCL's; Nccl.cpp implements it between processes.
 //
 //===----------------------------------------------------------------------===//
 

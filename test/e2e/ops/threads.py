@@ -3,8 +3,8 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # Large enough that loops are cut into parts, that a lane has several elements and
-# packs of them, and that squares of a transpose are not whole (docs/cuda.md,
-# "Kernels"). Nothing here is more than a CPU does anyway.
+# packs of them, and that squares of a transpose are not whole
+# (docs/cuda-kernels.md). Nothing here is more than a CPU does anyway.
 # ===-----------------------------------------------------------------------===
 """Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception"""
 

@@ -3,7 +3,7 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Counts accesses, by what their indices are made of. What is counted and what
-// is not, docs/cuda.md says ("Bytes").
+// is not, docs/cuda-kernels.md says ("Bytes").
 //
 //===----------------------------------------------------------------------===//
 
