@@ -14,11 +14,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
+#include <string>
 
 namespace dt::rt {
 
 namespace {
+
+/// Of a kind of items that a part may have more of, only the largest number is
+/// rehearsed: for each number every library call has a plan, and cuDNN may
+/// compile for a second to make one.
+constexpr int64_t kMostSizes = 64;
 
 /// Of so many samples of a task, what its parts can have.
 void addShares(std::set<int64_t> &sizes, int64_t samples, int64_t parts) {
@@ -26,21 +33,23 @@ void addShares(std::set<int64_t> &sizes, int64_t samples, int64_t parts) {
   sizes.insert((samples + parts - 1) / parts);
 }
 
-/// Sizes of a module's parts, from the largest that there may be on: where
-/// samples are what counts, and are dealt out evenly, all that there are.
-std::vector<std::vector<int64_t>>
-partDims(const ProgramInfo &program, const Placement &placement, size_t m) {
+bool isSamples(const SymbolInfo &symbol) {
+  return symbol.item && std::strcmp(symbol.item, "sample") == 0;
+}
+
+/// Whether all parts of a module get as many samples, or one more: samples are
+/// all that counts, and ranks are as fast as one another.
+bool dealsEvenly(const ModuleInfo &module) {
+  bool even = module.speeds.empty();
+  for (const SymbolInfo &symbol : module.symbols)
+    even &= !symbol.item || isSamples(symbol);
+  return even;
+}
+
+/// Numbers of samples that a part has where they are dealt evenly.
+std::set<int64_t> evenSizes(const ProgramInfo &program,
+                            const Placement &placement, size_t m) {
   const ModuleInfo &module = program.modules[m];
-  std::vector<int64_t> most;
-  bool counts = false, even = module.speeds.empty();
-  for (const SymbolInfo &symbol : module.symbols) {
-    most.push_back(symbol.max);
-    counts |= symbol.item != nullptr;
-    even &= !symbol.item || std::strcmp(symbol.item, "sample") == 0;
-  }
-  std::vector<std::vector<int64_t>> all{most};
-  if (!counts || !even || module.wholeBatch || program.microBatch < 1)
-    return all;
   int64_t whole = program.globalBatch / program.microBatch,
           rest = program.globalBatch % program.microBatch, span = module.span,
           parts = placement.replicas(m) * module.sub;
@@ -49,14 +58,39 @@ partDims(const ProgramInfo &program, const Placement &placement, size_t m) {
     addShares(sizes, span * program.microBatch, parts);
   if (int64_t last = whole % span * program.microBatch + rest)
     addShares(sizes, last, parts);
-  for (int64_t size : sizes) {
-    std::vector<int64_t> dims = most;
-    for (size_t i = 0; i < dims.size(); ++i)
-      if (module.symbols[i].item)
-        dims[i] = std::min(size, most[i]);
-    if (size && dims != most)
-      all.push_back(dims);
-  }
+  return sizes;
+}
+
+/// The sizes with `number` items of a kind, or as many as there may be.
+std::vector<int64_t> withItems(const ModuleInfo &module, const char *kind,
+                               int64_t number) {
+  std::vector<int64_t> dims;
+  for (const SymbolInfo &symbol : module.symbols)
+    dims.push_back(symbol.item && std::strcmp(symbol.item, kind) == 0
+                       ? std::min(number, symbol.max)
+                       : symbol.max);
+  return dims;
+}
+
+/// Sizes of a module's parts, from the largest that there may be on. What a
+/// library computes depends on one kind of items: each is varied by itself.
+std::vector<std::vector<int64_t>>
+partDims(const ProgramInfo &program, const Placement &placement, size_t m) {
+  const ModuleInfo &module = program.modules[m];
+  std::vector<std::vector<int64_t>> all{withItems(module, "", 0)};
+  if (module.wholeBatch || program.microBatch < 1)
+    return all;
+  std::set<int64_t> even;
+  if (dealsEvenly(module))
+    even = evenSizes(program, placement, m);
+  std::map<std::string, int64_t> kinds; ///< the largest number of each
+  for (const SymbolInfo &symbol : module.symbols)
+    if (symbol.item)
+      kinds[symbol.item] = std::max(kinds[symbol.item], symbol.max);
+  for (const auto &[kind, most] : kinds)
+    for (int64_t number = most - 1; number > 0; --number)
+      if (even.empty() ? most <= kMostSizes : even.count(number) > 0)
+        all.push_back(withItems(module, kind.c_str(), number));
   return all;
 }
 

@@ -51,6 +51,8 @@ VARIANTS = {
     "clipped": Variant("gpt2", 2, {"optimizer": {"kind": "adamw", "clip": 0.5}}),
     # Scratch that grows with a part, and parts of two sizes.
     "narrow": Variant("vit", 3, {"precision": "bf16"}, steps=(0, 1, 2, 3), launches=26),
+    # Samples with unequal numbers of images, each alone in its part.
+    "ragged": Variant("mllm", 1),
     # One checkpoint more between two steps, whose copies the next step's update waits for.
     "saved": Variant("gpt2", steps=(6, 10), flags=("--checkpoint", "saved", "--save-every", 4)),
     # Over NCCL. Blocks for packed columns and scratch are made before the first step, too.
@@ -68,7 +70,7 @@ def run(program, variant, steps, graphs="on", most=1000):
     command = [program / "build/train", "--batch", program.parent / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", "metrics.jsonl", "--export", "trained", *variant.flags]
     if variant.ranks > 1:
         command += ["--ranks", variant.ranks]
-    environment = dict(os.environ, DT_CUDA_DOUBLE_STATS="1", DT_FABRIC="nccl", DT_CUDA_GRAPHS=graphs, DT_CUDA_DOUBLE_GRAPHS=str(most))
+    environment = dict(os.environ, DT_CUDA_DOUBLE_STATS="1", DT_FABRIC="nccl" if variant.ranks > 1 else "host", DT_CUDA_GRAPHS=graphs, DT_CUDA_DOUBLE_GRAPHS=str(most))
     done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=golden.HANGS, env=environment)
     lines = re.findall("^CUDA double: (.*)$", done.stderr, re.M)
     if done.returncode or len(lines) != variant.ranks:
