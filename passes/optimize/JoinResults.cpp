@@ -70,22 +70,23 @@ bool Part::isLike(Part other) {
 
 /// Parts of one tensor among operands, with their numbers, in order.
 struct PartGroup {
+  Value whole;
   SmallVector<unsigned> places;
   SmallVector<Part> parts;
 
-  Value whole() const { return Part(parts.front()).whole(); }
   bool coversWhole() const;
 };
 
 /// Parts are columns of the same rows, none twice.
 bool PartGroup::coversWhole() const {
-  nn::DimExpr pitch = nn::getReadColumns(Part(parts.front()).slice)->pitch,
-              sum(0);
+  std::optional<nn::DimExpr> pitch;
+  nn::DimExpr sum(0);
   SmallVector<nn::DimExpr> offsets;
   for (Part part : parts) {
     nn::Columns columns = *nn::getReadColumns(part.slice);
-    if (columns.pitch != pitch)
+    if (pitch && *pitch != columns.pitch)
       return false;
+    pitch = columns.pitch;
     if (llvm::is_contained(offsets, columns.offset))
       continue;
     offsets.push_back(columns.offset);
@@ -93,7 +94,7 @@ bool PartGroup::coversWhole() const {
     sum = sum + nn::getNumElements(
                     ArrayRef<nn::DimExpr>(shape).drop_front(columns.axis));
   }
-  return sum == pitch;
+  return sum == *pitch;
 }
 
 /// Groups among those operands that are `eligible`.
@@ -105,6 +106,7 @@ SmallVector<PartGroup> findGroups(OperandRange operands,
       continue;
     if (std::optional<Part> part = Part::get(operand)) {
       PartGroup &group = groups[part->whole()];
+      group.whole = part->whole();
       group.places.push_back(i);
       group.parts.push_back(*part);
     }
@@ -132,7 +134,7 @@ bool joinResultsOf(func::FuncOp function) {
   for (const PartGroup &group : findGroups(end->getOperands(), isNoGradient)) {
     if (!canLeaveAsWhole(function, group) || getCalls(function).empty())
       continue;
-    joinResults(function, group.places, group.whole(),
+    joinResults(function, group.places, group.whole,
                 [&](ValueRange old, Value joined) {
                   OpBuilder b(joined.getContext());
                   b.setInsertionPointAfterValue(joined);
@@ -160,9 +162,8 @@ std::optional<Value> findWhole(func::CallOp call, const PartGroup &like) {
 void joinArguments(func::FuncOp function, const PartGroup &group,
                    DictionaryAttr attributes) {
   unsigned place = group.places.front();
-  Type type = group.whole().getType();
-  (void)function.insertArgument(place, type, attributes,
-                                group.whole().getLoc());
+  Type type = group.whole.getType();
+  (void)function.insertArgument(place, type, attributes, group.whole.getLoc());
   OpBuilder b = OpBuilder::atBlockBegin(&function.front());
   llvm::BitVector gone(function.getNumArguments());
   for (auto [i, part] : llvm::zip(group.places, group.parts)) {
@@ -201,7 +202,7 @@ bool joinOperandsOf(func::FuncOp function) {
     return false;
   for (const PartGroup &group :
        findGroups(calls.front().getOperands(), [](unsigned) { return true; }))
-    if ((group.coversWhole() || isa<BlockArgument>(group.whole())) &&
+    if ((group.coversWhole() || isa<BlockArgument>(group.whole)) &&
         joinOperandsOf(function, group, calls))
       return true;
   return false;
@@ -264,7 +265,7 @@ unsigned renumber(unsigned number, ArrayRef<unsigned> joined) {
 
 void Residuals::replaceIn(func::FuncOp taker, const PartGroup &group) {
   Builder b(taker.getContext());
-  PartGroup taken;
+  PartGroup taken{group.whole, {}, {}};
   SmallVector<std::optional<unsigned>> numbers = numberArguments(taker);
   for (unsigned i = 0; i < numbers.size(); ++i) {
     if (!numbers[i])
@@ -294,7 +295,7 @@ bool Residuals::join() {
     SmallVector<unsigned> numbers;
     for (unsigned i : group.places)
       numbers.push_back(llvm::count_if(llvm::seq(0u, i), isResidual));
-    joinResults(forward, group.places, group.whole(), [](ValueRange, Value) {});
+    joinResults(forward, group.places, group.whole, [](ValueRange, Value) {});
     group.places = numbers;
     for (func::FuncOp taker : takers)
       replaceIn(taker, group);

@@ -11,27 +11,19 @@
 
 import inspect
 import pathlib
-import sys
-import tempfile
 import unittest
 import warnings
 
-try:
-    import torch
-    import transformers  # noqa: F401
-except ImportError:
-    print("skipped: tools/setup --torch installs what this needs")
-    sys.exit(77)
+from export_fixture import FOLDER  # first: it skips without PyTorch
 
+import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils import _pytree as pytree
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
-import export_cases as cases  # noqa: E402
-from export import ExportError, export  # noqa: E402
+import export_cases as cases
+from export import ExportError, export
 
-FOLDER = tempfile.TemporaryDirectory()
 GROUP = 24
 # What has no ONNX form: the function or layer -> what the line says.
 REFUSED = {
