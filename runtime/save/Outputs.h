@@ -32,7 +32,7 @@ struct RankFile {
 /// Joins the parts' outputs to those of the global batch: rows of items are put
 /// where the items stand in the batch. The only part there is is written as it
 /// is. Of several parts, an output without an item axis is left out, as one
-/// that is cut inside a tensor-parallel group is.
+/// that is cut inside a tensor-parallel group or padded (class scores) is.
 class OutputCollector {
 public:
   /// Throws CommonError if parts cannot be joined: where an axis has rows
