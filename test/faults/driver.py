@@ -181,8 +181,9 @@ def is_program(entry, program):
         return False
 
 
-# Open MPI 4.1's own lines: its child was faster than itself, which changes nothing; a rank found the connection to one that died closed before the launcher had ended it.
-MPIRUN = re.compile(r"plm:rsh: Warning: setpgid|\]\[\S*/btl_tcp_\w+\.c:\d+:mca_btl_tcp_")
+# Open MPI 4.1's own lines: its child was faster than itself, which changes nothing; a rank found a peer gone (its connection closed, its memory unreadable) before the
+# launcher had ended it, which opal_output() says behind "[host:pid] ". A crash has "***" there and is not passed over.
+MPIRUN = re.compile(r"plm:rsh: Warning: setpgid|\]\[\S*/btl_tcp_\w+\.c:\d+:mca_btl_tcp_|^\[[\w.-]+:\d+\] (?!\*\*\*)")
 
 
 def processes(program):
