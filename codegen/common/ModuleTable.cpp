@@ -7,7 +7,7 @@
 #include "codegen/common/KernelBody.h"
 #include "codegen/common/SlowCalls.h"
 #include "codegen/common/Tables.h"
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 
 using namespace mlir;
 
@@ -213,9 +213,9 @@ static FailureOr<std::string> lossRow(TableWriter &writer, rt::LossOp loss) {
   SmallVector<int64_t> reads(loss.getDenominatorInputs());
   row.denominatorInputs = writer.array(
       "int32_t", "kReads_" + loss.getSymName().str(), numberTexts(reads));
-  if (auto guard = loss->getAttrOfType<FloatAttr>(dist::kAtLeastAttr))
+  if (FloatAttr guard = loss.getAtLeastAttr())
     row.atLeast = constantText(guard);
-  if (auto guard = loss->getAttrOfType<FloatAttr>(dist::kPlusAttr))
+  if (FloatAttr guard = loss.getPlusAttr())
     row.plus = constantText(guard);
   return fieldsText(row);
 }

@@ -15,6 +15,7 @@ include "dialects/dist/DistBase.td"
 include "dialects/dist/DistInterfaces.td"
 include "dialects/dist/RuntimeEnums.td"
 include "dialects/nn/NNInterfaces.td"
+include "dialects/nn/NNSizes.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -48,10 +49,21 @@ def Dist_LayoutAttr : Dist_Attr<"Layout", "layout"> {
   }];
 }
 
+def Dist_TimesAttr : Dist_Attr<"Times", "times"> {
+  let summary = "what a unit's tasks take and keep";
+  let description = [{
+    `#dist.times<"profile.json", [array<i64: ...>]>`: where it is from, and for every stage of the unit the fields of planner::StageTimes.
+  }];
+  let parameters = (ins StringRefParameter<>:$source, ArrayRefParameter<"::mlir::DenseI64ArrayAttr">:$stages);
+  let assemblyFormat = "`<` $source `,` `[` $stages `]` `>`";
+}
+
 //===----------------------------------------------------------------------===//
 // Collectives
 //===----------------------------------------------------------------------===//
 
+/// Strips in which a collective is done (Strips.h).
+def Dist_Strips : OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>;
 /// `kind` is a CollectiveKind of runtime/Enums.h. `answers`: methods of CollectiveOpInterface.
 class Dist_Collective<string mnemonic, string kind, list<Trait> traits = []> : Dist_Op<mnemonic, [Pure, CollectiveOpInterface] # traits> {
   code answers = "";
@@ -76,13 +88,16 @@ class Dist_ShardedCollective<string mnemonic, string kind, list<Trait> traits = 
 
 /// One block becomes one block.
 class Dist_WholeCollective<string mnemonic, string kind> : Dist_ShardedCollective<mnemonic, kind, [SameOperandsAndResultType]> {
-  let arguments = (ins AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride, Dist_Strips:$strips);
   let assemblyFormat = "$input `over` $over `stride` $stride attr-dict `:` type($input)";
 }
 
 /// One side has the whole of a dim that is cut on the other: the input of a kind that gathers, else the result.
 class Dist_CutCollective<string mnemonic, string kind> : Dist_ShardedCollective<mnemonic, kind> {
-  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride);
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$input, "uint64_t":$axis, "uint64_t":$chunk, "uint64_t":$over, "uint64_t":$stride), [{
+    build($_builder, $_state, result, input, axis, chunk, over, stride, ::mlir::IntegerAttr());
+  }]>];
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$axis, I64Attr:$chunk, I64Attr:$over, I64Attr:$stride, Dist_Strips:$strips);
   let hasCanonicalizeMethod = 1;
   let assemblyFormat = "$input `axis` $axis `chunk` $chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
   let answers = [{
@@ -97,8 +112,11 @@ class Dist_CutCollective<string mnemonic, string kind> : Dist_ShardedCollective<
 def Dist_AllReduceOp : Dist_WholeCollective<"all_reduce", "AllReduce"> {
   let summary = "partial values become the whole on every rank of the axis";
   let description = [{ `kind`: Reduction of runtime/Enums.h. }];
-  let arguments = (ins Dist_Reduction:$kind, AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride);
+  let arguments = (ins Dist_Reduction:$kind, AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride, Dist_Strips:$strips);
   let hasCanonicalizeMethod = 1;
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::dt::rt::Reduction":$kind, "::mlir::Value":$input, "uint64_t":$over, "uint64_t":$stride), [{
+    build($_builder, $_state, result, kind, input, over, stride, ::mlir::IntegerAttr());
+  }]>];
   let assemblyFormat = "custom<RuntimeEnum>($kind) $input `over` $over `stride` $stride attr-dict `:` type($input)";
   let answers = [{
     ::std::optional<::dt::rt::Reduction> getReduction() { return getKind(); }
@@ -115,7 +133,10 @@ def Dist_ReduceScatterOp : Dist_CutCollective<"reduce_scatter", "ReduceScatter">
 def Dist_AllToAllOp : Dist_Collective<"all_to_all", "AllToAll"> {
   let summary = "a value cut along one dim becomes cut along another";
   let description = [{ As an all_gather along `gather` and a slice along `scatter`, with 1/over of the traffic. }];
-  let arguments = (ins AnyRankedTensor:$input, I64Attr:$gather, I64Attr:$gather_chunk, I64Attr:$scatter, I64Attr:$scatter_chunk, I64Attr:$over, I64Attr:$stride);
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$gather, I64Attr:$gather_chunk, I64Attr:$scatter, I64Attr:$scatter_chunk, I64Attr:$over, I64Attr:$stride, Dist_Strips:$strips);
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$input, "uint64_t":$gather, "uint64_t":$gather_chunk, "uint64_t":$scatter, "uint64_t":$scatter_chunk, "uint64_t":$over, "uint64_t":$stride), [{
+    build($_builder, $_state, result, input, gather, gather_chunk, scatter, scatter_chunk, over, stride, ::mlir::IntegerAttr());
+  }]>];
   let assemblyFormat = "$input `gather` $gather `chunk` $gather_chunk `scatter` $scatter `chunk` $scatter_chunk `over` $over `stride` $stride attr-dict `:` type($input) `to` type($result)";
   let answers = [{
     ::std::optional<::dt::dist::DimCut> getTakenCut() { return ::dt::dist::DimCut{getGather(), getGatherChunk()}; }

@@ -6,7 +6,6 @@
 
 #include "dialects/dist/DistOps.h"
 
-#include "dialects/dist/DistMarks.h"
 #include "dialects/nn/NNOps.h"
 
 #include <cmath>
@@ -66,27 +65,21 @@ std::optional<unsigned> ModuleOp::findResult(func::FuncOp function,
   return std::nullopt;
 }
 
-Placement::Placement(dist::ModuleOp module) : unit(module.getSymName()) {
-  auto read = [&](StringRef name, int64_t &value) {
-    if (auto number = module->getAttrOfType<IntegerAttr>(name))
-      value = number.getInt();
-  };
-  if (auto name = module->getAttrOfType<StringAttr>(kUnitAttr))
-    unit = name.getValue();
-  read(kStageAttr, stage);
-  read(kTpAttr, tp);
-  read(kDpAttr, dp);
-  read(kSubAttr, sub);
-  read(kZeroAttr, zero);
-  if (auto list = module->getAttrOfType<DenseI64ArrayAttr>(kRanksAttr))
-    ranks.assign(list.asArrayRef().begin(), list.asArrayRef().end());
-  if (auto list = module->getAttrOfType<DenseI64ArrayAttr>(kSpeedsAttr))
-    speeds.assign(list.asArrayRef().begin(), list.asArrayRef().end());
+Placement::Placement(dist::ModuleOp module)
+    : unit(module.getUnit().value_or(module.getSymName())),
+      stage(module.getStage()), tp(module.getTp()), dp(module.getDp()),
+      sub(module.getSub()), zero(module.getZero()) {
+  if (auto list = module.getRanks())
+    ranks.assign(list->begin(), list->end());
+  if (auto list = module.getSpeeds())
+    speeds.assign(list->begin(), list->end());
 }
 
-int64_t getSpan(ModuleOp module) {
-  auto span = module->getAttrOfType<IntegerAttr>(kSpanAttr);
-  return span ? span.getInt() : 1;
+bool areRanks(DenseI64ArrayAttr list) {
+  SmallVector<int64_t> sorted(list.asArrayRef());
+  llvm::sort(sorted);
+  return !sorted.empty() && sorted.front() >= 0 &&
+         llvm::adjacent_find(sorted) == sorted.end();
 }
 
 /// Of values of these types; the first that have any, "" without one.

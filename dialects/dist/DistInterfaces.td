@@ -19,6 +19,8 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     InterfaceMethod<"What the runtime does.", "::dt::rt::CollectiveKind", "getCollectiveKind">,
     InterfaceMethod<"Ranks of the axis.", "uint64_t", "getOver">,
     InterfaceMethod<"Their distance in the group.", "uint64_t", "getStride">,
+    InterfaceMethod<"Strips in which it is done (Strips.h); nothing: as a whole.", "::std::optional<uint64_t>", "getStrips">,
+    InterfaceMethod<"", "void", "setStrips", (ins "::std::optional<uint64_t>":$strips)>,
     InterfaceMethod<"How a kind that combines does it; nothing: a sum.",
       "::std::optional<::dt::rt::Reduction>", "getReduction", (ins), "", [{ return ::std::nullopt; }]>,
     InterfaceMethod<"How the input is cut if the result has the blocks of all ranks.",

@@ -43,6 +43,9 @@ llvm::LogicalResult verifyCollective(mlir::Operation *op);
 /// How a further axis may cut a collective that takes or gives one cut at most.
 nn::ShardingRule getCollectiveRule(mlir::Operation *op);
 
+/// Whether it has ranks, each once and none below 0.
+bool areRanks(mlir::DenseI64ArrayAttr list);
+
 } // namespace dt::dist
 
 #include "dialects/dist/DistInterfaces.h.inc"
@@ -55,59 +58,19 @@ namespace dt::dist {
 
 /// The kind of item that always exists and is not declared.
 inline constexpr llvm::StringLiteral kSample = "sample";
-/// On nn.parameter: weight decay leaves it alone.
-inline constexpr llvm::StringLiteral kNoDecayAttr = "dist.no_decay";
-/// On nn.parameter (f64): what the learning rate is multiplied with.
-inline constexpr llvm::StringLiteral kLrFactorAttr = "dist.lr_factor";
-/// On nn.parameter (f64): in place of the optimizer's weight decay.
-inline constexpr llvm::StringLiteral kWeightDecayAttr = "dist.weight_decay";
-
-/// On dist.module (unit): it may hold several modules, which the modules phase
-/// is to find and tell apart (docs/modules.md).
-inline constexpr llvm::StringLiteral kSplitAttr = "dist.split";
-
-/// On dist.module (string): kBF16 if it multiplies in bfloat16, kTF32 if its
-/// float32 products may round their operands to TF32 (docs/precision.md).
-/// Without it, and in whole-batch modules, all is float32.
-inline constexpr llvm::StringLiteral kPrecisionAttr = "dist.precision";
-inline constexpr llvm::StringLiteral kBF16 = "bf16";
-inline constexpr llvm::StringLiteral kTF32 = "tf32";
-
-// On dist.module, for the shard phase (docs/sharding.md).
-/// Ranks of the tensor-parallel group (integer); 1 without it.
-inline constexpr llvm::StringLiteral kTpAttr = "dist.tp";
-/// Activations between layers are cut along the tokens (unit).
-inline constexpr llvm::StringLiteral kSequenceParallelAttr =
-    "dist.sequence_parallel";
-/// Strips of collectives and the products beside them (integer); 1 without it.
-inline constexpr llvm::StringLiteral kOverlapAttr = "dist.overlap";
-/// Bytes of traffic that a stored element of a parameter is worth (f64).
-inline constexpr llvm::StringLiteral kMemoryPriceAttr = "dist.memory_price";
-// On dist.module: who runs it (docs/parallel.md). Read them through Placement.
-/// The plan's unit that the module is a stage of (string), and which.
-inline constexpr llvm::StringLiteral kUnitAttr = "dist.unit";
-inline constexpr llvm::StringLiteral kStageAttr = "dist.stage";
-/// Replicas (integer) and their ranks (array): replica d's are d * tp and so
-/// on.
-inline constexpr llvm::StringLiteral kDpAttr = "dist.dp";
-/// Pieces of a replica's share of a microbatch (integer); 1 without it.
-inline constexpr llvm::StringLiteral kSubAttr = "dist.sub";
-inline constexpr llvm::StringLiteral kRanksAttr = "dist.ranks";
-/// How fast each replica is (array), only ratios count; without it all are
-/// alike.
-inline constexpr llvm::StringLiteral kSpeedsAttr = "dist.speeds";
-/// 1: optimizer state is sharded over replicas (integer).
-inline constexpr llvm::StringLiteral kZeroAttr = "dist.zero";
-/// Gradients of inputs and of parameters are tasks of their own (unit).
-inline constexpr llvm::StringLiteral kSplitBackwardAttr = "dist.split_backward";
-// Left by the shard phase.
-/// On parameters, arguments and results: #dist.layout.
+// Discardable attributes of the dialect, of the shard phase
+// (docs/sharding.md).
+/// On nn.parameter, read by the phase: "rows" (its first dim is cut, if it can
+/// be) or "whole".
+inline constexpr llvm::StringLiteral kCutHintAttr = "dist.cut_hint";
+/// On nn.parameter, arguments and results: #dist.layout.
 inline constexpr llvm::StringLiteral kLayoutAttr = "dist.layout";
-/// On parameters: axes (#dist.cut) over which gradients are partial sums.
+/// On nn.parameter: axes (#dist.cut) over which gradients are partial sums.
 inline constexpr llvm::StringLiteral kPartialGradientAttr =
     "dist.partial_gradient";
-/// On collectives: strips in which they are done (dialects/dist/Strips.h).
-inline constexpr llvm::StringLiteral kStripsAttr = "dist.strips";
+/// On a result of @forward in a batch that is cut (unit): rows of parts put
+/// together are not those of the whole, so --save-outputs leaves it out.
+inline constexpr llvm::StringLiteral kUnjoinedAttr = "dist.unjoined";
 
 /// What a module's attributes say, with the values of absent ones.
 struct Placement {

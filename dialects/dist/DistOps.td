@@ -17,21 +17,53 @@ def Dist_Role : I32EnumAttr<"Role", "what a module is for", [
   let cppNamespace = "::dt::dist";
 }
 
+/// What float32 products of a module may be computed in; without it all is float32.
+def Dist_Precision : I32EnumAttr<"Precision", "what a module multiplies in", [I32EnumAttrCase<"bf16", 0>, I32EnumAttrCase<"tf32", 1>]> {
+  let cppNamespace = "::dt::dist";
+}
+/// How rows of an edge find their replica (docs/parallel.md).
+def Dist_Broker : I32EnumAttr<"Broker", "how rows find their replica", [
+  I32EnumAttrCase<"copy", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"items", 2>, I32EnumAttrCase<"all", 3>]> {
+  let cppNamespace = "::dt::dist";
+}
+def Dist_Count : ConfinedAttr<I64Attr, [IntPositive]>;
+def Dist_Index : ConfinedAttr<I64Attr, [IntNonNegative]>;
+/// 1 if absent.
+def Dist_CountOrOne : DefaultValuedOptionalAttr<Dist_Count, "1">;
+def Dist_Finite : ConfinedAttr<F64Attr, [AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">, "which is finite">]>;
+/// Ranks, each once.
+def Dist_RankList : ConfinedAttr<DenseI64ArrayAttr, [AttrConstraint<CPred<"::dt::dist::areRanks(::llvm::cast<::mlir::DenseI64ArrayAttr>($_self))">, "of ranks, at least one, each once and none below 0">]>;
+def Dist_PositiveList : ConfinedAttr<DenseI64ArrayAttr, [AttrConstraint<CPred<"::llvm::all_of(::llvm::cast<::mlir::DenseI64ArrayAttr>($_self).asArrayRef(), [](int64_t n) { return n > 0; })">, "whose elements are positive">]>;
 def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove, NoTerminator, SingleBlock, NoRegionArguments]> {
   let summary = "a part of the model that is planned and run as one";
   let description = [{
     Holds its own symbols (`nn.dim`), parameters (`nn.parameter`) and functions; `@forward` is the module's computation. The names of arguments and
     results are their `nn.name` attributes. `of` names the kind of item that the module's work is divided by ("sample", "image"). With `whole_batch` the module runs once a step over
     the global batch; all others run once a microbatch. `origin` names the recipe's module that this one was cut from: its parameters, inputs and outputs are known outside
-    (files, command line) by that name.
+    (files, command line) by that name. `split`: it may hold several modules, which the modules phase tells apart (docs/modules.md). `save`: the saved set of its functions.
+
+    How it computes (docs/sharding.md, docs/precision.md): `precision` (absent: float32); `tp`: ranks of the tensor-parallel group; `sequence_parallel`: activations between layers are cut along the tokens; `overlap`: strips of
+    collectives and the products beside them; `memory_price`: bytes of traffic that a stored element of a parameter is worth.
+
+    Who runs it (docs/parallel.md; `Placement` has the values of absent ones): `unit`: the plan's unit that the module is a `stage` of; `dp`: replicas, with their `ranks` (replica d's from d * tp on) and `speeds` (only ratios count);
+    `sub`: pieces of a replica's share of a microbatch; `span`: microbatches that a task works on at once; `zero`: 1 if optimizer state is sharded over replicas; `split_backward`: gradients of inputs and of parameters are tasks of
+    their own; `run_ahead`: microbatches that its forwards run ahead; `times`: what its tasks take.
+
+    From dist-apply-plan to dist-cut-stages: `pp` pipeline stages with `vpp` virtual stages a rank; `stages`: names of pieces for every stage; `saves`: `save` of every stage; `unit_ranks`: ranks of (pp, dp, tp) at (pp * DP + dp) * TP + tp.
     ```mlir
     dist.module @vision of "image" role encoder { nn.dim @images of "image" max 6  …  func.func @forward(…) }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin,
+    UnitAttr:$split, OptionalAttr<Dist_Save>:$save,
+    OptionalAttr<Dist_Precision>:$precision, Dist_CountOrOne:$tp, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
+    OptionalAttr<StrAttr>:$unit, DefaultValuedOptionalAttr<Dist_Index, "0">:$stage, Dist_CountOrOne:$dp, OptionalAttr<Dist_RankList>:$ranks, OptionalAttr<Dist_PositiveList>:$speeds,
+    Dist_CountOrOne:$sub, Dist_CountOrOne:$span, DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>, "0">:$zero, UnitAttr:$split_backward, OptionalAttr<Dist_Index>:$run_ahead,
+    OptionalAttr<Dist_TimesAttr>:$times,
+    Dist_CountOrOne:$pp, Dist_CountOrOne:$vpp, OptionalAttr<TypedArrayAttrBase<StrArrayAttr, "names of pieces for each stage">>:$stages, OptionalAttr<TypedArrayAttrBase<Dist_Save, "saved sets of stages">>:$saves, OptionalAttr<Dist_RankList>:$unit_ranks);
   let regions = (region SizedRegion<1>:$body);
   let hasVerifier = 1;
-  let assemblyFormat = "$sym_name (`of` $item^)? (`role` $role^)? (`whole_batch` $whole_batch^)? (`origin` $origin^)? attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name (`of` $item^)? (`role` $role^)? (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`precision` $precision^)? (`save` custom<RuntimeEnum>($save)^)? (`saves` custom<Saves>($saves)^)? attr-dict-with-keyword $body";
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name)>];
   let extraClassDeclaration = [{
@@ -40,6 +72,8 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
     /// Its work is divided by what the rows of the first output count that counts any; of a module that returns only losses by what those of its
     /// inputs count, samples before other kinds. Sets `item`, or removes it.
     void setItemOfRows();
+    /// Whether it multiplies in bfloat16.
+    bool isBF16() { return getPrecision() == Precision::bf16; }
     /// The function @forward, or null (it is gone after differentiation).
     ::mlir::func::FuncOp getForward();
     /// Index of the argument (result) of `function` that is called `name`.
@@ -89,10 +123,13 @@ def Dist_EdgeOp : Dist_TopOp<"edge", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let summary = "an output of one module is an input of another";
   let description = [{
     `dist.edge @vision "image_embeds" to @llm "image_embeds"`. Both ends have one element type and equal dims: numbers are equal, symbols count the same kind of item. Into a `whole_batch` module
-    the rows of all microbatches go one after another.
+    the rows of all microbatches go one after another. `depth`: as that of `dist.plan`, of this edge. `broker`: how rows find their replica. `message`: ns of a message.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$source, StrAttr:$output, FlatSymbolRefAttr:$target, StrAttr:$input);
-  let assemblyFormat = "$source $output `to` $target $input attr-dict";
+  let arguments = (ins FlatSymbolRefAttr:$source, StrAttr:$output, FlatSymbolRefAttr:$target, StrAttr:$input, OptionalAttr<Dist_Count>:$depth, OptionalAttr<Dist_Broker>:$broker, OptionalAttr<Dist_Index>:$message);
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$source, "::llvm::StringRef":$output, "::llvm::StringRef":$target, "::llvm::StringRef":$input), [{
+    build($_builder, $_state, source, output, target, input, ::mlir::IntegerAttr(), BrokerAttr(), ::mlir::IntegerAttr());
+  }]>];
+  let assemblyFormat = "$source $output `to` $target $input (`depth` $depth^)? (`broker` $broker^)? (`message` $message^)? attr-dict";
 }
 
 def Dist_TieOp : Dist_TopOp<"tie", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
@@ -107,10 +144,14 @@ def Dist_LossOp : Dist_TopOp<"loss", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let description = [{
     `dist.loss "text" in @llm numerator "loss.text" denominator @"text.denominator" weight 1.0`. The numerator is the result of `@forward` of that name, a `tensor<f32>` for the part at hand. The denominator is a
     function of the module from raw inputs to `tensor<f32>`, run for all parts of the global batch before the first forward. Without one the term is the
-    sum of its numerators.
+    sum of its numerators. Graphs divide by max(count, 1) or count + 1e-8; the count is summed over all parts, so the guard is applied to the sum, once: the term is numerators / (max(denominators, `at_least`) + `plus`).
   }];
-  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$module, StrAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator, F64Attr:$weight);
+  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$module, StrAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator, F64Attr:$weight,
+    OptionalAttr<Dist_Finite>:$at_least, OptionalAttr<Dist_Finite>:$plus);
   let hasVerifier = 1;
+  let builders = [OpBuilder<(ins "::mlir::StringAttr":$name, "::mlir::FlatSymbolRefAttr":$module, "::mlir::StringAttr":$numerator, "::mlir::FlatSymbolRefAttr":$denominator, "::mlir::FloatAttr":$weight), [{
+    build($_builder, $_state, name, module, numerator, denominator, weight, ::mlir::FloatAttr(), ::mlir::FloatAttr());
+  }]>];
   let assemblyFormat = "$name `in` $module `numerator` $numerator (`denominator` $denominator^)? `weight` $weight attr-dict";
 }
 
@@ -149,10 +190,11 @@ def Dist_PlanOp : Dist_TopOp<"plan", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let description = [{
     `dist.plan ranks 12 schedule "1f1b" pace @llm reorder "both" bucket 4194304 depth 2`. `pace`: the module or unit whose replicas together hold a microbatch's samples. `reorder`: "none", "intra", "inter" or "both".
     `bucket`: bytes of a gradient reduction. `narrow_sums`: in bf16. `depth`: microbatches whose forward messages a receiver has posted. Attributes of the modules say who runs what (docs/parallel.md).
+    `cluster`: whose devices run what has no times. `memory`: bytes of every rank.
   }];
-  let arguments = (ins I64Attr:$ranks, StrAttr:$schedule, FlatSymbolRefAttr:$pace, StrAttr:$reorder, I64Attr:$bucket, I64Attr:$depth, UnitAttr:$narrow_sums);
+  let arguments = (ins I64Attr:$ranks, StrAttr:$schedule, FlatSymbolRefAttr:$pace, StrAttr:$reorder, I64Attr:$bucket, I64Attr:$depth, UnitAttr:$narrow_sums, OptionalAttr<StrAttr>:$cluster, OptionalAttr<DenseI64ArrayAttr>:$memory);
   let hasVerifier = 1;
-  let assemblyFormat = "`ranks` $ranks `schedule` $schedule `pace` $pace `reorder` $reorder `bucket` $bucket `depth` $depth (`narrow_sums` $narrow_sums^)? attr-dict";
+  let assemblyFormat = "`ranks` $ranks `schedule` $schedule `pace` $pace `reorder` $reorder `bucket` $bucket `depth` $depth (`narrow_sums` $narrow_sums^)? (`cluster` $cluster^)? attr-dict";
 }
 
 #endif // DIALECTS_DIST_DISTOPS

@@ -7,7 +7,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 
 #include "dialects/nn/NNOps.h"
@@ -117,148 +116,76 @@ LogicalResult verifyNotNegative(Operation *op, StringRef what, double value) {
 
 } // namespace
 
-static LogicalResult verifyShardAttribute(Operation *op,
-                                          NamedAttribute attribute) {
+LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
   StringRef name = attribute.getName();
-  if (name == kTpAttr) {
-    auto ranks = dyn_cast<IntegerAttr>(attribute.getValue());
-    if (!isa<dist::ModuleOp>(op) || !ranks || ranks.getInt() < 1)
-      return op->emitOpError("'")
-             << name << "' is a number of ranks, at least 1, of dist.module";
-  }
-  if (name == kSequenceParallelAttr &&
-      (!isa<dist::ModuleOp>(op) || !isa<UnitAttr>(attribute.getValue())))
-    return op->emitOpError("'")
-           << name << "' is a unit attribute of dist.module";
-  if (name == kOverlapAttr || name == kStripsAttr) {
-    bool isPlace = name == kOverlapAttr ? isa<dist::ModuleOp>(op)
-                                        : isa<CollectiveOpInterface>(op);
-    auto strips = dyn_cast<IntegerAttr>(attribute.getValue());
-    if (!isPlace || !strips || strips.getInt() < 1)
-      return op->emitOpError("'")
-             << name << "' is a number of strips, at least 1, of "
-             << (name == kOverlapAttr ? "dist.module" : "a collective");
-  }
-  if (name == kMemoryPriceAttr) {
-    auto price = dyn_cast<FloatAttr>(attribute.getValue());
-    if (!isa<dist::ModuleOp>(op) || !price)
-      return op->emitOpError("'")
-             << name << "' is a number of bytes (f64) of dist.module";
-    return verifyNotNegative(op, "dist.memory_price", price.getValueAsDouble());
-  }
   auto parameter = dyn_cast<nn::ParameterOp>(op);
   if (name == kLayoutAttr && parameter) {
     auto layout = dyn_cast<LayoutAttr>(attribute.getValue());
-    if (!layout || ArrayRef(layout.getLocalShape()) !=
-                       cast<RankedTensorType>(parameter.getType()).getShape())
-      return op->emitOpError("'")
-             << name << "' is a #dist.layout whose local shape is that of the "
-             << "parameter's type";
-  }
-  return success();
-}
-
-static LogicalResult verifyPlacement(Operation *op, NamedAttribute attribute) {
-  StringRef name = attribute.getName();
-  auto module = dyn_cast<dist::ModuleOp>(op);
-  auto number = dyn_cast<IntegerAttr>(attribute.getValue());
-  auto expect = [&](bool holds, StringRef what) -> LogicalResult {
-    if (module && holds)
+    if (layout && ArrayRef(layout.getLocalShape()) ==
+                      cast<RankedTensorType>(parameter.getType()).getShape())
       return success();
-    return op->emitOpError("'") << name << "' is " << what << " of dist.module";
-  };
-  auto within = [&](int64_t low, int64_t high) {
-    return number && number.getInt() >= low && number.getInt() <= high;
-  };
-  if (name == kUnitAttr)
-    return expect(isa<StringAttr>(attribute.getValue()), "the unit's name");
-  if (name == kStageAttr)
-    return expect(within(0, INT32_MAX), "the number of a stage, from 0,");
-  if (name == kDpAttr)
-    return expect(within(1, INT32_MAX), "a number of replicas, at least 1,");
-  if (name == kSubAttr)
-    return expect(within(1, module && module.getWholeBatch() ? 1 : INT16_MAX),
-                  "a number of pieces, at least 1 (of a whole batch 1),");
-  if (name == kSpanAttr)
-    return expect(within(1, module && module.getWholeBatch() ? 1 : INT32_MAX),
-                  "a number of microbatches, at least 1 (of a whole batch 1),");
-  if (name == kZeroAttr)
-    return expect(within(0, 1), "0 or 1 (optimizer state sharded)");
-  if (name == kSpeedsAttr) {
-    auto speeds = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
-    return expect(speeds && module && !module.getWholeBatch() &&
-                      speeds.size() == Placement(module).dp &&
-                      llvm::all_of(speeds.asArrayRef(),
-                                   [](int64_t speed) { return speed > 0; }),
-                  "a number above 0 for each replica (not of a whole batch)");
-  }
-  if (name != kRanksAttr)
-    return success();
-  auto ranks = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
-  if (failed(expect(bool(ranks), "an array of ranks (i64)")))
-    return failure();
-  SmallVector<int64_t> sorted(ranks.asArrayRef());
-  llvm::sort(sorted);
-  if (sorted.empty() || sorted.front() < 0 ||
-      llvm::adjacent_find(sorted) != sorted.end())
     return op->emitOpError("'")
-           << name << "' needs ranks, each once and none below 0";
+           << name << "' is a #dist.layout whose local shape is that of the "
+           << "parameter's type";
+  }
+  if (name == kPartialGradientAttr && parameter) {
+    auto cuts = dyn_cast<ArrayAttr>(attribute.getValue());
+    if (cuts && llvm::all_of(cuts, llvm::IsaPred<CutAttr>))
+      return success();
+    return op->emitOpError("'") << name << "' is a list of #dist.cut";
+  }
+  auto hint = dyn_cast<StringAttr>(attribute.getValue());
+  if (name == kCutHintAttr && parameter && hint &&
+      llvm::is_contained({"rows", "whole"}, hint.getValue()))
+    return success();
+  return op->emitOpError("'")
+         << name << "' is no attribute of it, or not with this value";
+}
+
+/// What a module's attributes must be together.
+static LogicalResult verifyPlacement(dist::ModuleOp module) {
   Placement placement(module);
-  if (!module.getWholeBatch() &&
-      (placement.tp < 1 || placement.dp < 1 ||
-       int64_t(sorted.size()) % placement.tp != 0 ||
-       int64_t(sorted.size()) / placement.tp != placement.dp))
-    return op->emitOpError("'")
-           << name << "' names " << sorted.size() << " ranks; tp "
-           << placement.tp << " and dp " << placement.dp << " make "
-           << placement.tp * placement.dp;
-  return success();
-}
-
-static LogicalResult verifyPrecision(Operation *op, Attribute value) {
-  auto module = dyn_cast<dist::ModuleOp>(op);
-  auto word = dyn_cast<StringAttr>(value);
-  if (!module || !word ||
-      (word.getValue() != kBF16 && word.getValue() != kTF32))
-    return op->emitOpError("'") << kPrecisionAttr << "' is \"" << kBF16
-                                << "\" or \"" << kTF32 << "\" of dist.module";
-  if (module.getWholeBatch())
-    return op->emitOpError("'") << kPrecisionAttr
-                                << "' is not for a module that runs over the "
-                                   "whole batch: it is float32";
-  return success();
-}
-
-LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
-                                                    NamedAttribute attribute) {
-  if (failed(verifyPlacement(op, attribute)))
-    return failure();
-  StringRef name = attribute.getName();
-  if (name == kPrecisionAttr)
-    return verifyPrecision(op, attribute.getValue());
-  if (name == kLrFactorAttr || name == kWeightDecayAttr) {
-    auto value = dyn_cast<FloatAttr>(attribute.getValue());
-    if (!isa<nn::ParameterOp>(op) || !value || !value.getType().isF64() ||
-        !value.getValue().isFinite() || value.getValueAsDouble() < 0)
-      return op->emitOpError("'")
-             << name << "' is a finite f64, not below 0, of nn.parameter";
+  if (module.getWholeBatch()) {
+    auto refuse = [&](StringRef name, StringRef why) {
+      return module.emitOpError("'") << name << "' is not for a module that "
+                                     << "runs over the whole batch: " << why;
+    };
+    if (module.getPrecision())
+      return refuse("precision", "it is float32");
+    if (placement.sub > 1)
+      return refuse("sub", "it has no pieces");
+    if (module.getSpan() > 1)
+      return refuse("span", "it runs once a step");
+    if (module.getSpeeds())
+      return refuse("speeds", "all its ranks do the same");
     return success();
   }
-  if (name != kNoDecayAttr)
-    return verifyShardAttribute(op, attribute);
-  if (!isa<nn::ParameterOp>(op) || !isa<UnitAttr>(attribute.getValue()))
-    return op->emitOpError("'")
-           << kNoDecayAttr << "' is a unit attribute of nn.parameter";
+  if (module.getSpeeds() && int64_t(placement.speeds.size()) != placement.dp)
+    return module.emitOpError("'speeds' has ")
+           << placement.speeds.size() << " numbers for " << placement.dp
+           << " replicas";
+  auto ranks = int64_t(placement.ranks.size());
+  if (module.getRanks() && ranks != placement.tp * placement.dp)
+    return module.emitOpError("'ranks' names ")
+           << ranks << " ranks; tp " << placement.tp << " and dp "
+           << placement.dp << " make " << placement.tp * placement.dp;
   return success();
 }
 
 LogicalResult ModuleOp::verify() {
+  for (NamedAttribute other : (*this)->getDiscardableAttrs())
+    if (!other.getNameDialect())
+      return emitOpError("has no attribute '")
+             << other.getName().getValue() << "'";
   for (Operation &op : getBody().front())
     if (!isa<nn::DimOp, nn::ParameterOp, func::FuncOp>(op) &&
         op.getName().getDialectNamespace() != "rt")
       return emitOpError("holds '")
              << op.getName()
              << "'; a module has nn.dim, nn.parameter and functions";
+  if (failed(verifyPlacement(*this)))
+    return failure();
   auto forward = getForward();
   if (!forward)
     return success();
@@ -386,14 +313,8 @@ LogicalResult TieOp::verifySymbolUses(SymbolTableCollection &tables) {
 }
 
 LogicalResult LossOp::verify() {
-  for (StringRef name : {kAtLeastAttr, kPlusAttr}) {
-    Attribute guard = (*this)->getAttr(name);
-    auto number = dyn_cast_or_null<FloatAttr>(guard);
-    if (guard && (!number || !number.getType().isF64() ||
-                  !number.getValue().isFinite() || !getDenominator()))
-      return emitOpError("needs '")
-             << name << "' to be a finite f64 beside a denominator";
-  }
+  if ((getAtLeast() || getPlus()) && !getDenominator())
+    return emitOpError("needs a denominator for 'at_least' and 'plus'");
   return verifyFirst(*this);
 }
 

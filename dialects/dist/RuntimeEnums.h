@@ -42,6 +42,7 @@ using CollectiveKindAttr = RuntimeEnumAttr<CollectiveKind>;
 using EmptyRowAttr = RuntimeEnumAttr<EmptyRow>;
 using OptimizerKindAttr = RuntimeEnumAttr<OptimizerKind>;
 using ReductionAttr = RuntimeEnumAttr<Reduction>;
+using SaveAttr = RuntimeEnumAttr<Save>;
 using ScheduleKindAttr = RuntimeEnumAttr<ScheduleKind>;
 using SlotKindAttr = RuntimeEnumAttr<SlotKind>;
 using TaskKindAttr = RuntimeEnumAttr<TaskKind>;
@@ -75,6 +76,31 @@ template <typename E>
 void printRuntimeEnum(mlir::OpAsmPrinter &printer, mlir::Operation *,
                       RuntimeEnumAttr<E> attribute) {
   printer << rt::textOf(attribute.getValue());
+}
+
+/// custom<Saves>: `[none, all]`, a saved set for each stage.
+inline mlir::ParseResult parseSaves(mlir::OpAsmParser &parser,
+                                    mlir::ArrayAttr &list) {
+  llvm::SmallVector<mlir::Attribute> saves;
+  auto one = [&] {
+    rt::SaveAttr save;
+    mlir::ParseResult result = parseRuntimeEnum(parser, save);
+    saves.push_back(save);
+    return result;
+  };
+  if (parser.parseCommaSeparatedList(mlir::AsmParser::Delimiter::Square, one))
+    return mlir::failure();
+  list = mlir::ArrayAttr::get(parser.getContext(), saves);
+  return mlir::success();
+}
+
+inline void printSaves(mlir::OpAsmPrinter &printer, mlir::Operation *,
+                       mlir::ArrayAttr list) {
+  printer << "[";
+  llvm::interleaveComma(
+      list.getAsRange<rt::SaveAttr>(), printer,
+      [&](rt::SaveAttr save) { printer << rt::textOf(save.getValue()); });
+  printer << "]";
 }
 
 /// (custom<OptionalRuntimeEnum>($name)^)?: nothing for the default.

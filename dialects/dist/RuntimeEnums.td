@@ -20,6 +20,7 @@ def Dist_CollectiveKind : Dist_RuntimeEnum<"CollectiveKind", "what ranks do toge
 def Dist_EmptyRow : Dist_RuntimeEnum<"EmptyRow", "what a query without a visible key gives">;
 def Dist_OptimizerKind : Dist_RuntimeEnum<"OptimizerKind", "update rule">;
 def Dist_Reduction : Dist_RuntimeEnum<"Reduction", "how ranks' values are combined">;
+def Dist_Save : Dist_RuntimeEnum<"Save", "saved set">;
 def Dist_ScheduleKind : Dist_RuntimeEnum<"ScheduleKind", "course of the learning rate">;
 def Dist_SlotKind : Dist_RuntimeEnum<"SlotKind", "from when to when a buffer is a microbatch's">;
 def Dist_TaskKind : Dist_RuntimeEnum<"TaskKind", "what a row does">;

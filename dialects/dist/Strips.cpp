@@ -61,14 +61,14 @@ dt::dist::getProductsBeside(CollectiveOpInterface collective) {
   if (!product || !product->hasOneUse())
     return products;
   // A product is cut for what it takes or for what it makes.
-  Operation *gather = product.getInput().getDefiningOp();
-  if (!gather || !gather->hasAttr(kStripsAttr))
+  auto gather = product.getInput().getDefiningOp<CollectiveOpInterface>();
+  if (!gather || !gather.getStrips())
     products.push_back(product);
   return products;
 }
 
 int64_t dt::dist::getNumStrips(CollectiveOpInterface collective) {
-  auto strips = collective->getAttrOfType<IntegerAttr>(kStripsAttr);
+  std::optional<uint64_t> strips = collective.getStrips();
   std::optional<StripedRows> rows = getStripedRows(collective);
-  return strips && rows ? std::min(strips.getInt(), rows->count) : 1;
+  return strips && rows ? std::min(int64_t(*strips), rows->count) : 1;
 }

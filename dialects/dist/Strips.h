@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What a collective with `dist.strips` is cut into, and with which products
+// What a collective with `strips` is cut into, and with which products
 // (docs/sharding.md). The shard phase marks, the planner prices and lowering
 // cuts by the same answers.
 //
@@ -39,7 +39,7 @@ std::optional<StripedRows> getStripedRows(CollectiveOpInterface collective);
 llvm::SmallVector<nn::LinearOp>
 getProductsBeside(CollectiveOpInterface collective);
 
-/// In how many strips it is done: `dist.strips`, at most `count`.
+/// In how many strips it is done: `strips`, at most `count`.
 int64_t getNumStrips(CollectiveOpInterface collective);
 
 } // namespace dt::dist

@@ -29,6 +29,7 @@ def NN_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let hasConstantMaterializer = 1;
+  let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
     void registerAttributes();
   }];
@@ -73,10 +74,25 @@ def NN_InitAttr : NN_Attr<"Init", "init"> {
   let assemblyFormat = "`<` $rule `,` $file `,` $initializer `>`";
 }
 
+def NN_BlockAttr : NN_Attr<"Block", "block"> {
+  let summary = "Which indices are right, where a table is one rank's block of rows";
+  let description = [{
+    Indices count from the block's begin and give zeros outside of it. `extent` of the whole; the block's `chunk`, and the axis, `over` ranks with `stride`. `wrap`: negative ones have been counted from the end; `ignored`: what the
+    index in the whole may be besides; `what`: "classes of cross_entropy", if not the rows of this op. `within`: such cuts (chunk, over, stride) of the block, of the block within it, and so on. A padded table that is not cut, and a
+    cross_entropy over padded classes, are one block of their own.
+  }];
+  let parameters = (ins "int64_t":$extent, "int64_t":$chunk, "int64_t":$over, "int64_t":$stride, DefaultValuedParameter<"bool", "false">:$wrap, OptionalParameter<"std::optional<int64_t>">:$ignored,
+    OptionalParameter<"::mlir::StringAttr">:$what, OptionalArrayRefParameter<"int64_t">:$within);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def NN_Tensor : RankedTensorOf<[AnyFloat, I1, I8, I32, I64, UI8]>;
 def NN_FloatTensor : RankedTensorOf<[AnyFloat]>;
 def NN_IntTensor : RankedTensorOf<[I32, I64]>;
 def NN_BoolTensor : RankedTensorOf<[I1]>;
+
+/// Further arguments of an IndexedOpInterface.
+defvar NN_IndexNotes = (ins OptionalAttr<NN_BlockAttr>:$block, OptionalAttr<I64Attr>:$unpadded, UnitAttr:$from_start);
 
 /// Its derivative is zero wherever it exists: gradients stop here.
 def NN_ZeroGradient : NativeOpTrait<"ZeroGradient"> { let cppNamespace = "::dt::nn"; }

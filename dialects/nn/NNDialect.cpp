@@ -5,9 +5,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/nn/NNInference.h"
+#include "dialects/nn/NNNames.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FoldInterfaces.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -43,6 +45,21 @@ void NNDialect::registerAttributes() {
 #define GET_ATTRDEF_LIST
 #include "dialects/nn/NNAttrs.cpp.inc"
       >();
+}
+
+LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
+                                                  NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  bool ofFunction = isa<FunctionOpInterface>(op);
+  if (name == kNarrowNumbersAttr && ofFunction &&
+      isa<UnitAttr>(attribute.getValue()))
+    return success();
+  auto word = dyn_cast<StringAttr>(attribute.getValue());
+  if (name == kSaveAttr && ofFunction && word &&
+      llvm::is_contained({"vjp", "all", "none"}, word.getValue()))
+    return success();
+  return op->emitOpError("'")
+         << name << "' is no attribute of it, or not with this value";
 }
 
 Operation *NNDialect::materializeConstant(OpBuilder &builder, Attribute value,

@@ -70,6 +70,21 @@ def ItemOpInterface : OpInterface<"ItemOpInterface"> {
   ];
 }
 
+def IndexedOpInterface : OpInterface<"IndexedOpInterface"> {
+  let cppNamespace = "::dt::nn";
+  let description = [{
+    An op with indices of the rows of a table, or with labels of classes. What the shard phase does to the table it says here.
+  }];
+  let methods = [
+    InterfaceMethod<"Which indices are right in a block of the table; null: the table is whole.", "::dt::nn::BlockAttr", "getBlockAttr">,
+    InterfaceMethod<"", "void", "setBlockAttr", (ins "::dt::nn::BlockAttr":$block)>,
+    InterfaceMethod<"Rows (classes) in files of a table that is padded; nothing: it is not.", "::std::optional<uint64_t>", "getUnpadded">,
+    InterfaceMethod<"", "void", "setUnpadded", (ins "::std::optional<uint64_t>":$size)>,
+    InterfaceMethod<"Whether the indices are a raw input as it is, ids or labels: none is meant to count from the end.", "bool", "getFromStart">,
+    InterfaceMethod<"", "void", "setFromStart", (ins "bool":$from)>
+  ];
+}
+
 def OnnxOpInterface : OpInterface<"OnnxOpInterface"> {
   let cppNamespace = "::dt::nn";
   let description = [{

@@ -21,14 +21,16 @@ inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 /// rounded to a float of 16 bits.
 inline constexpr llvm::StringLiteral kNarrowNumbersAttr = "nn.narrow_numbers";
 
+/// Function (string): its saved set, "vjp", "all" or "none", in place of its
+/// module's.
+inline constexpr llvm::StringLiteral kSaveAttr = "nn.save";
+
 // Marks for the differentiation of a module function.
 /// Argument (unit): its gradient goes back over an edge.
 inline constexpr llvm::StringLiteral kWantsGradAttr = "nn.wants_grad";
 /// Result: where its gradients come from, an array of dictionaries with `edge`
 /// ("module.input") or `loss` (name of a loss).
 inline constexpr llvm::StringLiteral kGradientsAttr = "nn.gradients";
-/// Function or module: the saved set, "vjp", "all" or "none".
-inline constexpr llvm::StringLiteral kSaveAttr = "nn.save";
 
 // On the differentiated pair.
 /// Result of .fwd and argument of .bwd (unit), in equal order. Also: result of
@@ -45,13 +47,6 @@ inline constexpr llvm::StringLiteral kEdgeAttr = "nn.edge";
 inline constexpr llvm::StringLiteral kLossAttr = "nn.loss";
 /// Result of a layer's .bwd (unit): a parameter's gradient, to be added to.
 inline constexpr llvm::StringLiteral kParamGradAttr = "nn.param_grad";
-/// Trainable parameter (unit): nothing accumulates into its gradient.
-inline constexpr llvm::StringLiteral kNoGradientAttr = "nn.no_gradient";
-
-/// nn.read, nn.accumulate, rt.parameter, rt.gradient: more parameters of the
-/// module, that lie right behind the one that the op names, each behind the one
-/// before it. The op's tensor is all of them, joined along the first axis.
-inline constexpr llvm::StringLiteral kBesideAttr = "nn.beside";
 
 inline constexpr llvm::StringLiteral kForwardSuffix = ".fwd";
 inline constexpr llvm::StringLiteral kBackwardSuffix = ".bwd";

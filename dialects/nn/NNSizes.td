@@ -24,4 +24,6 @@ def NN_Dims : Attr<CPred<"::llvm::isa<::dt::nn::DimsAttr>($_self)">, "sizes, #nn
   let convertFromStorage = "$_self.getShape()";
 }
 
+def NN_NotNegative : ConfinedAttr<F64Attr, [AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite() && !::llvm::cast<::mlir::FloatAttr>($_self).getValue().isNegative()">, "which is finite and not negative">]>;
+
 #endif // DIALECTS_NN_NNSIZES

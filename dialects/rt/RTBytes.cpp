@@ -53,8 +53,8 @@ void BufferBytes::findJoined(Region &module) {
   std::vector<SmallVector<StringAttr>> groups;
   for (auto function : module.getOps<FuncOp>())
     for (Operation &op : function.getBody().front())
-      if (isa<ParameterOp, GradientOp>(op) && op.hasAttr(nn::kBesideAttr))
-        groups.push_back(getJoined(&op));
+      if (auto names = getJoined(&op); names.size() > 1)
+        groups.push_back(names);
   // An op may join a part of what another one does.
   llvm::stable_sort(
       groups, [](const auto &a, const auto &b) { return a.size() > b.size(); });

@@ -110,11 +110,14 @@ void CallOp::getEffects(
 //===----------------------------------------------------------------------===//
 
 SmallVector<StringAttr> dt::rt::getJoined(Operation *op) {
-  SmallVector<StringAttr> names{
-      op->getAttrOfType<FlatSymbolRefAttr>("parameter").getAttr()};
-  if (auto beside = op->getAttrOfType<ArrayAttr>(dt::nn::kBesideAttr))
-    for (auto name : beside.getAsRange<FlatSymbolRefAttr>())
-      names.push_back(name.getAttr());
+  SmallVector<StringAttr> names;
+  auto list = [&](auto address) {
+    names.push_back(address.getParameterAttr().getAttr());
+    if (ArrayAttr beside = address.getBesideAttr())
+      for (auto name : beside.getAsRange<FlatSymbolRefAttr>())
+        names.push_back(name.getAttr());
+  };
+  llvm::TypeSwitch<Operation *>(op).Case<ParameterOp, GradientOp>(list);
   return names;
 }
 

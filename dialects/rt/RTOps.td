@@ -53,14 +53,14 @@ def RT_ViewOp : RT_Op<"view", [Pure, DeclareOpInterfaceMethods<ViewLikeOpInterfa
 }
 def RT_ParameterOp : RT_Op<"parameter", [Pure]> {
   let summary = "address of a parameter of the module";
-  let description = [{ `{nn.beside = [@b, @c]}`: and of those, which have their places right behind it, one behind another. rt.gradient says it the same way. }];
-  let arguments = (ins FlatSymbolRefAttr:$parameter);
+  let description = [{ `{beside = [@b, @c]}`: and of those, which have their places right behind it, one behind another. rt.gradient says it the same way. }];
+  let arguments = (ins FlatSymbolRefAttr:$parameter, OptionalAttr<FlatSymbolRefArrayAttr>:$beside);
   let results = (outs RT_BufferType:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";
 }
 def RT_GradientOp : RT_Op<"gradient", [Pure]> {
   let summary = "address of a parameter's gradient accumulator (zero when a step begins)";
-  let arguments = (ins FlatSymbolRefAttr:$parameter);
+  let arguments = (ins FlatSymbolRefAttr:$parameter, OptionalAttr<FlatSymbolRefArrayAttr>:$beside);
   let results = (outs RT_BufferType:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";
 }

@@ -66,8 +66,7 @@ LogicalResult verifyJoined(dt::rt::ModuleOp module, Operation &op) {
 LogicalResult verifyJoined(dt::rt::ModuleOp module) {
   for (auto function : module.getBody().getOps<FuncOp>())
     for (Operation &op : function.getBody().front())
-      if (isa<ParameterOp, GradientOp>(op) && op.hasAttr(dt::nn::kBesideAttr) &&
-          failed(verifyJoined(module, op)))
+      if (getJoined(&op).size() > 1 && failed(verifyJoined(module, op)))
         return failure();
   return success();
 }

@@ -115,7 +115,7 @@ def RT_LossOp : RT_Op<"loss", [Symbol]> {
   let summary = "LossInfo";
   let description = [{ `numerator` a buffer_decl of `module`. `denominator`: the rt.entry's callee that computes the part's, into `denominator_out`; `denominator_inputs`: indices of the inputs it reads. }];
   let arguments = (ins SymbolNameAttr:$sym_name, F64Attr:$weight, FlatSymbolRefAttr:$module, FlatSymbolRefAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator,
-                       OptionalAttr<FlatSymbolRefAttr>:$denominator_out, DenseI32ArrayAttr:$denominator_inputs);
+                       OptionalAttr<FlatSymbolRefAttr>:$denominator_out, DenseI32ArrayAttr:$denominator_inputs, OptionalAttr<F64Attr>:$at_least, OptionalAttr<F64Attr>:$plus);
   let assemblyFormat = "$sym_name `weight` $weight `of` $module $numerator (`over` $denominator^ $denominator_out)? `reads` $denominator_inputs attr-dict";
 }
 def RT_OptimizerOp : RT_Op<"optimizer"> {

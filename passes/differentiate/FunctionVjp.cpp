@@ -20,23 +20,15 @@ using namespace mlir;
 
 namespace dt::differentiate {
 
-FailureOr<Save> getSaveMode(func::FuncOp function, bool insideLayer) {
-  Attribute attr = function->getAttr(nn::kSaveAttr);
-  bool ofModule = !attr;
-  if (ofModule)
-    attr = function->getParentOp()->getAttr(nn::kSaveAttr);
-  if (!attr)
-    return Save::Vjp;
-  auto text = dyn_cast<StringAttr>(attr);
-  auto save = rt::fromText<Save>(text ? text.getValue() : "");
+Save getSaveMode(func::FuncOp function, bool insideLayer) {
+  if (auto own = function->getAttrOfType<StringAttr>(nn::kSaveAttr))
+    return rt::fromText<Save>(own.getValue()).value_or(Save::Vjp);
+  auto module = function->getParentOfType<dist::ModuleOp>();
+  auto save = module ? module.getSave() : std::nullopt;
   // A layer runs again once: what it calls keeps what that second run needs.
-  if (save == Save::None && ofModule && insideLayer)
+  if (!save || (*save == Save::None && insideLayer))
     return Save::Vjp;
-  if (save)
-    return *save;
-  function.emitOpError("has '") << nn::kSaveAttr << "' " << attr
-                                << "; expected \"vjp\", \"all\" or \"none\"";
-  return failure();
+  return *save;
 }
 
 /// Builds the joint function of one function and one set of gradients.
@@ -200,10 +192,8 @@ LogicalResult JointBuilder::reverseCall(func::CallOp call,
   Flags exist;
   for (Value grad : grads)
     exist.push_back(grad != nullptr);
-  FailureOr<Save> save = getSaveMode(callee, !joint.isModuleFunction);
-  if (failed(save))
-    return failure();
-  auto vjp = parent.differentiateCallee(callee, *save, wants, exist);
+  Save save = getSaveMode(callee, !joint.isModuleFunction);
+  auto vjp = parent.differentiateCallee(callee, save, wants, exist);
   if (failed(vjp))
     return failure();
   const FunctionVjp &pair = **vjp;
@@ -345,9 +335,7 @@ static void nameBackward(const FunctionVjp &pair, ArrayRef<Attribute> sources,
 
 LogicalResult Differentiator::differentiateModule(func::FuncOp function) {
   MLIRContext *context = function.getContext();
-  FailureOr<Save> save = getSaveMode(function, /*insideLayer=*/false);
-  if (failed(save))
-    return failure();
+  Save save = getSaveMode(function, /*insideLayer=*/false);
   SmallVector<Want> wanted;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     bool wants = function.removeArgAttr(
@@ -371,7 +359,7 @@ LogicalResult Differentiator::differentiateModule(func::FuncOp function) {
   }
   Joint joint;
   joint.isModuleFunction = true;
-  joint.save = *save;
+  joint.save = save;
   std::string base = function.getName().str();
   if (failed(JointBuilder(*this, function, wanted, joint).build(counts)))
     return failure();

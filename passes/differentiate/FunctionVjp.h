@@ -24,10 +24,9 @@ namespace dt::differentiate {
 enum class Want : uint8_t { nothing, value, parameter };
 
 using rt::Save;
-/// Reads nn.save of a function or its module; emits an error on other words.
-/// `insideLayer`: a layer calls the function, not a module's function.
-mlir::FailureOr<Save> getSaveMode(mlir::func::FuncOp function,
-                                  bool insideLayer);
+/// The saved set of a function (nn.save), else of its module. `insideLayer`: a
+/// layer calls the function, not a module's function.
+Save getSaveMode(mlir::func::FuncOp function, bool insideLayer);
 
 /// What an operand of the backward function is, seen from the call. A
 /// gradient's index is that of its result (a module function's: its number

@@ -33,10 +33,10 @@ struct MarkUntouchedPass
         [&](nn::AccumulateOp op) { touched.insert(op.getParameter()); });
     SmallVector<StringRef> untouched;
     for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
-      parameter->removeAttr(nn::kNoGradientAttr);
+      parameter.setNoGradient(false);
       if (!parameter.getTrainable() || touched.contains(parameter.getSymName()))
         continue;
-      parameter->setAttr(nn::kNoGradientAttr, UnitAttr::get(&getContext()));
+      parameter.setNoGradient(true);
       untouched.push_back(parameter.getSymName());
     }
     tell(untouched);

@@ -69,14 +69,10 @@ std::string nameOf(Operation *op) {
 
 } // namespace
 
-IndexRange IndexRange::ofBlock(DictionaryAttr block) {
-  auto what = block.getAs<StringAttr>("what");
-  auto ignored = block.getAs<IntegerAttr>("ignored");
-  IndexRange range{what ? what.getValue() : StringRef("rows"),
-                   DimExpr(block.getAs<IntegerAttr>("extent").getInt()),
-                   bool(block.get("wrap"))};
-  if (ignored)
-    range.ignored = ignored.getInt();
+IndexRange IndexRange::ofBlock(nn::BlockAttr block) {
+  IndexRange range{block.getWhat() ? block.getWhat().getValue() : "rows",
+                   DimExpr(block.getExtent()), block.getWrap()};
+  range.ignored = block.getIgnored();
   range.block = block;
   return range;
 }
@@ -106,16 +102,12 @@ void FunctionLowering::checkIndices(Operation *op, Value indices,
   }
   DenseI64ArrayAttr block;
   if (range.block) {
-    auto number = [&](StringRef name) {
-      return range.block.getAs<IntegerAttr>(name).getInt();
-    };
-    SmallVector<int64_t> cuts{number("chunk"), number("over"),
-                              number("stride")};
-    if (auto within = range.block.getAs<DenseI64ArrayAttr>("within"))
-      llvm::append_range(cuts, within.asArrayRef());
+    SmallVector<int64_t> cuts{range.block.getChunk(), range.block.getOver(),
+                              range.block.getStride()};
+    llvm::append_range(cuts, range.block.getWithin());
     block = b.getDenseI64ArrayAttr(cuts);
   }
-  std::string what = range.block && range.block.get("what")
+  std::string what = range.block && range.block.getWhat()
                          ? range.what.str()
                          : (range.what + " of " + nameOf(op)).str();
   rt::CheckIndicesOp::create(

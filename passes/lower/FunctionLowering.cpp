@@ -27,8 +27,8 @@ rt::BufferType bufferOf(Type tensor) {
 } // namespace
 
 std::string dt::lower::describe(Operation *op) {
-  if (auto kernel = op->getAttrOfType<StringAttr>("nn.kernel"))
-    return kernel.getValue().str();
+  if (auto fused = dyn_cast<nn::FusedOp>(op); fused && fused.getKernel())
+    return fused.getKernel()->str();
   return op->getName().stripDialect().str();
 }
 
@@ -117,16 +117,14 @@ static StringAttr ownerOf(func::FuncOp function, StringAttr parameter) {
 
 Value FunctionLowering::gradient(nn::AccumulateOp op) {
   StringAttr parameter = ownerOf(source, op.getParameterAttr().getAttr());
-  auto beside = op->getAttrOfType<ArrayAttr>(nn::kBesideAttr);
+  ArrayAttr beside = op.getBesideAttr();
   Value &v = gradients[{parameter, beside}];
   if (!v) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&target.getBody().front());
-    auto address = rt::GradientOp::create(b, source.getLoc(),
-                                          bufferOf(op.getGrad().getType()),
-                                          FlatSymbolRefAttr::get(parameter));
-    if (beside)
-      address->setAttr(nn::kBesideAttr, beside);
+    auto address = rt::GradientOp::create(
+        b, source.getLoc(), bufferOf(op.getGrad().getType()),
+        FlatSymbolRefAttr::get(parameter), beside);
     v = address;
   }
   return v;
@@ -395,10 +393,9 @@ LogicalResult FunctionLowering::lowerOne(Operation *op) {
   if (auto ret = dyn_cast<func::ReturnOp>(op))
     return lowerReturn(ret), success();
   if (auto read = dyn_cast<nn::ReadOp>(op)) {
-    auto address = rt::ParameterOp::create(
-        b, op->getLoc(), bufferOf(read.getType()), read.getParameterAttr());
-    if (Attribute beside = read->getAttr(nn::kBesideAttr))
-      address->setAttr(nn::kBesideAttr, beside);
+    auto address =
+        rt::ParameterOp::create(b, op->getLoc(), bufferOf(read.getType()),
+                                read.getParameterAttr(), read.getBesideAttr());
     alias(read.getResult(), address);
     return success();
   }

@@ -31,9 +31,9 @@ struct IndexRange {
   bool wrap = true;
   std::optional<int64_t> ignored = std::nullopt;
   int64_t offset = 0, stride = 1;
-  mlir::DictionaryAttr block = nullptr; ///< nn.block of the op
+  nn::BlockAttr block = nullptr; ///< of the op
 
-  static IndexRange ofBlock(mlir::DictionaryAttr block);
+  static IndexRange ofBlock(nn::BlockAttr block);
 };
 
 class FunctionLowering {

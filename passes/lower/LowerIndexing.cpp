@@ -32,7 +32,7 @@ Value inRange(KernelBuilder &k, Value i, const DimExpr &extent) {
 }
 
 /// Whether negative indices mean something.
-bool countsFromEnd(Operation *op) { return !op->hasAttr(nn::kFromStartAttr); }
+bool countsFromEnd(nn::IndexedOpInterface op) { return !op.getFromStart(); }
 
 //===----------------------------------------------------------------------===//
 // Gather
@@ -43,7 +43,7 @@ LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
   DimExpr count = nn::getNumElements(nn::getShape(op.getIndices()));
   Shape out{in[0], count, in[2]};
   Destination d = f.destination(op.getResult());
-  if (auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr))
+  if (nn::BlockAttr block = op.getBlockAttr())
     f.checkIndices(op, op.getIndices(), IndexRange::ofBlock(block));
   else if (op.getInOrder())
     f.checkPlaces(op);
@@ -122,7 +122,7 @@ LogicalResult lowerGatherElements(nn::GatherElementsOp op,
   int64_t axis =
       op.getAxis() < 0 ? op.getAxis() + int64_t(in.size()) : op.getAxis();
   Destination d = f.destination(op.getResult());
-  auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr);
+  nn::BlockAttr block = op.getBlockAttr();
   f.checkIndices(op, op.getIndices(),
                  block ? IndexRange::ofBlock(block)
                        : IndexRange{"elements", in[axis], countsFromEnd(op)});

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNLimits.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/lower/ParameterTable.h"
@@ -95,8 +95,7 @@ private:
   }
 
   static bool isTF32(dist::ModuleOp module) {
-    auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
-    return precision && precision.getValue() == dist::kTF32;
+    return module.getPrecision() == dist::Precision::tf32;
   }
 
   void writeModule(PlannedModule &m) {
@@ -117,7 +116,7 @@ private:
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
     for (auto dim : m.op.getBody().getOps<nn::DimOp>()) {
-      auto cost = dim->getAttrOfType<FloatAttr>(dist::kCostAttr);
+      FloatAttr cost = dim.getCostAttr();
       rt::SymbolOp::create(
           b, dim.getLoc(), dim.getSymNameAttr(), dim.getItemAttr(),
           b.getI64IntegerAttr(dim.getMax().value_or(0)),
@@ -186,7 +185,7 @@ private:
         row.copyOf >= 0 ? parameters.get(row.copyOf) : row;
     nn::ParameterOp owner = first.owner;
     std::string init = first.getInit();
-    bool decay = row.trainable && !owner->hasAttr(dist::kNoDecayAttr);
+    bool decay = row.trainable && !owner.getNoDecay();
     auto unit = [&](bool yes) { return yes ? b.getUnitAttr() : UnitAttr(); };
     SymbolRefAttr tied;
     if (row.copyOf >= 0)
@@ -201,10 +200,8 @@ private:
         unit(row.trainable), unit(row.gradient), unit(decay),
         init.empty() ? StringAttr() : b.getStringAttr(init), row.getOnnx(b),
         p->getAttrOfType<dist::LayoutAttr>(dist::kLayoutAttr), partial, tied,
-        decay ? owner->getAttrOfType<FloatAttr>(dist::kWeightDecayAttr)
-              : FloatAttr(),
-        row.trainable ? owner->getAttrOfType<FloatAttr>(dist::kLrFactorAttr)
-                      : FloatAttr(),
+        decay ? owner.getWeightDecayAttr() : FloatAttr(),
+        row.trainable ? owner.getLrFactorAttr() : FloatAttr(),
         row.trainable && row.gradientOffset != row.offset
             ? b.getI64IntegerAttr(row.gradientOffset)
             : IntegerAttr());
@@ -295,10 +292,8 @@ private:
         loss.op.getModuleAttr(), ref(m.declarations[loss.numerator].name),
         f ? ref(f.getSymName()) : FlatSymbolRefAttr(),
         f ? ref(m.declarations[loss.denominatorOut].name) : FlatSymbolRefAttr(),
-        b.getDenseI32ArrayAttr(loss.denominatorInputs));
-    for (StringRef name : {dist::kAtLeastAttr, dist::kPlusAttr})
-      if (Attribute guard = loss.op->getAttr(name))
-        made->setAttr(name, guard);
+        b.getDenseI32ArrayAttr(loss.denominatorInputs),
+        loss.op.getAtLeastAttr(), loss.op.getPlusAttr());
   }
 
   void writeOptimizer(dist::OptimizerOp op) {

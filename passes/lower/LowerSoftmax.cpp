@@ -158,7 +158,7 @@ Value isValid(KernelBuilder &k, Value label, const DimExpr &classes,
 LogicalResult lowerCrossEntropy(nn::CrossEntropyOp op, FunctionLowering &f) {
   Rows r(op.getLogits());
   Destination d = f.destination(op.getResult());
-  auto block = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr);
+  nn::BlockAttr block = op.getBlockAttr();
   f.checkIndices(op, op.getLabels(),
                  block ? IndexRange::ofBlock(block)
                        : IndexRange{"classes", r.classes, false,

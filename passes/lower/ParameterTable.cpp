@@ -73,7 +73,7 @@ LogicalResult ParameterTable::collect(dist::ModuleOp module,
     row.all.insert(p == getOwner(p) ? row.all.begin() : row.all.end(), p);
     row.owner = row.all.front();
     row.trainable |= p.getTrainable();
-    row.gradient |= p.getTrainable() && !p->hasAttr(nn::kNoGradientAttr);
+    row.gradient |= p.getTrainable() && !p.getNoGradient();
   }
   return success();
 }
@@ -111,11 +111,11 @@ findJoined(dist::ModuleOp module, ArrayRef<ParameterEntry> rows) {
   std::vector<SmallVector<unsigned>> found, groups;
   for (auto function : module.getOps<rt::FuncOp>())
     for (Operation &op : function.getBody().front()) {
-      if (!isa<rt::ParameterOp, rt::GradientOp>(op) ||
-          !op.hasAttr(nn::kBesideAttr))
+      SmallVector<StringAttr> names = rt::getJoined(&op);
+      if (names.size() < 2)
         continue;
       SmallVector<unsigned> group;
-      for (StringAttr name : rt::getJoined(&op))
+      for (StringAttr name : names)
         group.push_back(rowOf.lookup(name));
       found.push_back(group);
     }

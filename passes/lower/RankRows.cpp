@@ -10,7 +10,7 @@
 
 #include "passes/lower/RankRows.h"
 
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 
 #include <map>
 #include <set>
@@ -37,9 +37,8 @@ int64_t getReplica(const PlannedModule &m, int rank) {
 bool hasGradients(const PlannedModule &m) {
   dist::ModuleOp module = m.op;
   return llvm::any_of(
-      module.getBody().getOps<nn::ParameterOp>(), [](nn::ParameterOp p) {
-        return p.getTrainable() && !p->hasAttr(nn::kNoGradientAttr);
-      });
+      module.getBody().getOps<nn::ParameterOp>(),
+      [](nn::ParameterOp p) { return p.getTrainable() && !p.getNoGradient(); });
 }
 
 /// Whether parts of two modules with equal shares are equal.
@@ -81,8 +80,7 @@ public:
         forwardOrder(plan.modules.size()), backwards(plan.modules.size()) {
     for (const PlannedEdge &edge : plan.edges) {
       dist::EdgeOp op = edge.op;
-      auto depth = op->getAttrOfType<IntegerAttr>(dist::kDepthAttr);
-      depths.push_back(depth ? depth.getInt() : order.depth);
+      depths.push_back(op.getDepth().value_or(order.depth));
     }
   }
 

@@ -6,7 +6,7 @@
 
 #include "passes/lower/StepPlan.h"
 
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNNames.h"
 
 using namespace mlir;

@@ -12,7 +12,6 @@
 #ifndef PASSES_LOWER_STEPPLAN_H
 #define PASSES_LOWER_STEPPLAN_H
 
-#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/rt/RTOps.h"
 #include "passes/lower/OffsetAllocator.h"
@@ -32,7 +31,7 @@ struct Declaration {
 
 struct PlannedModule {
   explicit PlannedModule(dist::ModuleOp op)
-      : op(op), place(op), span(dist::getSpan(op)) {}
+      : op(op), place(op), span(op.getSpan()) {}
 
   dist::ModuleOp op;
   dist::Placement place;

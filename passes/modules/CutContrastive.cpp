@@ -13,7 +13,7 @@
 #include "passes/modules/MoveOps.h"
 #include "passes/modules/Passes.h"
 
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 
 using namespace mlir;
 
@@ -109,7 +109,7 @@ LogicalResult Cutter::cut() {
   dist::ModuleOp head = moveToNewModule(module, ops, name, /*upstream=*/false);
   head.setRole(dist::Role::head);
   head.setWholeBatch(true);
-  head->removeAttr(dist::kPrecisionAttr);
+  head.removePrecisionAttr();
   module.setRole(dist::Role::tower);
   auto batch = dist::getOnly<dist::BatchOp>(program);
   int64_t global = batch ? batch.getGlobal() : 1;
@@ -124,12 +124,12 @@ LogicalResult Cutter::cut() {
 LogicalResult Cutter::checkSpans(dist::ModuleOp head) {
   for (auto edge : program.getOps<dist::EdgeOp>()) {
     auto from = program.lookupSymbol<dist::ModuleOp>(edge.getSource());
-    if (edge.getTarget() == head.getSymName() && dist::getSpan(from) > 1)
+    if (edge.getTarget() == head.getSymName() && from.getSpan() > 1)
       return from.emitError("units.")
              << from.getSymName() << ".span: what it feeds runs over the whole "
              << "batch ('" << module.getSymName()
              << "') and takes single microbatches; expected 1, not "
-             << dist::getSpan(from);
+             << from.getSpan();
   }
   return success();
 }
@@ -152,12 +152,7 @@ struct CutContrastivePass : impl::CutContrastiveBase<CutContrastivePass> {
 
   /// A comparison is float32, also where the towers are not.
   bool isWanted(dist::ModuleOp module) {
-    return isCut(getOperation()) || module->hasAttr(dist::kSplitAttr) ||
-           isNarrow(module);
-  }
-  static bool isNarrow(dist::ModuleOp module) {
-    auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
-    return precision && precision.getValue() == dist::kBF16;
+    return isCut(getOperation()) || module.getSplit() || module.isBF16();
   }
 
   /// Some loss compares items with items, and none is coupled otherwise.

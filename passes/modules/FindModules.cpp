@@ -265,7 +265,7 @@ dist::Role Finder::roleOf(dist::ModuleOp module) {
 }
 
 void Finder::finish() {
-  rest->removeAttr(dist::kSplitAttr);
+  rest.setSplit(false);
   if (parts.empty())
     return;
   ModuleGraph graph(rest, supports);
@@ -300,7 +300,7 @@ struct FindModulesPass : impl::FindModulesBase<FindModulesPass> {
     for (auto module :
          llvm::to_vector(getOperation().getOps<dist::ModuleOp>())) {
       if (!module.getForward() || module.getWholeBatch() ||
-          !(all || module->hasAttr(dist::kSplitAttr)))
+          !(all || module.getSplit()))
         continue;
       Finder finder(module);
       while (finder.cutOne())

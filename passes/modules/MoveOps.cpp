@@ -73,8 +73,7 @@ void Mover::createTarget(StringRef name, bool upstream) {
   target = dist::ModuleOp::create(builder, module.getLoc(), name);
   target.setItemAttr(module.getItemAttr());
   target.setOrigin(module.getExternalName());
-  if (Attribute precision = module->getAttr(dist::kPrecisionAttr))
-    target->setAttr(dist::kPrecisionAttr, precision);
+  target.setPrecisionAttr(module.getPrecisionAttr());
   builder.setInsertionPointToEnd(&target.getBody().front());
   for (auto dim : module.getOps<nn::DimOp>())
     builder.clone(*dim);

@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/modules/SplitLosses.h"
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNNumbers.h"
 #include "passes/modules/Passes.h"
 
@@ -364,10 +364,9 @@ void TermBuilder::build(const LossTerm &term, unsigned index, unsigned total) {
       top, loc, top.getStringAttr(name), loss.getModuleAttr(),
       top.getStringAttr(output), symbol, loss.getWeightAttr());
   if (std::isfinite(term.denominator.atLeast))
-    made->setAttr(dist::kAtLeastAttr,
-                  top.getF64FloatAttr(term.denominator.atLeast));
+    made.setAtLeast(APFloat(term.denominator.atLeast));
   if (term.denominator.plus != 0)
-    made->setAttr(dist::kPlusAttr, top.getF64FloatAttr(term.denominator.plus));
+    made.setPlus(APFloat(term.denominator.plus));
 }
 
 struct SplitLossesPass : impl::SplitLossesBase<SplitLossesPass> {

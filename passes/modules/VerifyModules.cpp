@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 #include "passes/modules/ItemAxes.h"
 #include "passes/modules/Passes.h"
 #include "passes/modules/SplitLosses.h"
@@ -52,7 +52,7 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   /// or put several together.
   void remarkStatistics(dist::ModuleOp module) {
     int64_t parts = dist::Placement(module).getNumParts(),
-            span = dist::getSpan(module);
+            span = module.getSpan();
     if (parts == 1 && span == 1)
       return;
     if (Operation *op = findLocalStatistics(module))

@@ -225,7 +225,7 @@ public:
     collectInputs();
     auto fused =
         nn::FusedOp::create(b, last->getLoc(), types, inputs.getArrayRef());
-    fused->setAttr("nn.kernel", b.getStringAttr(nameOf(group)));
+    fused.setKernel(nameOf(group));
     buildBody(b, fused, outputs);
     for (auto [op, result] : llvm::zip(outputs, fused.getResults()))
       op->getResult(0).replaceAllUsesWith(result);

@@ -22,7 +22,8 @@ using Products = SmallVector<nn::LinearOp>;
 
 bool canJoin(nn::LinearOp op) {
   auto isInStrips = [](Operation *other) {
-    return other && other->hasAttr(dist::kStripsAttr);
+    auto collective = dyn_cast_or_null<dist::CollectiveOpInterface>(other);
+    return collective && collective.getStrips();
   };
   // Products of strips that are gathered, or to be scattered, go beside those.
   return !op.getInOut() && !isInStrips(op.getInput().getDefiningOp()) &&

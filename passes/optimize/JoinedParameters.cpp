@@ -79,7 +79,7 @@ SmallVector<Names> JoinedParameters::namesOfValues(ArrayRef<Value> values,
     Names names;
     for (Value v : values) {
       auto read = v.getDefiningOp<nn::ReadOp>();
-      if (read->hasAttr(nn::kBesideAttr))
+      if (read.getBeside())
         return {};
       names.push_back(read.getParameterAttr().getAttr());
     }
@@ -132,7 +132,7 @@ SmallVector<Names> JoinedParameters::namesOfGradients(ArrayRef<Value> values,
   Names names;
   for (Value v : values) {
     auto accumulate = dyn_cast<nn::AccumulateOp>(userOf(v));
-    if (!accumulate || accumulate->hasAttr(nn::kBesideAttr) ||
+    if (!accumulate || accumulate.getBeside() ||
         accumulate->getBlock() != v.getParentBlock())
       return {};
     names.push_back(accumulate.getParameterAttr().getAttr());
@@ -149,8 +149,8 @@ StringAttr JoinedParameters::getKind(StringAttr name) {
   nn::Shape shape = nn::getShape(p.getType());
   if (shape.empty())
     return {};
-  out << p.getTrainable() << p->hasAttr(nn::kNoGradientAttr)
-      << p.getType().getElementType() << p.getStoredType().getElementType()
+  out << p.getTrainable() << p.getNoGradient() << p.getType().getElementType()
+      << p.getStoredType().getElementType()
       << nn::shapeToString(ArrayRef<nn::DimExpr>(shape).drop_front());
   return StringAttr::get(name.getContext(), kind);
 }
@@ -206,7 +206,7 @@ Value JoinedParameters::joinReads(ArrayRef<Value> values) {
   Names names = namesOfValues(values).front();
   auto read = nn::ReadOp::create(b, first->getLoc(), joinTypes(values),
                                  FlatSymbolRefAttr::get(names.front()));
-  read->setAttr(nn::kBesideAttr, besideOf(names));
+  read.setBesideAttr(besideOf(names));
   return read;
 }
 
@@ -266,7 +266,7 @@ void JoinedParameters::joinAccumulates(ArrayRef<Value> gradients,
   OpBuilder b(last);
   auto accumulate = nn::AccumulateOp::create(
       b, last->getLoc(), FlatSymbolRefAttr::get(names.front()), joined);
-  accumulate->setAttr(nn::kBesideAttr, besideOf(names));
+  accumulate.setBesideAttr(besideOf(names));
   for (Value v : gradients)
     userOf(v)->erase();
 }

@@ -35,9 +35,9 @@ public:
       if (entry == plan.edges.end())
         continue;
       if (entry->second.depth)
-        edge->setAttr(dist::kDepthAttr, number(entry->second.depth));
+        edge.setDepth(entry->second.depth);
       if (entry->second.message)
-        edge->setAttr(dist::kMessageAttr, number(entry->second.message));
+        edge.setMessage(entry->second.message);
     }
     writePlan(plan);
   }
@@ -50,44 +50,42 @@ private:
   void place(const UnitEntry &unit, bool split) {
     Builder b(context);
     auto module = program.lookupSymbol<dist::ModuleOp>(unit.name);
-    module->setAttr(dist::kUnitAttr, b.getStringAttr(unit.name));
-    module->setAttr(dist::kTpAttr, number(unit.tp));
-    module->setAttr(dist::kDpAttr, number(unit.dp));
-    if (unit.sub > 1)
-      module->setAttr(dist::kSubAttr, number(unit.sub));
-    if (unit.span > 1)
-      module->setAttr(dist::kSpanAttr, number(unit.span));
+    module.setUnit(unit.name);
+    module.setTp(unit.tp);
+    module.setDp(unit.dp);
+    module.setSub(unit.sub);
+    module.setSpan(unit.span);
     if (!unit.speeds.empty())
-      module->setAttr(dist::kSpeedsAttr, b.getDenseI64ArrayAttr(unit.speeds));
-    if (unit.zero)
-      module->setAttr(dist::kZeroAttr, number(unit.zero));
+      module.setSpeeds(unit.speeds);
+    module.setZero(unit.zero);
     if (unit.runAhead)
-      module->setAttr(dist::kRunAheadAttr, number(*unit.runAhead));
-    if (unit.sequenceParallel)
-      module->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
-    if (unit.overlap > 1)
-      module->setAttr(dist::kOverlapAttr, number(unit.overlap));
+      module.setRunAhead(*unit.runAhead);
+    module.setSequenceParallel(unit.sequenceParallel);
+    module.setOverlap(unit.overlap);
+    auto saved = [&](StringRef text) {
+      return rt::SaveAttr::get(context, *rt::fromText<rt::Save>(text));
+    };
     if (unit.save.size() == 1)
-      module->setAttr(nn::kSaveAttr, b.getStringAttr(unit.save[0]));
+      module.setSaveAttr(saved(unit.save[0]));
     else if (!unit.save.empty())
-      module->setAttr(nn::kSaveAttr, b.getStrArrayAttr(SmallVector<StringRef>(
-                                         unit.save.begin(), unit.save.end())));
-    if (split)
-      module->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
-    auto ranks = b.getDenseI64ArrayAttr(unit.ranks);
+      module.setSavesAttr(b.getArrayAttr(
+          llvm::map_to_vector(unit.save, [&](const std::string &text) {
+            return Attribute(saved(text));
+          })));
+    module.setSplitBackward(split);
     if (unit.getNumStages() == 1) {
-      module->setAttr(dist::kRanksAttr, ranks);
+      module.setRanks(unit.ranks);
     } else {
-      module->setAttr(dist::kUnitRanksAttr, ranks);
-      module->setAttr(dist::kPpAttr, number(unit.pp));
-      module->setAttr(dist::kVppAttr, number(unit.vpp));
+      module.setUnitRanks(unit.ranks);
+      module.setPp(unit.pp);
+      module.setVpp(unit.vpp);
     }
     if (!unit.stages.empty()) {
       SmallVector<Attribute> stages;
       for (auto &pieces : unit.stages)
         stages.push_back(b.getStrArrayAttr(
             SmallVector<StringRef>(pieces.begin(), pieces.end())));
-      module->setAttr(dist::kStagesAttr, b.getArrayAttr(stages));
+      module.setStagesAttr(b.getArrayAttr(stages));
     }
     if (!unit.times.empty())
       schedule::setTimes(module, unit.times, unit.timesFrom);
@@ -107,14 +105,15 @@ private:
                                    builder.getStringAttr(plan.reorder),
                                    number(plan.bucketBytes), number(plan.depth),
                                    plan.narrowSums ? builder.getUnitAttr()
-                                                   : UnitAttr());
-    op->setAttr(dist::kClusterAttr, builder.getStringAttr(plan.cluster));
+                                                   : UnitAttr(),
+                                   builder.getStringAttr(plan.cluster),
+                                   /*memory=*/DenseI64ArrayAttr());
     if (plan.memory.empty())
       return;
     SmallVector<int64_t> memory(plan.memory.begin(), plan.memory.end());
     if (memory.size() == 1)
       memory.resize(plan.ranks, memory[0]);
-    op->setAttr(dist::kMemoryAttr, builder.getDenseI64ArrayAttr(memory));
+    op.setMemory(memory);
   }
 
   mlir::ModuleOp program;

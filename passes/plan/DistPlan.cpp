@@ -42,8 +42,9 @@ private:
 
 struct DistPlanPass : impl::DistPlanBase<DistPlanPass> {
   using DistPlanBase::DistPlanBase;
-  DistPlanPass(DistPlanOptions options, MeasureMemory measure)
-      : DistPlanBase(std::move(options)), measureMemory(std::move(measure)) {}
+  DistPlanPass(DistPlanOptions options, MeasureMemory measure, PlanTexts *texts)
+      : DistPlanBase(std::move(options)), measureMemory(std::move(measure)),
+        texts(texts) {}
 
   void runOnOperation() override {
     llvm::Error error = run();
@@ -70,8 +71,8 @@ private:
   readTimes(const PlannedProgram &program);
   /// Writes the plan file and applies it.
   llvm::Error write(const planner::Plan &plan, const PlannedProgram &program);
-  /// The same, and what `dist.plan` tells of the plan: text, the file with
-  /// figures and, if others are compared with, a page.
+  /// The same, and tells of the plan: text, the file with figures and, if
+  /// others are compared with, a page.
   llvm::Error writeExplained(const planner::Plan &plan,
                              const planner::PolicyInput &input,
                              const PlannedProgram &program);
@@ -90,6 +91,7 @@ private:
                                         const PlannedProgram &program);
 
   MeasureMemory measureMemory; ///< may be null
+  PlanTexts *texts = nullptr;  ///< may be null
   bool isTold = false;         ///< the error was emitted
 };
 
@@ -125,7 +127,7 @@ bool DistPlanPass::cutBatch(mlir::ModuleOp copy, bool isOpen) {
       continue;
     any = true;
     if (!isOpen)
-      module->setAttr(dist::kDpAttr, b.getI64IntegerAttr(2));
+      module.setDp(2);
   }
   if (isOpen)
     dist::getOnly<dist::BatchOp>(copy).setMicro(1);
@@ -193,11 +195,9 @@ llvm::Error DistPlanPass::write(const planner::Plan &plan,
   auto file = parsePlan(text, "--plan=auto");
   if (!file)
     return file.takeError();
-  if (llvm::Error error = applyPlan(std::move(*file), getOperation()))
-    return error;
-  dist::getOnly<dist::PlanOp>(getOperation())
-      ->setAttr(dist::kPlanFileAttr, StringAttr::get(&getContext(), text));
-  return llvm::Error::success();
+  if (texts)
+    texts->file = text;
+  return applyPlan(std::move(*file), getOperation());
 }
 
 llvm::Expected<planner::Plan>
@@ -287,23 +287,15 @@ llvm::Error DistPlanPass::writeExplained(const planner::Plan &plan,
     return explanation.takeError();
   if (llvm::Error error = write(plan, program))
     return error;
-  auto set = [&](StringRef name, StringRef text) {
-    dist::getOnly<dist::PlanOp>(getOperation())
-        ->setAttr(name, StringAttr::get(&getContext(), text));
-  };
-  std::string told;
-  llvm::raw_string_ostream os(told);
-  planner::printText(os, *explanation, input);
-  set(dist::kExplanationAttr, told);
-  set(dist::kPlanFileAttr, printPlanFile(plan, program, &*explanation));
+  if (!texts)
+    return llvm::Error::success();
+  llvm::raw_string_ostream told(texts->explanation);
+  planner::printText(told, *explanation, input);
+  texts->file = printPlanFile(plan, program, &*explanation);
   if (!explain)
     return llvm::Error::success();
-  std::string page;
-  llvm::raw_string_ostream pageStream(page);
-  if (llvm::Error error = planner::printHtml(pageStream, *explanation, input))
-    return error;
-  set(dist::kPlanPageAttr, page);
-  return llvm::Error::success();
+  llvm::raw_string_ostream page(texts->page);
+  return planner::printHtml(page, *explanation, input);
 }
 
 llvm::Error DistPlanPass::run() {
@@ -358,8 +350,9 @@ llvm::Error DistPlanPass::run() {
 } // namespace
 
 std::unique_ptr<Pass> createDistPlan(DistPlanOptions options,
-                                     MeasureMemory measure) {
-  return std::make_unique<DistPlanPass>(std::move(options), std::move(measure));
+                                     MeasureMemory measure, PlanTexts *texts) {
+  return std::make_unique<DistPlanPass>(std::move(options), std::move(measure),
+                                        texts);
 }
 
 } // namespace dt::plan

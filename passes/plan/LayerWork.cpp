@@ -210,17 +210,15 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
       stages.push_back(b.getStrArrayAttr(names));
     }
     if (!llvm::is_contained(program.pieces[m], std::vector<std::string>()))
-      op->setAttr(dist::kStagesAttr, b.getArrayAttr(stages));
-    op->setAttr(dist::kUnitAttr, b.getStringAttr(module.name));
-    op->setAttr(dist::kTpAttr, b.getI64IntegerAttr(own));
-    op->setAttr(dist::kRanksAttr,
-                b.getDenseI64ArrayAttr(llvm::to_vector(llvm::seq(own))));
-    op->setAttr(dist::kSplitBackwardAttr, b.getUnitAttr());
+      op.setStagesAttr(b.getArrayAttr(stages));
+    op.setUnit(module.name);
+    op.setTp(own);
+    op.setRanks(llvm::to_vector(llvm::seq(own)));
+    op.setSplitBackward(true);
     // So that what would be done in strips is marked.
-    op->setAttr(dist::kOverlapAttr, b.getI64IntegerAttr(2));
-    if (layout.sequenceParallel)
-      op->setAttr(dist::kSequenceParallelAttr, b.getUnitAttr());
-    op->setAttr(nn::kSaveAttr, b.getStringAttr(rt::textOf(layout.save)));
+    op.setOverlap(2);
+    op.setSequenceParallel(layout.sequenceParallel);
+    op.setSave(layout.save);
   }
 }
 

@@ -7,7 +7,6 @@
 #ifndef PASSES_PLAN_PASSES_H
 #define PASSES_PLAN_PASSES_H
 
-#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
 #include "dialects/rt/RTOps.h"
@@ -34,10 +33,18 @@ namespace dt::plan {
 using MeasureMemory =
     std::function<mlir::FailureOr<std::vector<planner::RankBytes>>(
         mlir::ModuleOp program, Runner run)>;
-/// Plans that need more memory than a device has, by this, are not chosen. The
-/// pass as it is registered rests on the planner's model of memory.
+/// What is to be told of the plan that a policy chose.
+struct PlanTexts {
+  std::string file;        ///< the plan file (JSON)
+  std::string explanation; ///< text; empty: nothing was compared
+  std::string page;        ///< HTML; empty: not asked for
+};
+/// `texts`: may be null. Plans that need more memory than a device has, by
+/// this, are not chosen. The pass as it is registered rests on the planner's
+/// model of memory.
 std::unique_ptr<mlir::Pass> createDistPlan(DistPlanOptions options,
-                                           MeasureMemory measure);
+                                           MeasureMemory measure,
+                                           PlanTexts *texts);
 
 } // namespace dt::plan
 

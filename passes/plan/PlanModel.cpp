@@ -58,8 +58,9 @@ public:
 
   planner::Module build(std::vector<std::vector<std::string>> &names) {
     result.name = module.getSymName().str();
-    auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
-    result.precision = precision ? precision.str() : "f32";
+    auto precision = module.getPrecision();
+    result.precision =
+        precision ? dist::stringifyPrecision(*precision).str() : "f32";
     llvm::ArrayRef<stages::StageCuts::Piece> pieces = cuts.getPieces();
     for (size_t i = 0, end; i < pieces.size(); i = end) {
       end = i + 1;

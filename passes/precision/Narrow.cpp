@@ -146,9 +146,7 @@ struct Narrow : impl::NarrowBase<Narrow> {
   }
 
   static bool isNarrow(dist::ModuleOp module) {
-    auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
-    return precision && precision.getValue() == dist::kBF16 &&
-           !module.getWholeBatch();
+    return module.isBF16() && !module.getWholeBatch();
   }
 
   /// An output is narrow if all that take it are: they share its type.

@@ -19,20 +19,20 @@ namespace dt::schedule {
 #define GEN_PASS_DEF_CHOOSEBROKERS
 #include "passes/schedule/Passes.h.inc"
 
-StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to) {
+dist::Broker chooseBroker(dist::ModuleOp from, dist::ModuleOp to) {
   if (to.getWholeBatch())
-    return dist::kBrokerAll;
+    return dist::Broker::all;
   dist::Placement a(from), b(to);
   bool alike = a.speeds == b.speeds;
   if (alike && a.ranks == b.ranks && a.tp == b.tp)
-    return dist::kBrokerCopy;
+    return dist::Broker::copy;
   bool samples = from.getItem().value_or("") == dist::kSample &&
                  to.getItem().value_or("") == dist::kSample;
   // Replica i has replica i's items if both share out the same ones alike. The
   // planner's StepBuilder::isDirect() is the same rule.
   if (alike && a.dp == b.dp && (a.dp == 1 || a.unit == b.unit || samples))
-    return dist::kBrokerDirect;
-  return dist::kBrokerItems;
+    return dist::Broker::direct;
+  return dist::Broker::items;
 }
 
 namespace {
@@ -43,10 +43,8 @@ struct ChooseBrokersPass : impl::ChooseBrokersBase<ChooseBrokersPass> {
       return program.lookupSymbol<dist::ModuleOp>(name);
     };
     for (auto edge : program.getOps<dist::EdgeOp>())
-      edge->setAttr(dist::kBrokerAttr,
-                    StringAttr::get(&getContext(),
-                                    chooseBroker(moduleOf(edge.getSource()),
-                                                 moduleOf(edge.getTarget()))));
+      edge.setBroker(
+          chooseBroker(moduleOf(edge.getSource()), moduleOf(edge.getTarget())));
   }
 };
 } // namespace

@@ -109,9 +109,8 @@ int64_t nanoseconds(double seconds) { return toInteger(1e9 * seconds); }
 LogicalResult ProblemBuilder::openCluster() {
   if (cluster)
     return success();
-  auto name =
-      plan ? plan->getAttrOfType<StringAttr>(dist::kClusterAttr) : StringAttr();
-  auto opened = planner::openCluster(name ? name.getValue() : "cpu-2");
+  auto name = plan ? plan.getCluster() : std::nullopt;
+  auto opened = planner::openCluster(name.value_or("cpu-2"));
   if (!opened)
     return emitError() << "cluster: " << toString(opened.takeError());
   cluster = std::move(*opened);
@@ -125,8 +124,9 @@ FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
                                                 StringRef without) {
   if (failed(openCluster()))
     return failure();
-  auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
-  std::string type = precision ? precision.str() : "f32";
+  auto precision = module.getPrecision();
+  std::string type =
+      precision ? dist::stringifyPrecision(*precision).str() : "f32";
   if (cluster->getDevice(0).peak(type) == 0)
     return emitError() << "cluster: '" << cluster->name << "' has no rate for "
                        << type << ", which module '" << module.getSymName()
@@ -144,12 +144,11 @@ LogicalResult ProblemBuilder::addUnits() {
     while (moduleOf(name))
       name += ".unit";
     units[unit] = name;
-    auto ahead = module->getAttrOfType<IntegerAttr>(dist::kRunAheadAttr);
-    int64_t span = dist::getSpan(module);
-    sched::UnitOp::create(
-        builder, module.getLoc(), builder.getStringAttr(name),
-        ahead ? builder.getI64IntegerAttr(ahead.getInt()) : IntegerAttr(),
-        span > 1 ? builder.getI64IntegerAttr(span) : IntegerAttr());
+    int64_t span = module.getSpan();
+    sched::UnitOp::create(builder, module.getLoc(), builder.getStringAttr(name),
+                          module.getRunAheadAttr(),
+                          span > 1 ? builder.getI64IntegerAttr(span)
+                                   : IntegerAttr());
   }
   return success();
 }
@@ -179,8 +178,7 @@ LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
   // Whole units of 1/256 ns, which is what the runtime counts in.
   auto set = [&](nn::DimOp dim, double all) {
     double one = std::max(0.0, all) / double(*dim.getMax());
-    dim->setAttr(dist::kCostAttr,
-                 builder.getF64FloatAttr(std::round(256 * one) / 256));
+    dim.setCost(APFloat(std::round(256 * one) / 256));
   };
   double all = mine ? item * double(*mine.getMax()) : 0, left = all;
   if (all > 0 && own == dist::kSample && kinds.size() > 1) {
@@ -270,9 +268,8 @@ LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
 /// Through a broker any replica may hold items of any.
 ArrayAttr ProblemBuilder::getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
                                     dist::ModuleOp to, int64_t latency) {
-  auto broker = edge->getAttrOfType<StringAttr>(dist::kBrokerAttr);
-  if ((broker ? broker.getValue() : chooseBroker(from, to)) !=
-      dist::kBrokerItems)
+  auto broker = edge.getBroker();
+  if ((broker ? *broker : chooseBroker(from, to)) != dist::Broker::items)
     return {};
   SmallVector<Attribute> routes;
   for (int64_t i = 0; i < dist::Placement(from).dp; ++i)
@@ -286,8 +283,8 @@ ArrayAttr ProblemBuilder::getRoutes(dist::EdgeOp edge, dist::ModuleOp from,
 FailureOr<int64_t> ProblemBuilder::getMessageTime(dist::EdgeOp edge) {
   dist::ModuleOp from = moduleOf(edge.getSource()),
                  to = moduleOf(edge.getTarget());
-  if (auto planned = edge->getAttrOfType<IntegerAttr>(dist::kMessageAttr))
-    return planned.getInt();
+  if (auto planned = edge.getMessage())
+    return *planned;
   dist::Placement sender(from), receiver(to);
   if (auto planned = schedule::getTimes(from);
       planned && planned->message && sender.unit == receiver.unit)
@@ -307,8 +304,8 @@ FailureOr<int64_t> ProblemBuilder::getMessageTime(dist::EdgeOp edge) {
       cluster
           ->pointToPoint(cluster->getNodeKind(a), cluster->getNodeKind(b),
                          cluster->getNode(a) == cluster->getNode(b), 1)
-          .time(bytes * double(sender.sub * dist::getSpan(to)) /
-                double(dist::getSpan(from))));
+          .time(bytes * double(sender.sub * to.getSpan()) /
+                double(from.getSpan())));
 }
 
 LogicalResult ProblemBuilder::addEdge(dist::EdgeOp edge) {
@@ -317,10 +314,8 @@ LogicalResult ProblemBuilder::addEdge(dist::EdgeOp edge) {
   auto latency = getMessageTime(edge);
   if (failed(latency))
     return failure();
-  edge->setAttr(dist::kMessageAttr, builder.getI64IntegerAttr(*latency));
-  int64_t depth = plan ? plan.getDepth() : 2;
-  if (auto own = edge->getAttrOfType<IntegerAttr>(dist::kDepthAttr))
-    depth = own.getInt();
+  edge.setMessage(*latency);
+  int64_t depth = edge.getDepth().value_or(plan ? plan.getDepth() : 2);
   sched::EdgeOp::create(
       builder, edge.getLoc(), symbol(edge.getSource()),
       symbol(edge.getTarget()), builder.getI64IntegerAttr(*latency),
@@ -343,11 +338,10 @@ LogicalResult ProblemBuilder::boundMemory() {
       }
   if (bounded)
     problem.setMemory(room);
-  auto given = plan ? plan->getAttrOfType<DenseI64ArrayAttr>(dist::kMemoryAttr)
-                    : DenseI64ArrayAttr();
+  auto given = plan ? plan.getMemory() : std::nullopt;
   if (!given)
     return success();
-  SmallVector<int64_t> left(given.asArrayRef());
+  SmallVector<int64_t> left(*given);
   for (auto module : program.getOps<dist::ModuleOp>()) {
     int64_t state = toInteger(getStateBytes(module).total());
     for (int64_t rank : dist::Placement(module).ranks)
@@ -357,10 +351,10 @@ LogicalResult ProblemBuilder::boundMemory() {
   for (auto [rank, bytes] : llvm::enumerate(left))
     if (bytes < 0)
       return plan.emitError()
-             << "memory: rank " << rank << " has " << given[rank]
+             << "memory: rank " << rank << " has " << (*given)[rank]
              << " bytes; its parameters, their gradients and "
                 "optimizer state take "
-             << given[rank] - bytes;
+             << (*given)[rank] - bytes;
   problem.setMemory(left);
   return success();
 }

@@ -7,7 +7,6 @@
 #ifndef PASSES_SCHEDULE_PASSES_H
 #define PASSES_SCHEDULE_PASSES_H
 
-#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
 #include "dialects/sched/SchedOps.h"
@@ -23,7 +22,7 @@ namespace dt::schedule {
 #include "passes/schedule/Pipelines.h.inc"
 
 /// What dist-choose-brokers writes on an edge between the two.
-llvm::StringRef chooseBroker(dist::ModuleOp from, dist::ModuleOp to);
+dist::Broker chooseBroker(dist::ModuleOp from, dist::ModuleOp to);
 
 } // namespace dt::schedule
 

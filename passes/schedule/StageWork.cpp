@@ -6,7 +6,7 @@
 
 #include "passes/schedule/StageWork.h"
 
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 #include "dialects/dist/Strips.h"
 #include "dialects/nn/NNNames.h"
 
@@ -178,13 +178,12 @@ double countParameters(dist::ModuleOp stage) {
 }
 
 std::optional<planner::StageTimes> getTimes(dist::ModuleOp module) {
-  auto given = module->getAttrOfType<DictionaryAttr>(dist::kTimesAttr);
-  auto stages = given ? given.getAs<ArrayAttr>("stages") : ArrayAttr();
-  size_t stage = size_t(dist::Placement(module).stage);
-  auto values = stages && stage < stages.size()
-                    ? dyn_cast<DenseI64ArrayAttr>(stages[stage])
-                    : DenseI64ArrayAttr();
-  if (!values || size_t(values.size()) != std::size(planner::kStageTimes))
+  dist::TimesAttr given = module.getTimesAttr();
+  size_t stage = module.getStage();
+  if (!given || stage >= given.getStages().size())
+    return std::nullopt;
+  ArrayRef<int64_t> values = given.getStages()[stage].asArrayRef();
+  if (values.size() != std::size(planner::kStageTimes))
     return std::nullopt;
   planner::StageTimes times;
   for (auto [i, entry] : llvm::enumerate(planner::kStageTimes))
@@ -195,17 +194,14 @@ std::optional<planner::StageTimes> getTimes(dist::ModuleOp module) {
 void setTimes(dist::ModuleOp module, ArrayRef<planner::StageTimes> stages,
               StringRef from) {
   Builder b(module.getContext());
-  SmallVector<Attribute> list;
+  SmallVector<DenseI64ArrayAttr> list;
   for (const planner::StageTimes &stage : stages) {
     SmallVector<int64_t> values;
     for (auto [key, value] : planner::kStageTimes)
       values.push_back(stage.*value);
     list.push_back(b.getDenseI64ArrayAttr(values));
   }
-  module->setAttr(
-      dist::kTimesAttr,
-      b.getDictionaryAttr({b.getNamedAttr("stages", b.getArrayAttr(list)),
-                           b.getNamedAttr("from", b.getStringAttr(from))}));
+  module.setTimesAttr(dist::TimesAttr::get(module.getContext(), from, list));
 }
 
 planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
@@ -218,11 +214,10 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   planner::CostOptions options;
   options.tp = int(dist::Placement(stage).tp);
   options.sequenceParallel = false;
-  auto overlap = stage->getAttrOfType<IntegerAttr>(dist::kOverlapAttr);
-  options.overlap = overlap ? int(overlap.getInt()) : 1;
+  options.overlap = int(stage.getOverlap());
   planner::Module module;
-  if (auto precision = stage->getAttrOfType<StringAttr>(dist::kPrecisionAttr))
-    module.precision = precision.str();
+  if (auto precision = stage.getPrecision())
+    module.precision = dist::stringifyPrecision(*precision).str();
   else
     module.precision = "f32";
   module.kinds.emplace_back();

@@ -36,7 +36,8 @@ struct AgreeTiesPass : impl::AgreeTiesBase<AgreeTiesPass> {
         return;
       for (SymbolRefAttr name : findCopies(open))
         if (auto parameter = find(getOperation(), name))
-          parameter->setAttr(kCutHintAttr, StringAttr::get(&getContext(), how));
+          parameter->setAttr(dist::kCutHintAttr,
+                             StringAttr::get(&getContext(), how));
       open = findDisagreeing();
     }
     for (dist::TieOp tie : open)

@@ -35,9 +35,6 @@ mlir::Operation *cloneLocal(mlir::OpBuilder &builder, mlir::Operation *op,
 
 void registerLocalizeIndexedModels(mlir::DialectRegistry &registry);
 
-/// On a lookup or a loss whose table was padded: its size without padding.
-inline constexpr llvm::StringLiteral kUnpaddedAttr = "dist.unpadded";
-
 /// rank * chunk, a tensor<i64>.
 mlir::Value buildOffset(mlir::OpBuilder &builder, mlir::Location loc,
                         const FactorCut &cut);

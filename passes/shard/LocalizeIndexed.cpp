@@ -81,41 +81,27 @@ Value localIndices(Maker &m, Value indices, const FactorCut &cut,
 }
 
 /// Size of the table in files.
-int64_t wholeSize(Operation *op, const FactorCut &cut) {
-  if (auto size = op->getAttrOfType<IntegerAttr>(kUnpaddedAttr))
-    return size.getInt();
-  return cut.size().constant();
+int64_t wholeSize(nn::IndexedOpInterface op, const FactorCut &cut) {
+  return op.getUnpadded().value_or(cut.size().constant());
 }
 
-/// Says on a lookup of local indices which ones are right (nn.block). A table
-/// that is cut again: they count from the begin of a block within the block.
-void markBlock(Operation *op, const FactorCut &cut, int64_t extent, bool wrap,
-               std::optional<int64_t> ignored = std::nullopt,
-               StringRef what = "") {
-  Builder b(op->getContext());
-  if (auto known = op->getAttrOfType<DictionaryAttr>(nn::kBlockAttr);
-      known && known.getAs<IntegerAttr>("over").getInt() > 1) {
-    NamedAttrList block(known);
-    SmallVector<int64_t> within;
-    if (auto cuts = known.getAs<DenseI64ArrayAttr>("within"))
-      llvm::append_range(within, cuts.asArrayRef());
-    within.append({cut.chunk, cut.axis.over, cut.axis.stride});
-    block.set("within", b.getDenseI64ArrayAttr(within));
-    op->setAttr(nn::kBlockAttr, block.getDictionary(op->getContext()));
-    return;
+/// Says on a lookup of local indices which ones are right. A table that is cut
+/// again: they count from the begin of a block within the block.
+void markBlock(nn::IndexedOpInterface op, const FactorCut &cut, int64_t extent,
+               bool wrap, std::optional<int64_t> ignored = std::nullopt,
+               StringAttr what = {}) {
+  int64_t chunk = cut.chunk, over = cut.axis.over, stride = cut.axis.stride;
+  SmallVector<int64_t> within;
+  if (nn::BlockAttr known = op.getBlockAttr(); known && known.getOver() > 1) {
+    llvm::append_range(within, known.getWithin());
+    within.append({chunk, over, stride});
+    extent = known.getExtent(), chunk = known.getChunk();
+    over = known.getOver(), stride = known.getStride();
+    wrap = known.getWrap(), ignored = known.getIgnored();
+    what = known.getWhat();
   }
-  NamedAttrList block;
-  block.append("extent", b.getI64IntegerAttr(extent));
-  block.append("chunk", b.getI64IntegerAttr(cut.chunk));
-  block.append("over", b.getI64IntegerAttr(cut.axis.over));
-  block.append("stride", b.getI64IntegerAttr(cut.axis.stride));
-  if (wrap)
-    block.append("wrap", b.getUnitAttr());
-  if (ignored)
-    block.append("ignored", b.getI64IntegerAttr(*ignored));
-  if (!what.empty())
-    block.append("what", b.getStringAttr(what));
-  op->setAttr(nn::kBlockAttr, block.getDictionary(op->getContext()));
+  op.setBlockAttr(nn::BlockAttr::get(op->getContext(), extent, chunk, over,
+                                     stride, wrap, ignored, what, within));
 }
 
 bool isBlock(const FactorCut &cut) {
@@ -130,7 +116,7 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
                               ValueRange operands, TypeRange types,
                               const FactorCut &cut) const {
     auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
-    local->removeAttr(kUnpaddedAttr);
+    local.setUnpadded(std::nullopt);
     // Places are counted where all of them are.
     if (auto gather = dyn_cast<nn::GatherOp>(local.getOperation()))
       if (nn::getShape(gather.getIndices()) !=
@@ -144,13 +130,14 @@ struct LookupModel : LocalizeOpInterface::ExternalModel<LookupModel<OpT>, OpT> {
     Maker m(builder, op->getLoc());
     std::optional<int64_t> wrap;
     // Of a padded table they have been counted from the real end already.
-    bool padded = op->hasAttr(kUnpaddedAttr),
-         fromEnd = !op->hasAttr(nn::kFromStartAttr);
+    auto indexed = cast<OpT>(op);
+    bool padded = indexed.getUnpadded().has_value(),
+         fromEnd = !indexed.getFromStart();
     if (!padded && fromEnd && !local.getZeroOutOfRange())
-      wrap = wholeSize(op, cut);
-    if (padded || !local.getZeroOutOfRange() || op->hasAttr(nn::kBlockAttr)) {
+      wrap = wholeSize(indexed, cut);
+    if (padded || !local.getZeroOutOfRange() || indexed.getBlock()) {
       if (isa<nn::GatherOp>(op))
-        markBlock(local, cut, wholeSize(op, cut), fromEnd);
+        markBlock(local, cut, wholeSize(indexed, cut), fromEnd);
     }
     local.getIndicesMutable().assign(
         localIndices(m, local.getIndices(), cut, wrap));
@@ -195,13 +182,14 @@ struct ElementsModel : BlockModel<ElementsModel, nn::GatherElementsOp> {
                              ValueRange operands, TypeRange types,
                              const FactorCut &cut) {
     Maker m(builder, op->getLoc());
-    bool fromEnd = !op->hasAttr(nn::kFromStartAttr);
+    bool fromEnd = !op.getFromStart();
     Value local = localIndices(m, operands[1], cut,
                                fromEnd ? std::optional(cut.size().constant())
                                        : std::nullopt);
     Value inside = isWithin(m, local, cut.chunk);
     Operation *lookup = cloneLocal(builder, op, {operands[0], local}, types);
-    markBlock(lookup, cut, cut.size().constant(), fromEnd);
+    markBlock(cast<nn::GatherElementsOp>(lookup), cut, cut.size().constant(),
+              fromEnd);
     Value taken = lookup->getResult(0);
     return m.select(inside, taken, m.number(0, getElementTypeOrSelf(taken)));
   }
@@ -276,9 +264,9 @@ struct CrossEntropyModel : BlockModel<CrossEntropyModel, nn::CrossEntropyOp> {
     auto own = nn::GatherElementsOp::create(builder, op->getLoc(), operands[0],
                                             m.column(labels.local), rank - 1);
     // A label ahead of the block is elsewhere, also where that is cut again.
-    own->setAttr(nn::kFromStartAttr, builder.getUnitAttr());
+    own.setFromStart(true);
     markBlock(own, cut, classes, /*wrap=*/false, ignore,
-              "classes of cross_entropy");
+              builder.getStringAttr("classes of cross_entropy"));
     Value picked = m.like(own, scores.sum.getType());
     Value zero = m.number(0, getElementTypeOrSelf(scores.sum));
     Value sum = m.select(labels.valid, scores.sum, zero);

@@ -21,8 +21,8 @@ namespace {
 struct OverlapPass : shard::impl::OverlapBase<OverlapPass> {
   void runOnOperation() override {
     dist::ModuleOp module = getOperation();
-    auto wanted = module->getAttrOfType<IntegerAttr>(dist::kOverlapAttr);
-    if (!wanted || wanted.getInt() < 2 || shard::getTensorParallel(module) < 2)
+    int64_t wanted = module.getOverlap();
+    if (wanted < 2 || shard::getTensorParallel(module) < 2)
       return;
     bool any = false;
     // In order: a product belongs to what it takes first.
@@ -30,9 +30,7 @@ struct OverlapPass : shard::impl::OverlapBase<OverlapPass> {
       if (dist::getProductsBeside(collective).empty())
         return;
       int64_t count = dist::getStripedRows(collective)->count;
-      collective->setAttr(dist::kStripsAttr, Builder(&getContext())
-                                                 .getI64IntegerAttr(std::min(
-                                                     wanted.getInt(), count)));
+      collective.setStrips(std::min(wanted, count));
       any = true;
     });
     dist::Placement placement(module);

@@ -42,7 +42,9 @@ private:
   Type grown(Type type, unsigned dim) const;
   void hide(Operation *loss);
   void wrap(Operation *lookup);
-  void markWhole(Operation *op, NamedAttrList block) const;
+  void markWhole(nn::IndexedOpInterface op, bool wrap,
+                 std::optional<int64_t> ignored = std::nullopt,
+                 StringAttr what = {}) const;
 
   dist::ModuleOp module;
   int64_t size, padded = 0;
@@ -57,7 +59,7 @@ private:
 
 bool Padding::addParameter(nn::ParameterOp parameter, unsigned dim) {
   // A copy elsewhere cannot be padded.
-  if (auto hint = parameter->getAttrOfType<StringAttr>(kCutHintAttr);
+  if (auto hint = parameter->getAttrOfType<StringAttr>(dist::kCutHintAttr);
       hint && hint == "whole")
     return false;
   auto [it, added] = parameters.insert({parameter, dim});
@@ -222,27 +224,21 @@ void Padding::hide(Operation *loss) {
       builder, loss->getLoc(), number,
       DenseElementsAttr::get(number,
                              Attribute(builder.getI64IntegerAttr(size))));
-  loss->setAttr(kUnpaddedAttr, builder.getI64IntegerAttr(size));
+  cast<nn::IndexedOpInterface>(loss).setUnpadded(size);
   if (auto backward = dyn_cast<nn::CrossEntropyGradOp>(loss))
     return backward.getClassesMutable().assign(classes);
   auto forward = cast<nn::CrossEntropyOp>(loss);
   forward.getClassesMutable().assign(classes);
-  NamedAttrList block;
-  block.append("ignored",
-               builder.getI64IntegerAttr(int64_t(forward.getIgnoreIndex())));
-  block.append("what", builder.getStringAttr("classes of cross_entropy"));
-  markWhole(loss, block);
+  markWhole(forward, /*wrap=*/false, int64_t(forward.getIgnoreIndex()),
+            builder.getStringAttr("classes of cross_entropy"));
 }
 
 /// Says which indices are right while the op is not cut; what cuts it says it
 /// anew.
-void Padding::markWhole(Operation *op, NamedAttrList block) const {
-  Builder b(op->getContext());
-  block.append("extent", b.getI64IntegerAttr(size));
-  block.append("chunk", b.getI64IntegerAttr(padded));
-  block.append("over", b.getI64IntegerAttr(1));
-  block.append("stride", b.getI64IntegerAttr(1));
-  op->setAttr(nn::kBlockAttr, block.getDictionary(op->getContext()));
+void Padding::markWhole(nn::IndexedOpInterface op, bool wrap,
+                        std::optional<int64_t> ignored, StringAttr what) const {
+  op.setBlockAttr(nn::BlockAttr::get(op->getContext(), size, padded, /*over=*/1,
+                                     /*stride=*/1, wrap, ignored, what, {}));
 }
 
 /// Negative indices count from the end of the real table, if from there.
@@ -261,19 +257,18 @@ void Padding::wrap(Operation *lookup) {
           DenseElementsAttr::get(scalar,
                                  Attribute(IntegerAttr::get(element, n))));
     };
-    NamedAttrList block;
-    if (!op->hasAttr(nn::kFromStartAttr)) {
+    bool fromEnd = !op.getFromStart();
+    if (fromEnd) {
       Value below =
           nn::CmpOp::create(builder, loc, nn::Compare::lt, indices, number(0));
       Value wrapped = nn::AddOp::create(builder, loc, indices, number(size));
       op.getIndicesMutable().assign(
           nn::WhereOp::create(builder, loc, below, wrapped, indices)
               .getResult());
-      block.append("wrap", builder.getUnitAttr());
     }
     if (isa<nn::GatherOp>(op))
-      markWhole(op, block);
-    op->setAttr(kUnpaddedAttr, builder.getI64IntegerAttr(size));
+      markWhole(op, fromEnd);
+    op.setUnpadded(size);
     op.setZeroOutOfRange(true);
   };
   if (auto gather = dyn_cast<nn::GatherOp>(lookup))
@@ -288,7 +283,7 @@ int64_t Padding::choose(int64_t ranks) const {
   // A table whose copy holds class scores is padded like that (AgreeTies.cpp).
   bool hasClasses =
       !losses.empty() || llvm::any_of(parameters, [](auto &entry) {
-        return entry.first->hasAttr(kCutHintAttr);
+        return entry.first->hasAttr(dist::kCutHintAttr);
       });
   // Products of classes like whole tiles, or at least aligned rows.
   for (int64_t tile : {64, 8, 1}) {

@@ -21,17 +21,12 @@ namespace dt::shard {
 #include "passes/shard/Passes.h.inc"
 #include "passes/shard/Pipelines.h.inc"
 
-/// On nn.parameter, read by the phase: "rows" (its first dim is cut, if it can
-/// be) or "whole".
-inline constexpr llvm::StringLiteral kCutHintAttr = "dist.cut_hint";
-
 /// What ops of other dialects tell the partitioner.
 void registerLocalizeModels(mlir::DialectRegistry &registry);
 
 /// Ranks of the module's tensor-parallel group.
 inline int64_t getTensorParallel(dist::ModuleOp module) {
-  auto ranks = module->getAttrOfType<mlir::IntegerAttr>(dist::kTpAttr);
-  return ranks ? ranks.getInt() : 1;
+  return module.getTp();
 }
 
 } // namespace dt::shard

@@ -148,9 +148,9 @@ void PrepareShardPass::runOnOperation() {
   dist::ModuleOp module = getOperation();
   OpBuilder builder(module);
   if (tp > 0)
-    module->setAttr(dist::kTpAttr, builder.getI64IntegerAttr(tp));
+    module.setTp(tp);
   if (sequenceParallel)
-    module->setAttr(dist::kSequenceParallelAttr, builder.getUnitAttr());
+    module.setSequenceParallel(true);
   int64_t ranks = getTensorParallel(module);
   if (ranks <= 1)
     return padVocabulary(module, 1);

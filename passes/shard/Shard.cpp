@@ -34,8 +34,8 @@ class ModuleSharder {
 public:
   ModuleSharder(dist::ModuleOp module, const Axis &axis, unsigned beam)
       : module(module), axis(axis), beam(beam) {
-    if (auto price = module->getAttrOfType<FloatAttr>(dist::kMemoryPriceAttr))
-      prices.memory = price.getValueAsDouble();
+    if (auto price = module.getMemoryPrice())
+      prices.memory = price->convertToDouble();
     if (auto program = module->getParentOfType<mlir::ModuleOp>())
       prices.microbatches =
           static_cast<double>(dist::getNumMicrobatches(program));
@@ -116,7 +116,7 @@ LayerLayouts ModuleSharder::solve(ShardProblem &program,
 void ModuleSharder::setBoundary(ShardProblem &program, const Layer &layer) {
   RankedTensorType stream = getStream(layer);
   Layout layout;
-  if (module->hasAttr(dist::kSequenceParallelAttr) && stream) {
+  if (module.getSequenceParallel() && stream) {
     if (auto cut = getTokenCut(stream, axis.over))
       layout = {Layout::cut, *cut};
     else
@@ -192,10 +192,9 @@ void ModuleSharder::recordParameters(const ShardProblem &program,
 /// Parameters that are to be cut as their copies elsewhere are.
 void ModuleSharder::obeyHints(ShardProblem &program) const {
   for (Variable &v : program.variables) {
-    auto hint =
-        v.symbol
-            ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(kCutHintAttr)
-            : StringAttr();
+    auto hint = v.symbol ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(
+                               dist::kCutHintAttr)
+                         : StringAttr();
     if (!hint)
       continue;
     v.given = Layout();

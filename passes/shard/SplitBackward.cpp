@@ -441,6 +441,6 @@ void ModuleSplitter::run() {
 }
 
 void SplitBackwardPass::runOnOperation() {
-  if (all || getOperation()->hasAttr(dist::kSplitBackwardAttr))
+  if (all || getOperation().getSplitBackward())
     ModuleSplitter(getOperation()).run();
 }

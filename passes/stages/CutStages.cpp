@@ -19,11 +19,6 @@ namespace dt::stages {
 
 namespace {
 
-int64_t getNumber(Operation *op, StringRef name, int64_t absent) {
-  auto number = op->getAttrOfType<IntegerAttr>(name);
-  return number ? number.getInt() : absent;
-}
-
 struct CutStagesPass : impl::CutStagesBase<CutStagesPass> {
   void runOnOperation() override {
     SmallVector<dist::ModuleOp> modules(
@@ -37,9 +32,8 @@ struct CutStagesPass : impl::CutStagesBase<CutStagesPass> {
 
 private:
   LogicalResult cut(dist::ModuleOp module) {
-    int64_t pp = getNumber(module, dist::kPpAttr, 1);
-    int64_t vpp = getNumber(module, dist::kVppAttr, 1);
-    auto pieces = module->getAttrOfType<ArrayAttr>(dist::kStagesAttr);
+    int64_t pp = module.getPp(), vpp = module.getVpp();
+    ArrayAttr pieces = module.getStagesAttr();
     int64_t count = pp * vpp;
     if (pieces && pp == 1 && vpp == 1)
       count = pp = int64_t(pieces.size());
@@ -52,7 +46,7 @@ private:
     if (failed(pieces ? cuts.assign(pieces) : cuts.balance(count)))
       return failure();
     if (count == 1) { // the whole module, and its pieces are named rightly
-      module->removeAttr(dist::kStagesAttr);
+      module.removeStagesAttr();
       return success();
     }
     for (int64_t stage = 0; stage < count; ++stage)
@@ -62,31 +56,25 @@ private:
 
   LogicalResult check(dist::ModuleOp module, int64_t count, int64_t pp,
                       int64_t vpp, ArrayAttr pieces) {
-    if (pp < 1 || vpp < 1 || count > 1 << 20)
-      return module.emitError("'dist.pp' and 'dist.vpp' are numbers of stages, "
-                              "at least 1");
-    if (pieces && (int64_t(pieces.size()) != count ||
-                   !llvm::all_of(pieces, [](Attribute list) {
-                     auto names = dyn_cast<ArrayAttr>(list);
-                     return names &&
-                            llvm::all_of(names, llvm::IsaPred<StringAttr>);
-                   })))
-      return module.emitError("'dist.stages' is a list of names for each of ")
+    if (pp > 1 << 20 || vpp > 1 << 20 || count > 1 << 20)
+      return module.emitError("'pp' and 'vpp' make too many stages");
+    if (pieces && int64_t(pieces.size()) != count)
+      return module.emitError("'stages' is a list of names for each of ")
              << count << " stages";
-    auto saves = module->getAttrOfType<ArrayAttr>(nn::kSaveAttr);
-    if (saves && int64_t(saves.size()) != count)
-      return module.emitError("'nn.save' has ")
-             << saves.size() << " words for " << count << " stages";
+    auto saves = module.getSaves();
+    if (saves && int64_t(saves->size()) != count)
+      return module.emitError("'saves' has ")
+             << saves->size() << " words for " << count << " stages";
     func::FuncOp forward = module.getForward();
     if (!forward || !forward.getBody().hasOneBlock() || module.getWholeBatch())
       return module.emitError("cannot be cut into stages: it ")
              << (module.getWholeBatch() ? "runs over the whole batch"
                                         : "has no function @forward");
-    auto ranks = module->getAttrOfType<DenseI64ArrayAttr>(dist::kUnitRanksAttr);
+    auto ranks = module.getUnitRanks();
     dist::Placement placement(module);
-    if (ranks && int64_t(ranks.size()) != pp * placement.dp * placement.tp)
-      return module.emitError("'dist.unit_ranks' names ")
-             << ranks.size() << " ranks; expected pp * dp * tp = "
+    if (ranks && int64_t(ranks->size()) != pp * placement.dp * placement.tp)
+      return module.emitError("'unit_ranks' names ")
+             << ranks->size() << " ranks; expected pp * dp * tp = "
              << pp * placement.dp * placement.tp;
     return success();
   }
@@ -95,7 +83,7 @@ private:
   SmallVector<SmallVector<int64_t>> getRanks(dist::ModuleOp module,
                                              const dist::Placement &placement,
                                              int64_t count, int64_t pp) {
-    auto given = module->getAttrOfType<DenseI64ArrayAttr>(dist::kUnitRanksAttr);
+    auto given = module.getUnitRanks();
     bool goesBack = false;
     if (auto plan = dist::getOnly<dist::PlanOp>(getOperation()))
       goesBack = scheduler::traitsOf(plan.getSchedule()).goesBack;
@@ -105,7 +93,7 @@ private:
       ranks.emplace_back();
       for (int64_t i = 0; i < size; ++i) {
         int64_t at = scheduler::positionOf(stage, pp, goesBack) * size + i;
-        ranks.back().push_back(given ? given[at] : at);
+        ranks.back().push_back(given ? (*given)[at] : at);
       }
     }
     return ranks;
@@ -133,9 +121,8 @@ private:
   /// A module over the whole batch runs on all ranks that feed it: their
   /// embeddings are there, and each has its own rows' gradients at once.
   void placeHeads() {
-    Builder b(&getContext());
     for (auto module : getOperation().getOps<dist::ModuleOp>()) {
-      if (!module.getWholeBatch() || module->hasAttr(dist::kRanksAttr))
+      if (!module.getWholeBatch() || module.getRanks())
         continue;
       llvm::SetVector<int64_t> ranks;
       for (auto edge : getOperation().getOps<dist::EdgeOp>())
@@ -148,7 +135,7 @@ private:
       SmallVector<int64_t> sorted(ranks.begin(), ranks.end());
       llvm::sort(sorted);
       if (!sorted.empty())
-        module->setAttr(dist::kRanksAttr, b.getDenseI64ArrayAttr(sorted));
+        module.setRanks(sorted);
     }
   }
 };

@@ -7,7 +7,6 @@
 #ifndef PASSES_STAGES_PASSES_H
 #define PASSES_STAGES_PASSES_H
 
-#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
 #include "passes/Pipeline.h"

@@ -147,9 +147,7 @@ void Emitter::nameValues() {
 /// Messages of a bf16 module are; what it returns by that name anyway goes as
 /// it is.
 bool Emitter::isSentNarrow(Value value) {
-  auto precision = module->getAttrOfType<StringAttr>(dist::kPrecisionAttr);
-  return precision && precision.getValue() == dist::kBF16 &&
-         nn::elementOf(value).isF32() &&
+  return module.isBF16() && nn::elementOf(value).isF32() &&
          !llvm::is_contained(getTerminator()->getOperands(), value);
 }
 
@@ -162,27 +160,26 @@ Type Emitter::sentType(Value value) {
 void Emitter::createModule(size_t index, ArrayRef<int64_t> ranks) {
   Stage &stage = stages[index];
   std::string name = (module.getSymName() + "." + Twine(index)).str();
-  stage.module = dist::ModuleOp::create(builder, module.getLoc(), name);
-  stage.module.setItemAttr(module.getItemAttr());
-  stage.module.setRoleAttr(module.getRoleAttr());
-  stage.module.setWholeBatch(module.getWholeBatch());
+  stage.module =
+      cast<dist::ModuleOp>(builder.cloneWithoutRegions(*module.getOperation()));
+  stage.module.getBody().emplaceBlock();
+  stage.module.setSymName(name);
   stage.module.setOrigin(module.getExternalName());
-  for (NamedAttribute attribute : module->getDiscardableAttrs())
-    if (!llvm::is_contained({dist::kPpAttr, dist::kVppAttr, dist::kStagesAttr,
-                             dist::kUnitRanksAttr},
-                            attribute.getName()))
-      stage.module->setDiscardableAttr(attribute.getName(),
-                                       attribute.getValue());
-  if (auto saves = module->getAttrOfType<ArrayAttr>(nn::kSaveAttr)) {
-    stage.module->setAttr(nn::kSaveAttr, saves[index]);
+  stage.module.removePpAttr();
+  stage.module.removeVppAttr();
+  stage.module.removeStagesAttr();
+  stage.module.removeSavesAttr();
+  stage.module.removeUnitRanksAttr();
+  if (auto saves = module.getSaves()) {
+    auto save = cast<rt::SaveAttr>((*saves)[index]);
+    stage.module.setSaveAttr(save);
     // What is done again would wait in full for the weights' half.
-    if (saves[index] == builder.getStringAttr("none"))
-      stage.module->removeAttr(dist::kSplitBackwardAttr);
+    if (save.getValue() == rt::Save::None)
+      stage.module.setSplitBackward(false);
   }
-  stage.module->setAttr(dist::kUnitAttr,
-                        builder.getStringAttr(dist::Placement(module).unit));
-  stage.module->setAttr(dist::kStageAttr, builder.getI64IntegerAttr(index));
-  stage.module->setAttr(dist::kRanksAttr, builder.getDenseI64ArrayAttr(ranks));
+  stage.module.setUnit(dist::Placement(module).unit);
+  stage.module.setStage(index);
+  stage.module.setRanks(ranks);
   OpBuilder inner = OpBuilder::atBlockEnd(&stage.module.getBody().front());
   for (auto dim : module.getOps<nn::DimOp>())
     inner.clone(*dim);

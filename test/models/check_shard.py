@@ -150,7 +150,7 @@ def check_folder(tool, folder, layouts):
         cases[module].prepare(Gradients(whole, module, {}, {}))
         wanted[module] = cases[module].execute(whole, 1)[1]
     for ranks, sequence in layouts:
-        attributes = f"dist.tp = {ranks} : i64" + (", dist.sequence_parallel" if sequence else "")
+        attributes = f"tp = {ranks} : i64" + (", sequence_parallel" if sequence else "")
         cut = run(tool, "-", "--dt-shard", "--mlir-print-op-generic", stdin=with_attributes(text, attributes))
         for module in modules:
             try:

@@ -51,7 +51,7 @@ def prepare(tool, folder, tp):
     recipe = str(folder / "recipe.json")
     marked = wanting_all(run(tool, recipe, "--dt-import", "--dt-modules", "--dt-outline", "--dist-mark-wanted"))
     if "nn.wants_grad" in marked:
-        return with_attributes(run(tool, "-", *DIFFERENTIATE[1:], stdin=marked), f"dist.split_backward, dist.tp = {tp} : i64")
+        return with_attributes(run(tool, "-", *DIFFERENTIATE[1:], stdin=marked), f"split_backward, tp = {tp} : i64")
     units = ";".join(f"{name}:pp=2,tp={tp}" for name in json.loads((folder / "recipe.json").read_text())["modules"])
     return run(tool, recipe, "--dt-import", f"--dist-apply-plan=plan={units};schedule=zb-h1", "--dt-modules", "--dt-outline", "--dt-stages", *DIFFERENTIATE)
 

@@ -329,7 +329,7 @@ class Interpreter:
 
     def nn_gather_elements(self, op, x, at):
         axis = self.i(op, "axis")
-        if "nn.block" in op.attrs:  # outside of this rank's block: any element, which nobody takes
+        if "block" in op.attrs:  # outside of this rank's block: any element, which nobody takes
             at = np.clip(at, 0, x.shape[axis] - 1)
         return np.take_along_axis(x[tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(at.shape))],
                                   np.where(at < 0, at + x.shape[axis], at), axis)

@@ -124,8 +124,8 @@ void printPlanned(const ProgramReport &report, llvm::raw_ostream &os) {
                       "predicted times\n",
                       report.plan->schedule, report.getMicrobatches(),
                       100 * report.plan->bubble);
-  if (!report.plan->explanation.empty())
-    os << "\n" << report.plan->explanation;
+  if (!report.chosen.explanation.empty())
+    os << "\n" << report.chosen.explanation;
 }
 
 /// Sums over a rank's modules.
@@ -405,8 +405,8 @@ void JsonPrinter::printPrediction() {
 
 void dt::printPlanJson(const ProgramReport &report, llvm::raw_ostream &os) {
   // A policy's own file says more: its stages and what it expects.
-  if (report.plan && !report.plan->file.empty()) {
-    os << report.plan->file;
+  if (report.plan && !report.chosen.file.empty()) {
+    os << report.chosen.file;
     return;
   }
   JsonPrinter(report, os).print();

@@ -404,8 +404,8 @@ void PlanPageWriter::addEstimates() {
 } // namespace
 
 void dt::printPlanHtml(const ProgramReport &report, llvm::raw_ostream &os) {
-  if (report.plan && !report.plan->page.empty())
-    os << report.plan->page;
+  if (report.plan && !report.chosen.page.empty())
+    os << report.chosen.page;
   else
     PlanPageWriter(report, os).write();
 }

@@ -9,7 +9,7 @@
 
 #include "tools/dt-opt/Report.h"
 
-#include "dialects/dist/DistMarks.h"
+#include "dialects/dist/DistOps.h"
 #include "dialects/sched/SchedOps.h"
 #include "passes/schedule/StageWork.h"
 #include "passes/scheduler/core/Footprint.h"
@@ -40,23 +40,19 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.tp = placement.tp;
   entry.dp = placement.dp;
   entry.sub = placement.sub;
-  entry.span = dist::getSpan(module);
+  entry.span = module.getSpan();
   entry.zero = placement.zero;
   entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
-  if (auto ahead = module->getAttrOfType<IntegerAttr>(dist::kRunAheadAttr))
-    entry.runAhead = ahead.getInt();
-  if (auto strips = module->getAttrOfType<IntegerAttr>(dist::kOverlapAttr))
-    entry.overlap = strips.getInt();
-  entry.sequenceParallel = module->hasAttr(dist::kSequenceParallelAttr);
+  entry.runAhead = module.getRunAhead();
+  entry.overlap = module.getOverlap();
+  entry.sequenceParallel = module.getSequenceParallel();
   planner::StateBytes state = schedule::getStateBytes(module);
   entry.stateBytes[0] = stages::toInteger(state.parameters);
   entry.stateBytes[1] = stages::toInteger(state.gradients);
   entry.stateBytes[2] = stages::toInteger(state.moments);
   entry.times = schedule::getTimes(module);
   if (entry.times)
-    entry.timesFrom = module->getAttrOfType<DictionaryAttr>(dist::kTimesAttr)
-                          .getAs<StringAttr>("from")
-                          .str();
+    entry.timesFrom = module.getTimesAttr().getSource().str();
   stages::NominalCosts costs(module);
   entry.slotBytes = stages::toInteger(schedule::getSlotBytes(module).all());
   entry.activationBytes = entry.slotBytes;
@@ -67,10 +63,10 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
     sent +=
         double(placement.sub) * getOutputBytes(module, edge.getOutput(), costs);
     dist::Placement to(program.lookupSymbol<dist::ModuleOp>(edge.getTarget()));
-    auto message = edge->getAttrOfType<IntegerAttr>(dist::kMessageAttr);
+    auto message = edge.getMessage();
     if (message && entry.times && to.unit == placement.unit &&
         to.stage == placement.stage + 1)
-      entry.times->message = message.getInt();
+      entry.times->message = *message;
   }
   entry.sentBytes = stages::toInteger(sent);
 }
@@ -135,26 +131,17 @@ void addPlan(mlir::ModuleOp program, ProgramReport &report) {
   report.plan->schedule = plan.getSchedule().str();
   report.plan->pace = plan.getPace().str();
   report.plan->reorder = plan.getReorder().str();
-  auto getText = [&](StringRef name) {
-    auto text = plan->getAttrOfType<StringAttr>(name);
-    return text ? text.str() : std::string();
-  };
-  report.plan->explanation = getText(dist::kExplanationAttr);
-  report.plan->file = getText(dist::kPlanFileAttr);
-  report.plan->page = getText(dist::kPlanPageAttr);
-  if (auto memory = plan->getAttrOfType<DenseI64ArrayAttr>(dist::kMemoryAttr))
-    report.plan->memory.assign(memory.asArrayRef().begin(),
-                               memory.asArrayRef().end());
+  if (auto memory = plan.getMemory())
+    report.plan->memory.assign(memory->begin(), memory->end());
   for (auto module : program.getOps<dist::ModuleOp>())
     addModule(module, report.getModule(module.getSymName()));
   for (auto edge : program.getOps<dist::EdgeOp>()) {
     auto from = program.lookupSymbol<dist::ModuleOp>(edge.getSource()),
          to = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
-    auto message = edge->getAttrOfType<IntegerAttr>(dist::kMessageAttr);
+    auto message = edge.getMessage();
     StringRef unit = dist::Placement(to).unit;
     if (message && unit != dist::Placement(from).unit && !to.getWholeBatch())
-      report.plan->messages[(unit + "." + edge.getInput()).str()] =
-          message.getInt();
+      report.plan->messages[(unit + "." + edge.getInput()).str()] = *message;
   }
   addSchedule(program, report);
 }

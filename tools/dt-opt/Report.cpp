@@ -6,7 +6,6 @@
 
 #include "tools/dt-opt/Report.h"
 
-#include "dialects/dist/DistMarks.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNNames.h"
 #include "dialects/nn/NNOps.h"
@@ -103,8 +102,8 @@ void addCosts(ModuleOp program, ProgramReport &report) {
     if (module.getRole())
       entry.role = dist::stringifyRole(*module.getRole()).str();
     entry.item = module.getItem().value_or("-").str();
-    if (auto save = module->getAttrOfType<StringAttr>(nn::kSaveAttr))
-      entry.save = save.str();
+    if (auto save = module.getSave())
+      entry.save = rt::textOf(*save);
     for (auto dim : module.getOps<nn::DimOp>())
       if (dim.getItem() && dim.getMax())
         entry.rowsMax[dim.getItem()->str()] = *dim.getMax();
@@ -120,7 +119,7 @@ void addCosts(ModuleOp program, ProgramReport &report) {
     int64_t runs = entry.wholeBatch
                        ? 1
                        : llvm::divideCeilSigned(report.getMicrobatches(),
-                                                dist::getSpan(module)) *
+                                                module.getSpan()) *
                              dist::Placement(module).sub;
     auto flopsOf = [&](StringRef name) -> std::optional<int64_t> {
       auto function = module.lookupSymbol<func::FuncOp>(name);

@@ -11,6 +11,7 @@
 #ifndef TOOLS_DT_OPT_REPORT_H
 #define TOOLS_DT_OPT_REPORT_H
 
+#include "passes/plan/Passes.h"
 #include "passes/planner/describe/Plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -77,8 +78,6 @@ struct PlanReport {
   bool narrowSums = false;
   std::string schedule, pace, reorder;
   std::vector<int64_t> memory;
-  /// Of a policy that chose it: what is to be told, and its plan file.
-  std::string explanation, file, page;
   /// Ns of messages between units, by "module.input".
   std::map<std::string, int64_t> messages;
   int64_t wall = 0; ///< predicted ns of a step, without its end
@@ -142,6 +141,7 @@ struct ProgramReport {
   int64_t globalBatch = 1, microBatch = 1;
   std::vector<ModuleReport> modules;
   std::optional<PlanReport> plan;
+  plan::PlanTexts chosen; ///< of a policy that chose the plan
   bool hasMemory = false; ///< the IR was lowered: what follows is known
   int64_t arenaBytes = 0, parameterBytes = 0, scratchOffset = 0,
           scratchBytes = 0;

@@ -90,8 +90,8 @@ std::string nameLayer(func::CallOp call) {
 std::string nameOperator(OpResult result) {
   Operation *op = result.getOwner();
   std::string name = op->getName().stripDialect().str();
-  if (auto kernel = op->getAttrOfType<StringAttr>("nn.kernel"))
-    name = kernel.str();
+  if (auto fused = dyn_cast<nn::FusedOp>(op); fused && fused.getKernel())
+    name = fused.getKernel()->str();
   for (Value operand : op->getOperands()) {
     StringRef parameter = getParameter(operand);
     if (!parameter.empty() && !isa<nn::ReadOp>(op)) {

@@ -170,7 +170,7 @@ measureRanks(ModuleOp program, dt::plan::Runner run) {
   return bytes;
 }
 
-std::unique_ptr<Pass> createPlanner() {
+std::unique_ptr<Pass> createPlanner(dt::plan::PlanTexts &texts) {
   dt::plan::DistPlanOptions options;
   options.cluster = clusterOption;
   options.policy = policyOption;
@@ -182,7 +182,7 @@ std::unique_ptr<Pass> createPlanner() {
       dt::codegen::computesOnHost(targetOption) ? "host" : "device";
   // Other policies are asked only if that is to be shown.
   options.explain = emitOption == Emit::Plan;
-  return dt::plan::createDistPlan(options, measureRanks);
+  return dt::plan::createDistPlan(options, measureRanks, &texts);
 }
 
 /// "llm:tp=2; vision:" is a plan, "plans/llm.json" a file.
@@ -283,7 +283,7 @@ void buildPlannedPhases(PassManager &pm, dt::ProgramReport &report) {
   dt::buildPhases(pm, fromOption, last,
                   [&](OpPassManager &pm, StringRef phase) {
                     if (phase == "modules" && !planOption.empty()) {
-                      pm.addPass(plansItself() ? createPlanner()
+                      pm.addPass(plansItself() ? createPlanner(report.chosen)
                                                : createApplyPlan(planOption));
                       dt::modules::buildModulesUnderPlan(pm);
                     }

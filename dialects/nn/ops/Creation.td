@@ -49,9 +49,9 @@ def NN_FusedOp : NN_PureOp<"fused", [IsolatedFromAbove, SingleBlock, CostOpInter
   let summary = "elementwise ops that become one kernel";
   let description = [{
     Operands broadcast to the common shape of the results. Block arguments and values inside are *scalars*: the body is what `buildScalar` of the fused ops emitted (arith/math), its terminator `nn.yield`
-    gives one element a result.
+    gives one element a result. `kernel`: what the kernel is called.
   }];
-  let arguments = (ins Variadic<NN_Tensor>:$inputs);
+  let arguments = (ins Variadic<NN_Tensor>:$inputs, OptionalAttr<StrAttr>:$kernel);
   let regions = (region SizedRegion<1>:$body);
   let results = (outs Variadic<NN_Tensor>:$results);
   let hasVerifier = 1;

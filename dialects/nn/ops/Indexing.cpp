@@ -60,7 +60,7 @@ LogicalResult GatherOp::buildVjp(OpBuilder &builder, ValueRange grads,
   if (wanted[0])
     result[0] =
         g.make<GatherGradOp>(getInput().getType(), grads[0], getIndices(),
-                             getAxisAttr(), getZeroOutOfRangeAttr());
+                             getAxis(), getZeroOutOfRange());
   return success();
 }
 

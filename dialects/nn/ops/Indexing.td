@@ -9,25 +9,34 @@
 
 include "dialects/nn/NNBase.td"
 
-def NN_GatherOp : NN_MovementOp<"gather"> {
+def NN_GatherOp : NN_MovementOp<"gather", [IndexedOpInterface]> {
   let summary = "input's slices along `axis` at `indices` (ONNX Gather; an embedding is axis 0)";
   let description = [{
     Result dims: input's before the axis, those of the indices, input's after it. Negative indices count from the end. With `zero_out_of_range` an index outside [0, size) gives zeros (no wrap-around).
     `in_order` beside it: the indices number places that the rows fill one after another, from 0 on (-1 before the first place). When the program runs there must be as many places as rows: in each item, where both follow the same one. Rows of a fixed number may be more.
   }];
   let extraClassDeclaration = declarations # "bool picksItems(::dt::nn::ItemStates operands);";
-  let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range, UnitAttr:$in_order);
+  let arguments = !con((ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range, UnitAttr:$in_order), NN_IndexNotes);
   let hasVerifier = 1;
+  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::mlir::Value":$indices, "uint64_t":$axis, CArg<"bool", "false">:$zero_out_of_range, CArg<"bool", "false">:$in_order), [{
+    build($_builder, $_state, input, indices, axis, zero_out_of_range, in_order, ::dt::nn::BlockAttr(), ::mlir::IntegerAttr(), false);
+  }]>];
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
-def NN_GatherGradOp : NN_GradOp<"gather_grad", [], NN_TypeGiven> {
+def NN_GatherGradOp : NN_GradOp<"gather_grad", [IndexedOpInterface], NN_TypeGiven> {
   let summary = "zeros of the result's shape with the slices of `grad` added at `indices` along `axis`, in index order";
-  let arguments = (ins NN_FloatTensor:$grad, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range);
+  let arguments = !con((ins NN_FloatTensor:$grad, NN_IntTensor:$indices, I64Attr:$axis, UnitAttr:$zero_out_of_range), NN_IndexNotes);
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$grad, "::mlir::Value":$indices, "uint64_t":$axis, CArg<"bool", "false">:$zero_out_of_range), [{
+    build($_builder, $_state, result, grad, indices, axis, zero_out_of_range, ::dt::nn::BlockAttr(), ::mlir::IntegerAttr(), false);
+  }]>];
   let assemblyFormat = "$grad `at` $indices attr-dict `:` functional-type(operands, results)";
 }
-def NN_GatherElementsOp : NN_MovementOp<"gather_elements"> {
+def NN_GatherElementsOp : NN_MovementOp<"gather_elements", [IndexedOpInterface]> {
   let summary = "result[.., i, ..] = input[.., indices[.., i, ..], ..] along `axis`";
-  let arguments = (ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis);
+  let arguments = !con((ins NN_Tensor:$input, NN_IntTensor:$indices, I64Attr:$axis), NN_IndexNotes);
+  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::mlir::Value":$indices, "uint64_t":$axis), [{
+    build($_builder, $_state, input, indices, axis, ::dt::nn::BlockAttr(), ::mlir::IntegerAttr(), false);
+  }]>];
   let assemblyFormat = "$input `at` $indices attr-dict `:` type(operands)";
 }
 def NN_GatherElementsGradOp : NN_GradOp<"gather_elements_grad", [], NN_TypeGiven> {

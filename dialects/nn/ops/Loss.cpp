@@ -48,9 +48,9 @@ LogicalResult CrossEntropyOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                        Wanted wanted, Gradients &result) {
   GradientBuilder g(builder, *this);
   if (wanted[0])
-    result[0] = g.make<CrossEntropyGradOp>(getLogits(), getLabels(), grads[0],
-                                           getResult(), getClasses(),
-                                           getIgnoreIndexAttr());
+    result[0] =
+        g.make<CrossEntropyGradOp>(getLogits(), getLabels(), grads[0],
+                                   getResult(), getClasses(), getIgnoreIndex());
   return success();
 }
 

@@ -17,22 +17,20 @@ RankedTensorType ParameterOp::getStoredType() {
   return getWorking() ? withElementType(type, *getWorking()) : type;
 }
 
-/// What the parameters of a read are together, that of `name` first.
-static FailureOr<Type> getJoinedType(Operation *op, Type first, bool stored,
+/// What the parameters of a read are together, of which `first` is the first's.
+static FailureOr<Type> getJoinedType(Operation *op, Type first,
+                                     ArrayAttr beside, bool stored,
                                      SymbolTableCollection &tables) {
-  auto beside = op->getAttrOfType<ArrayAttr>(kBesideAttr);
   if (!beside)
     return first;
   auto type = cast<RankedTensorType>(first);
   Shape shape = getShape(type);
   if (shape.empty())
     return op->emitOpError("joins parameters of no axes"), failure();
-  for (Attribute each : beside) {
-    auto name = dyn_cast<FlatSymbolRefAttr>(each);
-    auto other = name ? tables.lookupNearestSymbolFrom<ParameterOp>(op, name)
-                      : ParameterOp();
+  for (auto name : beside.getAsRange<FlatSymbolRefAttr>()) {
+    auto other = tables.lookupNearestSymbolFrom<ParameterOp>(op, name);
     if (!other)
-      return op->emitOpError() << "names no nn.parameter: " << each, failure();
+      return op->emitOpError() << "names no nn.parameter: " << name, failure();
     auto have = cast<RankedTensorType>(stored ? other.getStoredType()
                                               : other.getType());
     Shape dims = getShape(have);
@@ -47,15 +45,16 @@ static FailureOr<Type> getJoinedType(Operation *op, Type first, bool stored,
   return Type(makeTensorType(shape, type.getElementType()));
 }
 
-static LogicalResult verifyParameter(Operation *op, FlatSymbolRefAttr name,
-                                     Type type, bool stored,
+template <typename OpT>
+static LogicalResult verifyParameter(OpT op, Type type, bool stored,
                                      SymbolTableCollection &tables) {
+  FlatSymbolRefAttr name = op.getParameterAttr();
   auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(op, name);
   if (!parameter)
-    return op->emitOpError() << "names no nn.parameter: " << name;
+    return op.emitOpError() << "names no nn.parameter: " << name;
   FailureOr<Type> joined = getJoinedType(
-      op, stored ? parameter.getStoredType() : parameter.getType(), stored,
-      tables);
+      op, stored ? parameter.getStoredType() : parameter.getType(),
+      op.getBesideAttr(), stored, tables);
   if (failed(joined))
     return failure();
   if (Type expected = *joined; expected != type) {
@@ -69,26 +68,25 @@ static LogicalResult verifyParameter(Operation *op, FlatSymbolRefAttr name,
 }
 
 LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyParameter(*this, getParameterAttr(), getType(), /*stored=*/true,
-                         tables);
+  return verifyParameter(*this, getType(), /*stored=*/true, tables);
 }
 
 LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyParameter(*this, getParameterAttr(), getGrad().getType(),
+  return verifyParameter(*this, getGrad().getType(),
                          /*stored=*/false, tables);
 }
 
 LogicalResult dt::nn::verifyLimit(DimOp dim, Location loc) {
-  auto limit = dim->getAttrOfType<IntegerAttr>(kDimLimitAttr);
-  if (!limit || !dim.getMax() || int64_t(*dim.getMax()) <= limit.getInt())
+  std::optional<uint64_t> limit = dim.getLimit();
+  if (!limit || !dim.getMax() || *dim.getMax() <= *limit)
     return success();
   InFlightDiagnostic error = emitError(loc);
   error << "dim '" << dim.getSymName() << "' is up to "
         << int64_t(*dim.getMax()) << " in a part of the batch";
   if (dim.getItem())
     error << " (items '" << *dim.getItem() << "')";
-  error << ", but may be at most " << limit.getInt();
-  if (auto why = dim->getAttrOfType<StringAttr>(kDimLimitedByAttr))
-    error << ": " << why.getValue();
+  error << ", but may be at most " << int64_t(*limit);
+  if (auto why = dim.getLimitedBy())
+    error << ": " << *why;
   return error << "; lower the items' max or the microbatch";
 }

@@ -9,40 +9,61 @@
 
 include "dialects/nn/NNBase.td"
 
+/// More parameters of the module, that lie right behind the one that the op names, each behind the one before it. The op's tensor is all of them, joined along the first axis.
+def NN_Beside : OptionalAttr<FlatSymbolRefArrayAttr>;
+
 def NN_DimOp : NN_Op<"dim", [Symbol]> {
   let summary = "a symbol that sizes of this module are made of";
   let description = [{
     `nn.dim @images of "image" max 6`: in a part, the number of items of that kind; `max` is the bound that memory is planned for. Without `of` the symbol is not bound yet and no program can be emitted.
+    `limit`: the largest value for which the graph means anything, since it reads so many rows of a table (NNLimits.h); `limited_by` names the node, for errors. `cost`: predicted ns of forward and backward of one of its items.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<I64Attr>:$max);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<I64Attr>:$max, OptionalAttr<I64Attr>:$limit, OptionalAttr<StrAttr>:$limited_by, OptionalAttr<F64Attr>:$cost);
+  let builders = [OpBuilder<(ins "::mlir::StringAttr":$name, "::mlir::StringAttr":$item, "::mlir::IntegerAttr":$max), [{
+    build($_builder, $_state, name, item, max, ::mlir::IntegerAttr(), ::mlir::StringAttr(), ::mlir::FloatAttr());
+  }]>];
   let assemblyFormat = "$sym_name (`of` $item^)? (`max` $max^)? attr-dict";
 }
 def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let summary = "a weight of the module, kept outside the IR";
   let description = [{
     `source` is #nn.onnx (value in a file), or #nn.init (drawn by rule). `trainable` absent: a constant of the model (frozen parameter or buffer). `working bf16`: functions read it in that type, which is what a rank stores
-    of it; the optimizer keeps a trained one in `type` too (docs/precision.md).
+    of it; the optimizer keeps a trained one in `type` too (docs/precision.md). `no_gradient`: trainable, but nothing accumulates into its gradient.
+    What the optimizer does otherwise than with the others: with `no_decay` weight decay leaves it alone; its learning rate is that of the step times `lr_factor`; `weight_decay` stands in place of the optimizer's.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type, AnyAttr:$source, UnitAttr:$trainable, UnitAttr:$buffer, OptionalAttr<TypeAttrOf<AnyFloat>>:$working);
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type, AnyAttr:$source, UnitAttr:$trainable, UnitAttr:$buffer, OptionalAttr<TypeAttrOf<AnyFloat>>:$working,
+    UnitAttr:$no_gradient, UnitAttr:$no_decay, OptionalAttr<NN_NotNegative>:$lr_factor, OptionalAttr<NN_NotNegative>:$weight_decay);
   let extraClassDeclaration = [{
     /// What nn.read gives.
     ::mlir::RankedTensorType getStoredType();
   }];
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::RankedTensorType":$type, "::mlir::Attribute":$source, "bool":$trainable, "bool":$buffer), [{
+    build($_builder, $_state, name, type, source, trainable, buffer, ::mlir::TypeAttr(), false, false, ::mlir::FloatAttr(), ::mlir::FloatAttr());
+  }]>];
   let assemblyFormat = "$sym_name `:` $type (`working` $working^)? (`trainable` $trainable^)? (`buffer` $buffer^)? `from` $source attr-dict";
 }
 def NN_ReadOp : NN_Op<"read", [MemoryEffects<[MemRead]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>, NN_Recomputable]> {
   let summary = "current value of a parameter";
   let description = [{
-    Reads of one parameter in one function may be merged: nothing in a module function writes parameters. `{nn.beside = [@b, @c]}`: the value of more parameters, too, joined along the first axis; each has its place
+    Reads of one parameter in one function may be merged: nothing in a module function writes parameters. `{beside = [@b, @c]}`: the value of more parameters, too, joined along the first axis; each has its place
     right behind the one before it, so nothing is copied. nn.accumulate says it the same way.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$parameter);
+  let arguments = (ins FlatSymbolRefAttr:$parameter, NN_Beside:$beside);
   let results = (outs NN_Tensor:$result);
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::FlatSymbolRefAttr":$parameter), [{
+    build($_builder, $_state, result, parameter, ::mlir::ArrayAttr());
+  }]>,
+    OpBuilder<(ins "::mlir::Type":$result, "::llvm::StringRef":$parameter), [{
+    build($_builder, $_state, result, parameter, ::mlir::ArrayAttr());
+  }]>];
   let assemblyFormat = "$parameter attr-dict `:` type($result)";
 }
 def NN_AccumulateOp : NN_Op<"accumulate", [MemoryEffects<[MemRead, MemWrite]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "adds to the gradient of a parameter";
-  let arguments = (ins FlatSymbolRefAttr:$parameter, NN_FloatTensor:$grad);
+  let arguments = (ins FlatSymbolRefAttr:$parameter, NN_FloatTensor:$grad, NN_Beside:$beside);
+  let builders = [OpBuilder<(ins "::mlir::FlatSymbolRefAttr":$parameter, "::mlir::Value":$grad), [{
+    build($_builder, $_state, parameter, grad, ::mlir::ArrayAttr());
+  }]>];
   let assemblyFormat = "$parameter `,` $grad attr-dict `:` type($grad)";
 }
 

@@ -141,11 +141,12 @@ void Importer::declareDims(dist::ModuleOp module) {
     sorted.push_back(s.getKey());
   llvm::sort(sorted);
   for (StringRef s : sorted) {
-    auto dim = nn::DimOp::create(top, UnknownLoc::get(&context), s,
-                                 StringAttr(), IntegerAttr());
+    auto dim =
+        nn::DimOp::create(top, UnknownLoc::get(&context), b.getStringAttr(s),
+                          StringAttr(), IntegerAttr());
     if (auto it = limits.find(s); it != limits.end()) {
-      dim->setAttr(nn::kDimLimitAttr, b.getI64IntegerAttr(it->second.first));
-      dim->setAttr(nn::kDimLimitedByAttr, b.getStringAttr(it->second.second));
+      dim.setLimit(it->second.first);
+      dim.setLimitedBy(it->second.second);
     }
   }
 }
@@ -171,8 +172,7 @@ LogicalResult Importer::declareParameter(const onnx::Tensor &t) {
     source = nn::OnnxAttr::get(&context, file, t.name);
   nn::ParameterOp::create(
       parameterBuilder, NameLoc::get(b.getStringAttr(t.name)), t.name, type,
-      source, uses->isTrainable(t), !t.mark.empty() && t.mark != "PARAMETER",
-      /*working=*/TypeAttr());
+      source, uses->isTrainable(t), !t.mark.empty() && t.mark != "PARAMETER");
   parameters[t.name] = &t;
   return success();
 }

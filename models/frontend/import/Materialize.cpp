@@ -350,8 +350,7 @@ Value emitLookup(OpBuilder &b, Location loc, const SymbolicTensor &t,
   const TableData &d = *t.value->table;
   Value array = emitConstant(b, loc, {DimExpr(static_cast<int64_t>(d.size()))},
                              element, d);
-  return nn::GatherOp::create(b, loc, array, at, b.getI64IntegerAttr(0),
-                              UnitAttr());
+  return nn::GatherOp::create(b, loc, array, at, /*axis=*/0);
 }
 } // namespace
 

@@ -89,8 +89,7 @@ applyNoDecay(ModuleOp program, const OptimizerEntry &optimizer,
     for (Candidate &candidate : all)
       if (matchesPattern(pattern, candidate.name)) {
         found = true;
-        candidate.op->setAttr(dist::kNoDecayAttr,
-                              UnitAttr::get(program.getContext()));
+        candidate.op.setNoDecay(true);
       }
     if (!found)
       return emitError(at("optimizer.no_decay[" + llvm::Twine(i) + "]"))
@@ -116,11 +115,9 @@ applyGroups(ModuleOp program, const OptimizerEntry &optimizer,
         continue;
       taken[p] = any = true;
       if (group.lrFactor != 1)
-        candidate.op->setAttr(dist::kLrFactorAttr,
-                              b.getF64FloatAttr(group.lrFactor));
+        candidate.op.setLrFactor(llvm::APFloat(group.lrFactor));
       if (group.weightDecay)
-        candidate.op->setAttr(dist::kWeightDecayAttr,
-                              b.getF64FloatAttr(*group.weightDecay));
+        candidate.op.setWeightDecay(llvm::APFloat(*group.weightDecay));
     }
     auto key = [&, i = i] {
       return at("optimizer.groups[" + llvm::Twine(i) + "].match");

@@ -45,7 +45,7 @@ void markUses(Value indices) {
              isa<IntegerType>(getElementTypeOrSelf(user->getResult(0))))
       markUses(user->getResult(0));
     if (looksUp)
-      user->setAttr(nn::kFromStartAttr, UnitAttr::get(user->getContext()));
+      cast<nn::IndexedOpInterface>(user).setFromStart(true);
   }
 }
 

@@ -136,7 +136,7 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   module->remove();
   builder.insert(module);
   if (entry.split)
-    module->setAttr(dist::kSplitAttr, builder.getUnitAttr());
+    module.setSplit(true);
   setPrecision(module, entry);
   if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();
@@ -400,9 +400,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
 } // namespace
 
 void setPrecision(dist::ModuleOp module, const ModuleEntry &entry) {
-  if (!entry.precision.empty())
-    module->setAttr(dist::kPrecisionAttr,
-                    StringAttr::get(module.getContext(), entry.precision));
+  if (auto precision = dist::symbolizePrecision(entry.precision))
+    module.setPrecision(*precision);
 }
 
 static std::string describeNames(StringRef what, StringRef wanted,

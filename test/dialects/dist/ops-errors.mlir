@@ -228,118 +228,103 @@ dist.optimizer adamw lr 1.0 {warmup = -1}
 
 // -----
 
-// expected-error @+1 {{'dist.no_decay' is a unit attribute of nn.parameter}}
-dist.seed 1 {dist.no_decay}
-
-// -----
-
-// expected-error @+1 {{'dist.lr_factor' is a finite f64, not below 0, of nn.parameter}}
-dist.seed 1 {dist.lr_factor = 0.5}
-
-// -----
-
 dist.module @m {
-  // expected-error @+1 {{'dist.lr_factor' is a finite f64, not below 0, of nn.parameter}}
-  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {dist.lr_factor = -1.0}
+  // expected-error @+1 {{'nn.parameter' op attribute 'lr_factor' failed to satisfy constraint: 64-bit float attribute which is finite and not negative}}
+  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {lr_factor = -1.0}
 }
 
 // -----
 
 dist.module @m {
-  // expected-error @+1 {{'dist.weight_decay' is a finite f64, not below 0, of nn.parameter}}
-  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {dist.weight_decay = 1 : i64}
+  // expected-error @+1 {{'nn.parameter' op attribute 'weight_decay' failed to satisfy constraint: 64-bit float attribute which is finite and not negative}}
+  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {weight_decay = 1 : i64}
 }
 
 // -----
 
-// expected-error @+1 {{'dist.unit' is the unit's name of dist.module}}
-dist.module @a attributes {dist.unit = 1 : i64} {
+// expected-error @+1 {{'dist.module' op attribute 'unit' failed to satisfy constraint: string attribute}}
+dist.module @a attributes {unit = 1 : i64} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.stage' is the number of a stage, from 0, of dist.module}}
-dist.module @a attributes {dist.stage = -1 : i64} {
+// expected-error @+1 {{'dist.module' op attribute 'stage' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+dist.module @a attributes {stage = -1 : i64} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.dp' is a number of replicas, at least 1, of dist.module}}
-dist.module @a attributes {dist.dp = 0 : i64} {
+// expected-error @+1 {{'dist.module' op attribute 'dp' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+dist.module @a attributes {dp = 0 : i64} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.zero' is 0 or 1 (optimizer state sharded) of dist.module}}
-dist.module @a attributes {dist.zero = 2 : i64} {
+// expected-error @+1 {{'dist.module' op attribute 'zero' failed to satisfy constraint: 64-bit signless integer attribute whose minimum value is 0 whose maximum value is 1}}
+dist.module @a attributes {zero = 2 : i64} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.ranks' is an array of ranks (i64) of dist.module}}
-dist.seed 1 {dist.ranks = array<i64: 0>}
-
-// -----
-
-// expected-error @+1 {{'dist.sub' is a number of pieces, at least 1 (of a whole batch 1), of dist.module}}
-dist.module @a attributes {dist.sub = 0 : i64} {
+// expected-error @+1 {{'dist.module' op attribute 'sub' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+dist.module @a attributes {sub = 0 : i64} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.sub' is a number of pieces, at least 1 (of a whole batch 1), of dist.module}}
-dist.module @a whole_batch attributes {dist.sub = 2 : i64} {
+// expected-error @+1 {{'dist.module' op 'sub' is not for a module that runs over the whole batch: it has no pieces}}
+dist.module @a whole_batch attributes {sub = 2 : i64} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.speeds' is a number above 0 for each replica (not of a whole batch) of dist.module}}
-dist.module @a attributes {dist.dp = 2 : i64, dist.speeds = array<i64: 3>} {
+// expected-error @+1 {{'dist.module' op 'speeds' has 1 numbers for 2 replicas}}
+dist.module @a attributes {dp = 2 : i64, speeds = array<i64: 3>} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.ranks' needs ranks, each once and none below 0}}
-dist.module @a attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 1, 1>} {
+// expected-error @+1 {{'dist.module' op attribute 'ranks' failed to satisfy constraint: i64 dense array attribute of ranks, at least one, each once and none below 0}}
+dist.module @a attributes {dp = 2 : i64, ranks = array<i64: 1, 1>} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.ranks' names 3 ranks; tp 2 and dp 1 make 2}}
-dist.module @a attributes {dist.ranks = array<i64: 0, 1, 2>, dist.tp = 2 : i64} {
+// expected-error @+1 {{'ranks' names 3 ranks; tp 2 and dp 1 make 2}}
+dist.module @a attributes {ranks = array<i64: 0, 1, 2>, tp = 2 : i64} {
 }
 
 // -----
 
-dist.module @a attributes {dist.ranks = array<i64: 1>} {
+dist.module @a attributes {ranks = array<i64: 1>} {
 }
 // expected-error @+1 {{'dist.plan' op needs at least 1 rank}}
 dist.plan ranks 0 schedule "1f1b" pace @a reorder "none" bucket 1 depth 1
 
 // -----
 
-dist.module @a attributes {dist.ranks = array<i64: 1>} {
+dist.module @a attributes {ranks = array<i64: 1>} {
 }
 // expected-error @+1 {{'dist.plan' op reorder 'some' is none of none, intra, inter, both}}
 dist.plan ranks 2 schedule "1f1b" pace @a reorder "some" bucket 1 depth 1
 
 // -----
 
-dist.module @a attributes {dist.ranks = array<i64: 1>} {
+dist.module @a attributes {ranks = array<i64: 1>} {
 }
 // expected-error @+1 {{'dist.plan' op needs a bucket of at least 1 byte}}
 dist.plan ranks 2 schedule "1f1b" pace @a reorder "none" bucket 0 depth 1
 
 // -----
 
-dist.module @a attributes {dist.ranks = array<i64: 1>} {
+dist.module @a attributes {ranks = array<i64: 1>} {
 }
 // expected-error @+1 {{'dist.plan' op needs a depth of at least 1 microbatch}}
 dist.plan ranks 2 schedule "1f1b" pace @a reorder "none" bucket 1 depth 0
 
 // -----
 
-dist.module @a attributes {dist.ranks = array<i64: 1>} {
+dist.module @a attributes {ranks = array<i64: 1>} {
 }
 // expected-error @+1 {{'dist.plan' op names @b as pace, which is no module or unit}}
 dist.plan ranks 2 schedule "1f1b" pace @b reorder "none" bucket 1 depth 1
@@ -347,7 +332,7 @@ dist.plan ranks 2 schedule "1f1b" pace @b reorder "none" bucket 1 depth 1
 // -----
 
 // expected-note @+1 {{this module}}
-dist.module @a attributes {dist.ranks = array<i64: 1>} {
+dist.module @a attributes {ranks = array<i64: 1>} {
 }
 // expected-error @+1 {{'dist.plan' op has 1 ranks, but @a runs on 1}}
 dist.plan ranks 1 schedule "1f1b" pace @a reorder "none" bucket 1 depth 1
@@ -359,17 +344,41 @@ dist.module @a {
     return %x : tensor<f32>
   }
 }
-// expected-error @+1 {{'dist.loss' op needs 'dist.plus' to be a finite f64 beside a denominator}}
-dist.loss "l" in @a numerator "y" weight 1.0 {dist.plus = 1.0 : f64}
+// expected-error @+1 {{'dist.loss' op needs a denominator for 'at_least' and 'plus'}}
+dist.loss "l" in @a numerator "y" weight 1.0 {plus = 1.0 : f64}
 
 // -----
 
-// expected-error @+1 {{'dist.module' op 'dist.precision' is "bf16" or "tf32" of dist.module}}
-dist.module @a attributes {dist.precision = "f32"} {
+// expected-error @+1 {{expected string or keyword containing one of the following enum values for attribute 'precision' [bf16, tf32]}}
+dist.module @a precision f32 {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.module' op 'dist.precision' is not for a module that runs over the whole batch: it is float32}}
-dist.module @a whole_batch attributes {dist.precision = "bf16"} {
+// expected-error @+1 {{'dist.module' op 'precision' is not for a module that runs over the whole batch: it is float32}}
+dist.module @a whole_batch precision bf16 {
+}
+
+// -----
+
+// expected-error @+1 {{expected one of none, vjp, all}}
+dist.module @a save some {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.module' op has no attribute 'tpp'}}
+dist.module @a attributes {tpp = 2 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'dist.seed' op 'dist.layout' is no attribute of it, or not with this value}}
+dist.seed 1 {dist.layout}
+
+// -----
+
+dist.module @a {
+  // expected-error @+1 {{'dist.partial_gradient' is a list of #dist.cut}}
+  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {dist.partial_gradient = [1]}
 }

@@ -11,10 +11,10 @@ dist.data {sequence = 40, special = ["<pad>", "<bos>"]}
 // CHECK: dist.module @vision of "image" role encoder {
 dist.module @vision of "image" role encoder {
   nn.dim @images of "image" max 6
-  // CHECK: nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {dist.no_decay}
-  nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {dist.no_decay}
-  // CHECK: nn.parameter @b : tensor<8xf32> trainable from #nn.onnx<"vision.onnx", "b"> {dist.lr_factor = 1.000000e-01 : f64, dist.weight_decay = 0.000000e+00 : f64}
-  nn.parameter @b : tensor<8xf32> trainable from #nn.onnx<"vision.onnx", "b"> {dist.lr_factor = 0.1, dist.weight_decay = 0.0}
+  // CHECK: nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {no_decay}
+  nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"vision.onnx", "w"> {no_decay}
+  // CHECK: nn.parameter @b : tensor<8xf32> trainable from #nn.onnx<"vision.onnx", "b"> {lr_factor = 1.000000e-01 : f64, weight_decay = 0.000000e+00 : f64}
+  nn.parameter @b : tensor<8xf32> trainable from #nn.onnx<"vision.onnx", "b"> {lr_factor = 0.1, weight_decay = 0.0}
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<images>> {nn.name = "pixels"}) -> (tensor<?x8xf32, #nn.dims<images>> {nn.name = "embeds"}) {
     %w = nn.read @w : tensor<8x4xf32>
     %y = nn.linear %x, %w : tensor<?x4xf32, #nn.dims<images>>, tensor<8x4xf32>
@@ -50,8 +50,8 @@ dist.optimizer adamw {beta2 = 0.5} lr 1.0e-3 schedule linear {clip = 1.0}
 dist.batch global 8 micro 2
 // CHECK: dist.seed 7
 dist.seed 7
-// CHECK: dist.module @stage attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 2, 3, 4, 5>, dist.stage = 1 : i64, dist.tp = 2 : i64, dist.unit = "gpt", dist.zero = 1 : i64}
-dist.module @stage attributes {dist.unit = "gpt", dist.stage = 1 : i64, dist.tp = 2 : i64, dist.dp = 2 : i64, dist.ranks = array<i64: 2, 3, 4, 5>, dist.zero = 1 : i64} {
+// CHECK: dist.module @stage attributes {dp = 2 : i64, ranks = array<i64: 2, 3, 4, 5>, stage = 1 : i64, tp = 2 : i64, unit = "gpt", zero = 1 : i64}
+dist.module @stage attributes {unit = "gpt", stage = 1 : i64, tp = 2 : i64, dp = 2 : i64, ranks = array<i64: 2, 3, 4, 5>, zero = 1 : i64} {
 }
 // CHECK: dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2 narrow_sums
 dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2 narrow_sums

@@ -5,7 +5,7 @@ dist.module @m {
   nn.parameter @a : tensor<2x4xf32> from #nn.init<"zeros", "", "">
   func.func @f() {
     // expected-error @+1 {{names no nn.parameter: @b}}
-    %0 = nn.read @a {nn.beside = [@b]} : tensor<4x4xf32>
+    %0 = nn.read @a {beside = [@b]} : tensor<4x4xf32>
     return
   }
 }
@@ -17,7 +17,7 @@ dist.module @m {
   nn.parameter @b : tensor<2x3xf32> from #nn.init<"zeros", "", "">
   func.func @f() {
     // expected-error @+1 {{joins @b, which is 'tensor<2x3xf32>', to 'tensor<2x4xf32>'}}
-    %0 = nn.read @a {nn.beside = [@b]} : tensor<4x4xf32>
+    %0 = nn.read @a {beside = [@b]} : tensor<4x4xf32>
     return
   }
 }
@@ -28,9 +28,9 @@ dist.module @m {
   nn.parameter @a : tensor<2x4xf32> working bf16 trainable from #nn.init<"zeros", "", "">
   nn.parameter @b : tensor<2x4xf32> trainable from #nn.init<"zeros", "", "">
   func.func @f(%g: tensor<4x4xf32>) {
-    nn.accumulate @a, %g {nn.beside = [@b]} : tensor<4x4xf32>
+    nn.accumulate @a, %g {beside = [@b]} : tensor<4x4xf32>
     // expected-error @+1 {{joins @b, which is 'tensor<2x4xf32>', to 'tensor<2x4xbf16>'}}
-    %0 = nn.read @a {nn.beside = [@b]} : tensor<4x4xbf16>
+    %0 = nn.read @a {beside = [@b]} : tensor<4x4xbf16>
     return
   }
 }
@@ -43,7 +43,7 @@ dist.module @m {
   nn.parameter @b : tensor<3x4xf32> from #nn.init<"zeros", "", "">
   func.func @f() {
     // expected-error @+1 {{has type 'tensor<4x4xf32>' but @b is 'tensor<5x4xf32>'}}
-    %0 = nn.read @b {nn.beside = [@a]} : tensor<4x4xf32>
+    %0 = nn.read @b {beside = [@a]} : tensor<4x4xf32>
     return
   }
 }
@@ -54,7 +54,7 @@ dist.module @m {
   nn.parameter @a : tensor<f32> from #nn.init<"zeros", "", "">
   func.func @f() {
     // expected-error @+1 {{joins parameters of no axes}}
-    %0 = nn.read @a {nn.beside = [@a]} : tensor<f32>
+    %0 = nn.read @a {beside = [@a]} : tensor<f32>
     return
   }
 }

@@ -174,7 +174,7 @@ class Family:
         used = str([v.shape for _, v in self.inputs])
         symbols = [f'nn.dim @{name} of "{item}" max 4' for name, item in [("rows", "sample"), ("others", "thing")] if name in used]
         lines = "".join(f"  {line}\n" for line in symbols + body)
-        attributes = f'attributes {{nn.save = "{self.save}"}} ' if self.save else ""
+        attributes = f'save {self.save} ' if self.save else ""
         return f'dist.module @{self.name} {attributes}{{\n{lines}}}\ndist.loss "{self.name}_loss" in @{self.name} numerator "loss" weight 1.0\n'
 
 

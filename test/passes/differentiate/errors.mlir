@@ -86,15 +86,3 @@ dist.module @m {
 }
 dist.loss "l" in @m numerator "num" weight 1.0
 
-// -----
-
-dist.module @m attributes {nn.save = "some"} {
-  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w">
-  // expected-error@+1 {{has 'nn.save' "some"; expected "vjp", "all" or "none"}}
-  func.func @forward() -> (tensor<f32> {nn.name = "num"}) {
-    %w = nn.read @w : tensor<4xf32>
-    %1 = nn.reduce sum %w {axes = array<i64: 0>} : tensor<4xf32>
-    return %1 : tensor<f32>
-  }
-}
-dist.loss "l" in @m numerator "num" weight 1.0

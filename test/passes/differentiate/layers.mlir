@@ -3,7 +3,7 @@
 // Three calls of one layer. The input wants no gradient, so the first call has a variant of its own; the last has a frozen weight. A tap
 // leaves after the first. The weight is used twice inside: two gradients, never added by an op.
 // CHECK-LABEL: dist.module @m
-// CHECK: nn.parameter @unused : {{.*}} {nn.no_gradient}
+// CHECK: nn.parameter @unused : {{.*}} {no_gradient}
 // CHECK-NOT: func.func private @layer(
 // CHECK: func.func private @layer.3.fwd(
 // CHECK: func.func private @layer.3.bwd({{.*}}) -> (tensor<4x4xf32> {nn.param_grad}, tensor<4x4xf32> {nn.param_grad})

@@ -43,7 +43,7 @@ dist.loss "l" in @vjp numerator "num" weight 1.0
 // CHECK: func.func @forward.bwd
 // CHECK-NOT: nn.rms_norm %
 // CHECK-NOT: nn.gelu %
-dist.module @all attributes {nn.save = "all"} {
+dist.module @all save all {
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
   nn.parameter @g : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "g">
   func.func @forward(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {
@@ -81,7 +81,7 @@ dist.loss "l" in @all numerator "num" weight 1.0
 // CHECK: call @layer.bwd(%[[A]]
 // CHECK: %[[N:.*]] = nn.rms_norm %[[X]]
 // CHECK: call @layer.bwd(%[[N]]
-dist.module @none attributes {nn.save = "none"} {
+dist.module @none save none {
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
   nn.parameter @g : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "g">
   func.func private @layer(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
@@ -112,7 +112,7 @@ dist.loss "l" in @none numerator "num" weight 1.0
 // CHECK: call @inner.bwd({{.*}}%[[R]]#1
 // CHECK: func.func @forward.fwd(
 // CHECK: return %{{.*}} : tensor<f32>{{$}}
-dist.module @nested attributes {nn.save = "none"} {
+dist.module @nested save none {
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
   func.func private @inner(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
     %0 = nn.linear %x, %w : tensor<2x4xf32>, tensor<4x4xf32>

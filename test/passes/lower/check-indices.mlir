@@ -30,8 +30,8 @@ func.func @parameter(%i: tensor<?xi64, #nn.dims<batch>> {nn.name = "input_ids"})
 // CHECK: rt.check_indices "elements of gather_elements" %{{.*}} below <7> {input = "labels", item = "batch"} : <i64, [batch, 1]>
 func.func @from_start(%i: tensor<?xi64, #nn.dims<batch>> {nn.name = "input_ids"}, %x: tensor<?x7xf32, #nn.dims<batch>>, %l: tensor<?x1xi64, #nn.dims<batch>> {nn.name = "labels"}) -> (tensor<?x64xf32, #nn.dims<batch>>, tensor<?x1xf32, #nn.dims<batch>>) {
   %t = nn.read @"embed.weight" : tensor<512x64xf32>
-  %0 = nn.gather %t at %i {axis = 0 : i64, nn.from_start} : tensor<512x64xf32>, tensor<?xi64, #nn.dims<batch>>
-  %1 = nn.gather_elements %x at %l {axis = 1 : i64, nn.from_start} : tensor<?x7xf32, #nn.dims<batch>>, tensor<?x1xi64, #nn.dims<batch>>
+  %0 = nn.gather %t at %i {axis = 0 : i64, from_start} : tensor<512x64xf32>, tensor<?xi64, #nn.dims<batch>>
+  %1 = nn.gather_elements %x at %l {axis = 1 : i64, from_start} : tensor<?x7xf32, #nn.dims<batch>>, tensor<?x1xi64, #nn.dims<batch>>
   return %0, %1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x1xf32, #nn.dims<batch>>
 }
 
@@ -81,9 +81,9 @@ func.func @perhaps_none(%x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<2x4xf32>
 // CHECK: rt.check_indices "rows of gather" %{{.*}} below <10> {block = array<i64: 5, 2, 1>, input = "i", wrap} :
 // CHECK: rt.check_indices "classes of cross_entropy" %{{.*}} below <10> {block = array<i64: 5, 2, 1>, ignored = -100 : i64, input = "i"} :
 func.func @block(%t: tensor<5x4xf32>, %x: tensor<2x5xf32>, %i: tensor<2xi64> {nn.name = "i"}, %r: tensor<i64>) -> (tensor<2x4xf32>, tensor<2x1xf32>) {
-  %0 = nn.gather %t at %i {axis = 0 : i64, zero_out_of_range, nn.block = {extent = 10 : i64, chunk = 5 : i64, over = 2 : i64, stride = 1 : i64, wrap}} : tensor<5x4xf32>, tensor<2xi64>
+  %0 = nn.gather %t at %i {axis = 0 : i64, zero_out_of_range, block = #nn.block<extent = 10, chunk = 5, over = 2, stride = 1, wrap = true>} : tensor<5x4xf32>, tensor<2xi64>
   %c = nn.reshape %i : tensor<2xi64> to tensor<2x1xi64>
-  %1 = nn.gather_elements %x at %c {axis = 1 : i64, nn.block = {extent = 10 : i64, chunk = 5 : i64, over = 2 : i64, stride = 1 : i64, ignored = -100 : i64, what = "classes of cross_entropy"}} : tensor<2x5xf32>, tensor<2x1xi64>
+  %1 = nn.gather_elements %x at %c {axis = 1 : i64, block = #nn.block<extent = 10, chunk = 5, over = 2, stride = 1, ignored = -100, what = "classes of cross_entropy">} : tensor<2x5xf32>, tensor<2x1xi64>
   return %0, %1 : tensor<2x4xf32>, tensor<2x1xf32>
 }
 
@@ -91,7 +91,7 @@ func.func @block(%t: tensor<5x4xf32>, %x: tensor<2x5xf32>, %i: tensor<2xi64> {nn
 // CHECK-LABEL: rt.func @twice(
 // CHECK: rt.check_indices "rows of gather" %{{.*}} below <20> {block = array<i64: 10, 2, 2, 5, 2, 1>, input = "i"} :
 func.func @twice(%t: tensor<5x4xf32>, %i: tensor<2xi64> {nn.name = "i"}) -> tensor<2x4xf32> {
-  %0 = nn.gather %t at %i {axis = 0 : i64, zero_out_of_range, nn.block = {extent = 20 : i64, chunk = 10 : i64, over = 2 : i64, stride = 2 : i64, within = array<i64: 5, 2, 1>}} : tensor<5x4xf32>, tensor<2xi64>
+  %0 = nn.gather %t at %i {axis = 0 : i64, zero_out_of_range, block = #nn.block<extent = 20, chunk = 10, over = 2, stride = 2, within = 5, 2, 1>} : tensor<5x4xf32>, tensor<2xi64>
   return %0 : tensor<2x4xf32>
 }
 
@@ -99,7 +99,7 @@ func.func @twice(%t: tensor<5x4xf32>, %i: tensor<2xi64> {nn.name = "i"}) -> tens
 // CHECK-LABEL: rt.func @padded(
 // CHECK: rt.check_indices "classes of cross_entropy" %{{.*}} below <9> {block = array<i64: 10, 1, 1>, ignored = -100 : i64, input = "labels"} :
 func.func @padded(%x: tensor<2x10xf32>, %l: tensor<2xi64> {nn.name = "labels"}) -> tensor<2xf32> {
-  %0 = nn.cross_entropy %x, %l {ignore_index = -100 : i64, nn.block = {extent = 9 : i64, chunk = 10 : i64, over = 1 : i64, stride = 1 : i64, ignored = -100 : i64, what = "classes of cross_entropy"}} : tensor<2x10xf32>, tensor<2xi64>
+  %0 = nn.cross_entropy %x, %l {ignore_index = -100 : i64, block = #nn.block<extent = 9, chunk = 10, over = 1, stride = 1, ignored = -100, what = "classes of cross_entropy">} : tensor<2x10xf32>, tensor<2xi64>
   return %0 : tensor<2xf32>
 }
 

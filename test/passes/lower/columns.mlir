@@ -85,15 +85,15 @@ dist.module @m {
 
   // Joined parameters and gradients are one address.
   // CHECK-LABEL: rt.func @parameters(
-  // CHECK: %[[G:.*]] = rt.gradient @w {nn.beside = [@v]} : <f32, [24, 4]>
-  // CHECK: %[[P:.*]] = rt.parameter @w {nn.beside = [@v]} : <f32, [24, 4]>
+  // CHECK: %[[G:.*]] = rt.gradient @w {beside = [@v]} : <f32, [24, 4]>
+  // CHECK: %[[P:.*]] = rt.parameter @w {beside = [@v]} : <f32, [24, 4]>
   // CHECK: rt.matmul {{.*}}, %[[P]]
   // CHECK: rt.matmul {{.*}} to %[[G]] {accumulate
   func.func @parameters(%dy: tensor<?x24xf32, #nn.dims<batch>>, %x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<?x4xf32, #nn.dims<batch>> {
-    %0 = nn.read @w {nn.beside = [@v]} : tensor<24x4xf32>
+    %0 = nn.read @w {beside = [@v]} : tensor<24x4xf32>
     %1 = nn.linear %dy, %0 {in_out} : tensor<?x24xf32, #nn.dims<batch>>, tensor<24x4xf32>
     %2 = nn.linear_dw %x, %dy : tensor<?x4xf32, #nn.dims<batch>>, tensor<?x24xf32, #nn.dims<batch>>
-    nn.accumulate @w, %2 {nn.beside = [@v]} : tensor<24x4xf32>
+    nn.accumulate @w, %2 {beside = [@v]} : tensor<24x4xf32>
     return %1 : tensor<?x4xf32, #nn.dims<batch>>
   }
   nn.parameter @w : tensor<16x4xf32> trainable from #nn.init<"zeros", "", "">

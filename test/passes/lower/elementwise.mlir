@@ -6,7 +6,7 @@
 // CHECK: rt.load %{{.*}}[%[[I]]]
 // CHECK: rt.store
 func.func @flat(%g: tensor<?x40x128xf32, #nn.dims<batch>>, %u: tensor<?x40x128xf32, #nn.dims<batch>>) -> tensor<?x40x128xf32, #nn.dims<batch>> {
-  %0 = nn.fused %g, %u {nn.kernel = "silu_mul"} : (tensor<?x40x128xf32, #nn.dims<batch>>, tensor<?x40x128xf32, #nn.dims<batch>>) -> tensor<?x40x128xf32, #nn.dims<batch>> {
+  %0 = nn.fused %g, %u {kernel = "silu_mul"} : (tensor<?x40x128xf32, #nn.dims<batch>>, tensor<?x40x128xf32, #nn.dims<batch>>) -> tensor<?x40x128xf32, #nn.dims<batch>> {
   ^bb0(%a: f32, %b: f32):
     %1 = arith.mulf %a, %b : f32
     nn.yield %1 : f32

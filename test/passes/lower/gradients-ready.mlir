@@ -1,6 +1,6 @@
 // RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program --rt-verify-lowered | FileCheck %s
 // RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program | grep -c gradients_ready | FileCheck %s --check-prefix=COUNT
-// RUN: sed 's/dist.dp = 2/dist.dp = 1/; s/ranks = array<i64: 0, 1>/ranks = array<i64: 0>/; s/ranks 2/ranks 1/; s/\[\[0\], \[1\]\]/[[0]]/' %s > %t.mlir
+// RUN: sed 's/dp = 2/dp = 1/; s/ranks = array<i64: 0, 1>/ranks = array<i64: 0>/; s/ranks 2/ranks 1/; s/\[\[0\], \[1\]\]/[[0]]/' %s > %t.mlir
 // RUN: dt-opt %t.mlir --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program | FileCheck %s --check-prefix=ONE
 
 // Two replicas: the backward function says which gradients are complete, and
@@ -12,12 +12,12 @@ dist.batch global 4 micro 2
 dist.plan ranks 2 schedule "1f1b" pace @m reorder "none" bucket 1024 depth 1
 dist.loss "text" in @m numerator "num" weight 1.0
 
-dist.module @m attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 0, 1>} {
+dist.module @m attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
   nn.dim @batch of "sample" max 1
   nn.parameter @frozen : tensor<64xf32> from #nn.onnx<"m.onnx", "frozen">
   nn.parameter @shared : tensor<64xf32> trainable from #nn.onnx<"m.onnx", "shared">
   nn.parameter @first : tensor<64xf32> trainable from #nn.onnx<"m.onnx", "first">
-  nn.parameter @untouched : tensor<64xf32> trainable from #nn.onnx<"m.onnx", "untouched"> {nn.no_gradient}
+  nn.parameter @untouched : tensor<64xf32> trainable from #nn.onnx<"m.onnx", "untouched"> {no_gradient}
   nn.parameter @last : tensor<60xf32> trainable from #nn.onnx<"m.onnx", "last">
   nn.parameter @idle : tensor<64xf32> trainable from #nn.onnx<"m.onnx", "idle">
   func.func @forward.fwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {

@@ -8,13 +8,13 @@ dist.batch global 4 micro 2
 dist.plan ranks 2 schedule "1f1b" pace @m reorder "none" bucket 1024 depth 1
 dist.loss "text" in @m numerator "num" weight 1.0
 
-dist.module @m attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 0, 1>} {
+dist.module @m attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
   nn.dim @batch of "sample" max 1
   nn.parameter @kept : tensor<40x64xf32> working bf16 from #nn.onnx<"m.onnx", "kept">
   nn.parameter @late : tensor<64x40xf32> working bf16 trainable from #nn.onnx<"m.onnx", "late">
   nn.parameter @scale : tensor<40xf32> trainable from #nn.onnx<"m.onnx", "scale">
   nn.parameter @bias : tensor<3xf32> working bf16 trainable from #nn.onnx<"m.onnx", "bias">
-  nn.parameter @untouched : tensor<8xf32> working bf16 trainable from #nn.onnx<"m.onnx", "untouched"> {nn.no_gradient}
+  nn.parameter @untouched : tensor<8xf32> working bf16 trainable from #nn.onnx<"m.onnx", "untouched"> {no_gradient}
   func.func @forward.fwd(%p: tensor<?x40xbf16, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {
     %w = nn.read @late : tensor<64x40xbf16>
     %y = nn.linear %p, %w {stored = f32} : tensor<?x40xbf16, #nn.dims<batch>>, tensor<64x40xbf16>

@@ -108,7 +108,7 @@ dist.module @b whole_batch {
 // -----
 
 // expected-error @+1 {{is placed on other ranks than 0, but there is no sched.solution}}
-dist.module @a attributes {dist.ranks = array<i64: 1>} {
+dist.module @a attributes {ranks = array<i64: 1>} {
   nn.dim @batch of "sample" max 2
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -193,7 +193,7 @@ dist.module @b {
 
 // expected-error @+1 {{ties parameters that are cut differently}}
 dist.tie @b::@w = @a::@w
-dist.module @a attributes {dist.tp = 2 : i64} {
+dist.module @a attributes {tp = 2 : i64} {
   nn.dim @batch of "sample" max 2
   nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"a.onnx", "w"> {dist.layout = #dist.layout<8, [#dist.cut<0, 4, 2, 1>]>}
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
@@ -278,7 +278,7 @@ sched.solution of @step {
 
 // -----
 
-dist.module @a attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 0, 1>} {
+dist.module @a attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
   nn.dim @batch of "sample" max 2
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>

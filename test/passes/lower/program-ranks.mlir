@@ -1,5 +1,5 @@
 // RUN: dt-opt %s --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program --rt-place-waits --rt-verify-lowered -split-input-file | FileCheck %s
-// RUN: sed 's/to @llm.1 "h"$/& {dist.depth = 2 : i64}/' %s > %t.mlir
+// RUN: sed 's/to @llm.1 "h"$/& {depth = 2 : i64}/' %s > %t.mlir
 // RUN: dt-opt %t.mlir --lower-nn-to-rt --cse --rt-plan-memory --sched-solve=schedule=1f1b --lower-program -split-input-file | FileCheck %s --check-prefix=DEPTH
 
 // Two stages of one unit on two ranks, three microbatches: slots as there are
@@ -12,7 +12,7 @@ dist.edge @llm.0 "h" to @llm.1 "h"
 dist.loss "text" in @llm.1 numerator "num" weight 1.0
 dist.tie @llm.1::@scale = @llm.0::@scale
 
-dist.module @llm.0 origin "llm" attributes {dist.unit = "llm", dist.ranks = array<i64: 0>, dist.zero = 1 : i64} {
+dist.module @llm.0 origin "llm" attributes {unit = "llm", ranks = array<i64: 0>, zero = 1 : i64} {
   nn.dim @batch of "sample" max 1
   nn.parameter @scale : tensor<64xf32> trainable from #nn.init<"ones", "", "">
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"llm.onnx", "w">
@@ -29,7 +29,7 @@ dist.module @llm.0 origin "llm" attributes {dist.unit = "llm", dist.ranks = arra
     return
   }
 }
-dist.module @llm.1 origin "llm" attributes {dist.unit = "llm", dist.stage = 1 : i64, dist.ranks = array<i64: 1>} {
+dist.module @llm.1 origin "llm" attributes {unit = "llm", stage = 1 : i64, ranks = array<i64: 1>} {
   nn.dim @batch of "sample" max 1
   nn.parameter @scale : tensor<64xf32> trainable from #nn.init<"ones", "", "">
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<f32> {nn.name = "num"}) {
@@ -124,7 +124,7 @@ dist.module @encoder {
     return %0 : tensor<?x32xf32, #nn.dims<batch>>
   }
 }
-dist.module @tower attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 0, 1>} {
+dist.module @tower attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"clip.onnx", "w">
   func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "e"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) {
@@ -138,7 +138,7 @@ dist.module @tower attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 0, 1>}
     return
   }
 }
-dist.module @head whole_batch attributes {dist.ranks = array<i64: 0, 1>} {
+dist.module @head whole_batch attributes {ranks = array<i64: 0, 1>} {
   nn.dim @all of "sample" max 4
   func.func @forward.fwd(%z: tensor<?x64xf32, #nn.dims<all>> {nn.name = "z"}) -> (tensor<f32> {nn.name = "num"}) {
     %0 = nn.reduce sum %z {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<all>>
@@ -207,7 +207,7 @@ dist.edge @b "h" to @c "h"
 dist.edge @c "z" to @d "z"
 dist.loss "loss" in @d numerator "num" weight 1.0
 
-dist.module @a attributes {dist.sub = 2 : i64} {
+dist.module @a attributes {sub = 2 : i64} {
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"a.onnx", "w">
   func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}) {
@@ -221,7 +221,7 @@ dist.module @a attributes {dist.sub = 2 : i64} {
     return
   }
 }
-dist.module @b attributes {dist.ranks = array<i64: 1>} {
+dist.module @b attributes {ranks = array<i64: 1>} {
   nn.dim @batch of "sample" max 2
   func.func @forward.fwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) {
     %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
@@ -232,7 +232,7 @@ dist.module @b attributes {dist.ranks = array<i64: 1>} {
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
 }
-dist.module @c attributes {dist.ranks = array<i64: 1>, dist.sub = 2 : i64} {
+dist.module @c attributes {ranks = array<i64: 1>, sub = 2 : i64} {
   nn.dim @batch of "sample" max 1
   func.func @forward.fwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) {
     %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
@@ -243,7 +243,7 @@ dist.module @c attributes {dist.ranks = array<i64: 1>, dist.sub = 2 : i64} {
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
 }
-dist.module @d attributes {dist.ranks = array<i64: 1>, dist.sub = 2 : i64} {
+dist.module @d attributes {ranks = array<i64: 1>, sub = 2 : i64} {
   nn.dim @batch of "sample" max 1
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) -> (tensor<f32> {nn.name = "num"}) {
     %0 = nn.reduce sum %e {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>

@@ -9,7 +9,7 @@ dist.plan ranks 1 schedule "zb-h1" pace @llm reorder "none" bucket 1024 depth 2
 dist.edge @a "h" to @b "h"
 dist.loss "text" in @b numerator "num" weight 1.0
 
-dist.module @a attributes {dist.unit = "llm"} {
+dist.module @a attributes {unit = "llm"} {
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64xf32> trainable from #nn.onnx<"a.onnx", "w">
   func.func @forward.fwd(%x: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
@@ -26,7 +26,7 @@ dist.module @a attributes {dist.unit = "llm"} {
     return
   }
 }
-dist.module @b attributes {dist.unit = "llm", dist.stage = 1 : i64} {
+dist.module @b attributes {unit = "llm", stage = 1 : i64} {
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64xf32> trainable from #nn.onnx<"b.onnx", "w">
   func.func @forward.fwd(%h: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<f32> {nn.name = "num"}, tensor<64xf32> {nn.residual}) {

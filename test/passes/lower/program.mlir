@@ -12,7 +12,7 @@ dist.input "llm.labels" = {tokens = "labels"}
 
 dist.module @llm {
   nn.dim @batch of "sample" max 2
-  nn.parameter @scale : tensor<64xf32> trainable from #nn.onnx<"llm.onnx", "scale"> {dist.no_decay, dist.weight_decay = 0.5, dist.lr_factor = 2.0}
+  nn.parameter @scale : tensor<64xf32> trainable from #nn.onnx<"llm.onnx", "scale"> {no_decay, weight_decay = 0.5, lr_factor = 2.0}
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "embeds"}, %l: tensor<?xi64, #nn.dims<batch>> {nn.name = "labels"}) -> (tensor<f32> {nn.name = "num"}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
     %s = nn.read @scale : tensor<64xf32>
     %h = nn.mul %e, %s : tensor<?x64xf32, #nn.dims<batch>>, tensor<64xf32>
@@ -37,7 +37,7 @@ dist.module @llm {
 dist.module @vision {
   nn.dim @images of "sample" max 2
   nn.parameter @table : tensor<4xf32> buffer from #nn.onnx<"vision.onnx", "table">
-  nn.parameter @w : tensor<64x32xf32> trainable from #nn.init<"normal(0, 0.02)", "vision.onnx", "w"> {dist.lr_factor = 0.5, dist.weight_decay = 0.25}
+  nn.parameter @w : tensor<64x32xf32> trainable from #nn.init<"normal(0, 0.02)", "vision.onnx", "w"> {lr_factor = 0.5, weight_decay = 0.25}
   func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<images>> {nn.name = "pixels"}) -> (tensor<?x64xf32, #nn.dims<images>> {nn.name = "embeds"}) {
     %w = nn.read @w : tensor<64x32xf32>
     %0 = nn.linear %p, %w : tensor<?x32xf32, #nn.dims<images>>, tensor<64x32xf32>

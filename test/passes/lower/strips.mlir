@@ -19,7 +19,7 @@ dist.module @m {
   // CHECK: rt.matmul %{{.*}}, %arg2 to %{{.*}} {batch = #nn.dim<2*batch>, k = #nn.dim<16>, m = #nn.dim<3>, n = #nn.dim<4>, stride_a = #nn.dim<48>, stride_c = #nn.dim<20>}
   // CHECK-NOT: rt.kernel
   func.func @gather(%x: tensor<?x5x16xf32, #nn.dims<batch>>, %w: tensor<8x16xf32>, %v: tensor<16x4xf32>, %b: tensor<8xf32>) -> (tensor<?x10x8xf32, #nn.dims<batch>>, tensor<?x10x4xf32, #nn.dims<batch>>) {
-    %0 = dist.all_gather %x axis 1 chunk 5 over 2 stride 1 {dist.strips = 2 : i64} : tensor<?x5x16xf32, #nn.dims<batch>> to tensor<?x10x16xf32, #nn.dims<batch>>
+    %0 = dist.all_gather %x axis 1 chunk 5 over 2 stride 1 {strips = 2 : i64} : tensor<?x5x16xf32, #nn.dims<batch>> to tensor<?x10x16xf32, #nn.dims<batch>>
     %1 = nn.linear %0, %w, %b : tensor<?x10x16xf32, #nn.dims<batch>>, tensor<8x16xf32>, tensor<8xf32>
     %2 = nn.linear %0, %v {in_out} : tensor<?x10x16xf32, #nn.dims<batch>>, tensor<16x4xf32>
     return %1, %2 : tensor<?x10x8xf32, #nn.dims<batch>>, tensor<?x10x4xf32, #nn.dims<batch>>
@@ -33,7 +33,7 @@ dist.module @m {
   // CHECK-COUNT-2: rt.kernel @put_together
   // CHECK: rt.kernel @exp
   func.func @whole(%x: tensor<?x5x16xf32, #nn.dims<batch>>, %w: tensor<8x16xf32>) -> (tensor<?x10x8xf32, #nn.dims<batch>>, tensor<?x10x16xf32, #nn.dims<batch>>) {
-    %0 = dist.all_gather %x axis 1 chunk 5 over 2 stride 1 {dist.strips = 2 : i64} : tensor<?x5x16xf32, #nn.dims<batch>> to tensor<?x10x16xf32, #nn.dims<batch>>
+    %0 = dist.all_gather %x axis 1 chunk 5 over 2 stride 1 {strips = 2 : i64} : tensor<?x5x16xf32, #nn.dims<batch>> to tensor<?x10x16xf32, #nn.dims<batch>>
     %1 = nn.exp %0 : tensor<?x10x16xf32, #nn.dims<batch>>
     %2 = nn.linear %0, %w : tensor<?x10x16xf32, #nn.dims<batch>>, tensor<8x16xf32>
     return %2, %1 : tensor<?x10x8xf32, #nn.dims<batch>>, tensor<?x10x16xf32, #nn.dims<batch>>
@@ -48,7 +48,7 @@ dist.module @m {
   // CHECK: rt.collective reduce_scatter %{{.*}} chunk <48> pitch <80> over 2 stride 1
   func.func @scatter(%x: tensor<?x10x8xf32, #nn.dims<batch>>, %w: tensor<16x8xf32>) -> tensor<?x5x16xf32, #nn.dims<batch>> {
     %0 = nn.linear %x, %w : tensor<?x10x8xf32, #nn.dims<batch>>, tensor<16x8xf32>
-    %1 = dist.reduce_scatter %0 axis 1 chunk 5 over 2 stride 1 {dist.strips = 2 : i64} : tensor<?x10x16xf32, #nn.dims<batch>> to tensor<?x5x16xf32, #nn.dims<batch>>
+    %1 = dist.reduce_scatter %0 axis 1 chunk 5 over 2 stride 1 {strips = 2 : i64} : tensor<?x10x16xf32, #nn.dims<batch>> to tensor<?x5x16xf32, #nn.dims<batch>>
     return %1 : tensor<?x5x16xf32, #nn.dims<batch>>
   }
 
@@ -62,7 +62,7 @@ dist.module @m {
   // CHECK: rt.collective all_reduce by sum %[[Y1]] to %[[Y1]] over 2 stride 1
   func.func @reduce(%x: tensor<?x7x8xf32, #nn.dims<batch>>, %w: tensor<16x8xf32>) -> tensor<?x7x16xf32, #nn.dims<batch>> {
     %0 = nn.linear %x, %w : tensor<?x7x8xf32, #nn.dims<batch>>, tensor<16x8xf32>
-    %1 = dist.all_reduce sum %0 over 2 stride 1 {dist.strips = 2 : i64} : tensor<?x7x16xf32, #nn.dims<batch>>
+    %1 = dist.all_reduce sum %0 over 2 stride 1 {strips = 2 : i64} : tensor<?x7x16xf32, #nn.dims<batch>>
     return %1 : tensor<?x7x16xf32, #nn.dims<batch>>
   }
 }

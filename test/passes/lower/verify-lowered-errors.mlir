@@ -199,7 +199,7 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 128 {
   rt.parameter_decl @b : !rt.buffer<f32, [16]> index 1 at 64 trainable gradient from []
   rt.func @joined() {
     // expected-note @+1 {{operand 1 is this}}
-    %0 = rt.gradient @a {nn.beside = [@b]} : <f32, [32]>
+    %0 = rt.gradient @a {beside = [@b]} : <f32, [32]>
     %1 = rt.gradient @b : <f32, [16]>
     %2 = rt.gradient @a : <f32, [16]>
     rt.copy %2 to %1 : !rt.buffer<f32, [16]>, !rt.buffer<f32, [16]>

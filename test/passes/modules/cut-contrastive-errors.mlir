@@ -1,7 +1,7 @@
 // RUN: not dt-opt %s --dist-cut-contrastive 2>&1 | FileCheck %s
 // CHECK: error: units.t.span: what it feeds runs over the whole batch ('h') and takes single microbatches; expected 1, not 2
 
-dist.module @t of "sample" role encoder attributes {dist.span = 2 : i64} {
+dist.module @t of "sample" role encoder attributes {span = 2 : i64} {
   nn.dim @batch of "sample" max 4
   func.func @forward(%x: tensor<?x6xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x6xf32, #nn.dims<batch>> {nn.name = "z"}) {
     %z = nn.mul %x, %x : tensor<?x6xf32, #nn.dims<batch>>, tensor<?x6xf32, #nn.dims<batch>>

@@ -1,9 +1,9 @@
 // RUN: dt-opt %s --dist-cut-contrastive --dist-verify-modules | FileCheck %s
 // RUN: sed 's/micro 2/micro 8/' %s | dt-opt --dist-cut-contrastive | FileCheck %s --check-prefix=WHOLE
-// RUN: sed 's/micro 2/micro 8/; s/role backbone {/role backbone attributes {dist.precision = "bf16"} {/' %s | dt-opt --dist-cut-contrastive | FileCheck %s --check-prefix=NARROW
+// RUN: sed 's/micro 2/micro 8/; s/role backbone {/role backbone precision bf16 {/' %s | dt-opt --dist-cut-contrastive | FileCheck %s --check-prefix=NARROW
 
 // The comparison is float32 where the towers are not, whatever the microbatch.
-// NARROW: dist.module @model of "sample" role tower attributes {dist.precision = "bf16"}
+// NARROW: dist.module @model of "sample" role tower precision bf16 
 // NARROW: dist.module @model_head of "sample" role head whole_batch origin "model" {
 
 // With one microbatch nothing is cut.

@@ -1,7 +1,7 @@
 // RUN: dt-opt %s --dist-find-modules --dist-verify-modules -verify-diagnostics -split-input-file
 
 // A tower's op that mixes items, outside a loss: the error names it in the part too.
-dist.module @m of "sample" attributes {dist.split} {
+dist.module @m of "sample" attributes {split} {
   nn.dim @batch of "sample" max 2
   nn.parameter @a0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "a0">
   nn.parameter @b0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "b0">
@@ -30,7 +30,7 @@ dist.batch global 4 micro 2
 
 // The fixed number of pictures: legal for one microbatch, an error for two.
 // expected-error @+1 {{input 'pixels' of module 'm' has the fixed dim 3 where items should be counted ('tensor<3x64xf32>'), so the batch cannot be cut into microbatches}}
-dist.module @m of "sample" attributes {dist.split} {
+dist.module @m of "sample" attributes {split} {
   nn.dim @batch of "sample" max 2
   nn.parameter @v0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "v0">
   nn.parameter @t0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "t0">

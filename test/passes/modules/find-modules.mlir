@@ -1,7 +1,7 @@
 // RUN: dt-opt %s --dist-find-modules --dist-verify-modules -split-input-file 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK < %t.remarks
-// RUN: sed 's/ attributes {dist.split}//' %s | dt-opt --dist-find-modules -split-input-file | FileCheck %s --check-prefix=UNASKED
-// RUN: sed 's/ attributes {dist.split}//' %s | dt-opt --dist-find-modules=all -split-input-file | FileCheck %s
+// RUN: sed 's/ attributes {split}//' %s | dt-opt --dist-find-modules -split-input-file | FileCheck %s --check-prefix=UNASKED
+// RUN: sed 's/ attributes {split}//' %s | dt-opt --dist-find-modules=all -split-input-file | FileCheck %s
 
 // Nothing is cut unless asked for.
 // UNASKED-NOT: origin
@@ -27,7 +27,7 @@
 // CHECK-DAG: dist.edge @m_tower "cut.0" to @m_head "cut.0"
 // CHECK-DAG: dist.edge @m_tower_2 "cut.1" to @m_head "cut.1"
 // CHECK: dist.loss "l" in @m_head numerator "loss.l" denominator @d
-dist.module @m of "sample" role backbone attributes {dist.split} {
+dist.module @m of "sample" role backbone attributes {split} {
   nn.dim @batch of "sample" max 2
   nn.parameter @u0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "u0">
   nn.parameter @u1 : tensor<8x64xf32> trainable from #nn.onnx<"m.onnx", "u1">
@@ -78,7 +78,7 @@ dist.batch global 4 micro 2
 // CHECK: nn.parameter @net.dec.w0
 // CHECK: nn.parameter @net.dec.k0
 // CHECK: dist.edge @m_enc "cut.0" to @m_dec "cut.0"
-dist.module @m of "sample" attributes {dist.split} {
+dist.module @m of "sample" attributes {split} {
   nn.dim @batch of "sample" max 2
   nn.parameter @net.enc.w0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.enc.w0">
   nn.parameter @net.enc.w1 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.enc.w1">
@@ -117,7 +117,7 @@ dist.batch global 2 micro 2
 // CHECK-LABEL: dist.module @m_enc of "sample" role encoder origin "m"
 // CHECK: nn.parameter @decode.up
 // CHECK-LABEL: dist.module @m_dec of "sample" role backbone origin "m"
-dist.module @m of "sample" attributes {dist.split} {
+dist.module @m of "sample" attributes {split} {
   nn.dim @batch of "sample" max 2
   nn.parameter @net.enc.w0 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.enc.w0">
   nn.parameter @net.enc.w1 : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "net.enc.w1">
@@ -164,7 +164,7 @@ dist.batch global 2 micro 2
 // REMARK: 'm' stays one module: what depends on 'x' alone is nearly all there is{{$}}
 // CHECK-LABEL: dist.module @m of "sample" role backbone {
 // CHECK-NOT: dist.edge
-dist.module @m of "sample" role backbone attributes {dist.split} {
+dist.module @m of "sample" role backbone attributes {split} {
   nn.dim @batch of "sample" max 2
   nn.parameter @a : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "a">
   func.func @forward(%x: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "x"}, %labels: tensor<?xi64, #nn.dims<batch>> {nn.name = "labels"}) -> (tensor<f32> {nn.name = "loss.l"}) {

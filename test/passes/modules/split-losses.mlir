@@ -32,7 +32,7 @@ dist.module @m {
   // CHECK-NOT: nn.max
   // CHECK: return
 }
-// CHECK: dist.loss "text" in @m numerator "loss.text" denominator @text.denominator weight 5.000000e-01 {dist.at_least = 1.000000e+00 : f64}
+// CHECK: dist.loss "text" in @m numerator "loss.text" denominator @text.denominator weight 5.000000e-01 {at_least = 1.000000e+00 : f64}
 dist.loss "text" in @m numerator "loss.text" weight 0.5
 dist.batch global 4 micro 2
 
@@ -198,7 +198,7 @@ dist.module @m {
     return %loss : tensor<f32>
   }
 }
-// CHECK: dist.loss "l" in @m numerator "loss.l" denominator @l.denominator weight 1.000000e+00 {dist.at_least = 4.000000e+00 : f64, dist.plus = 5.000000e-01 : f64}
+// CHECK: dist.loss "l" in @m numerator "loss.l" denominator @l.denominator weight 1.000000e+00 {at_least = 4.000000e+00 : f64, plus = 5.000000e-01 : f64}
 dist.loss "l" in @m numerator "loss.l" weight 1.0
 dist.batch global 4 micro 2
 
@@ -224,7 +224,7 @@ dist.module @m {
 }
 // CHECK: func.func @l.denominator
 // CHECK-NOT: arith.maxsi
-// CHECK: dist.loss "l" in @m numerator "loss.l" denominator @l.denominator weight 1.000000e+00 {dist.at_least = 1.000000e+00 : f64}
+// CHECK: dist.loss "l" in @m numerator "loss.l" denominator @l.denominator weight 1.000000e+00 {at_least = 1.000000e+00 : f64}
 dist.item "image" max 3
 dist.loss "l" in @m numerator "loss.l" weight 1.0
 dist.batch global 4 micro 2

@@ -125,7 +125,7 @@ dist.batch global 4 micro 2
 
 // Several replicas cut the batch, too.
 // expected-error @+1 {{input 'pixels' of module 'm' has the fixed dim 3 where items should be counted}}
-dist.module @m of "sample" attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 0, 1>} {
+dist.module @m of "sample" attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
   nn.dim @batch of "sample" max 4
   func.func @forward(%x: tensor<3x4xf32> {nn.name = "pixels"}) -> (tensor<3x4xf32> {nn.name = "y"}) {
     return %x : tensor<3x4xf32>

@@ -1,7 +1,7 @@
 // RUN: dt-opt %s --nn-fuse-elementwise --nn-verify-optimized | FileCheck %s
 
 // CHECK-LABEL: func.func @gated(
-// CHECK: %[[F:.*]] = nn.fused %arg0, %arg1 {nn.kernel = "silu_mul"}
+// CHECK: %[[F:.*]] = nn.fused %arg0, %arg1 {kernel = "silu_mul"}
 // CHECK: math.exp
 // CHECK: nn.yield %{{.*}} : f32
 // CHECK-NOT: nn.fused
@@ -23,7 +23,7 @@ func.func @two_results(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
 
 // Broadcasts and splats disappear into the body.
 // CHECK-LABEL: func.func @repeated(
-// CHECK: nn.fused %arg0, %arg1 {nn.kernel = "mul_add"} : (tensor<80x64xf32>, tensor<64xf32>)
+// CHECK: nn.fused %arg0, %arg1 {kernel = "mul_add"} : (tensor<80x64xf32>, tensor<64xf32>)
 // CHECK: arith.constant 2.000000e+00 : f32
 // CHECK-NOT: nn.broadcast
 func.func @repeated(%x: tensor<80x64xf32>, %b: tensor<64xf32>) -> tensor<80x64xf32> {
@@ -37,9 +37,9 @@ func.func @repeated(%x: tensor<80x64xf32>, %b: tensor<64xf32>) -> tensor<80x64xf
 // The sum needs the first exp and feeds the division: one op cannot run before
 // and after it.
 // CHECK-LABEL: func.func @path_outside(
-// CHECK: nn.fused %arg0 {nn.kernel = "exp"}
+// CHECK: nn.fused %arg0 {kernel = "exp"}
 // CHECK: nn.reduce
-// CHECK: nn.fused %{{.*}}, %{{.*}} {nn.kernel = "div"}
+// CHECK: nn.fused %{{.*}}, %{{.*}} {kernel = "div"}
 func.func @path_outside(%x: tensor<80x64xf32>) -> tensor<80x64xf32> {
   %0 = nn.exp %x : tensor<80x64xf32>
   %1 = nn.reduce sum %0 {axes = array<i64: 1>, keepdims} : tensor<80x64xf32>

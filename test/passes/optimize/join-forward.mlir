@@ -9,7 +9,7 @@ dist.module @m {
   nn.parameter @v : tensor<4x8xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @forward.fwd(
   // CHECK-SAME: %[[X:.*]]: tensor<?x5x8xf32, #nn.dims<batch>>)
-  // CHECK: %[[W:.*]] = nn.read @q {nn.beside = [@k, @v]} : tensor<40x8xf32>
+  // CHECK: %[[W:.*]] = nn.read @q {beside = [@k, @v]} : tensor<40x8xf32>
   // CHECK: %[[QKV:.*]] = nn.linear %[[X]], %[[W]] : tensor<?x5x8xf32, #nn.dims<batch>>, tensor<40x8xf32>
   // CHECK-DAG: %[[Q:.*]] = nn.slice %[[QKV]] [0, 0, 0] step [1, 1, 1] : {{.*}} to tensor<?x5x32xf32, #nn.dims<batch>>
   // CHECK-DAG: %[[K:.*]] = nn.slice %[[QKV]] [0, 0, 32] step [1, 1, 1] : {{.*}} to tensor<?x5x4xf32, #nn.dims<batch>>
@@ -29,7 +29,7 @@ dist.module @m {
     return %3, %4 : tensor<?x5x4xf32, #nn.dims<batch>>, tensor<?x5x32xf32, #nn.dims<batch>>
   }
   // CHECK-LABEL: func.func @forward.bwd(
-  // CHECK: nn.read @q {nn.beside = [@k, @v]} : tensor<40x8xf32>
+  // CHECK: nn.read @q {beside = [@k, @v]} : tensor<40x8xf32>
   func.func @forward.bwd(%q: tensor<5x32xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>) -> tensor<5x8xf32> {
     %wq = nn.read @q : tensor<32x8xf32>
     %wk = nn.read @k : tensor<4x8xf32>
@@ -59,7 +59,7 @@ dist.module @returned {
   nn.parameter @d : tensor<4x16xf32> from #nn.init<"zeros", "", "">
   nn.parameter @e : tensor<4x16xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @three(
-  // CHECK: nn.read @a {nn.beside = [@b, @c]} : tensor<24x8xf32>
+  // CHECK: nn.read @a {beside = [@b, @c]} : tensor<24x8xf32>
   // CHECK: nn.linear {{.*}} : tensor<5x8xf32>, tensor<24x8xf32>
   func.func @three(%x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<5x2x4xf32>) {
     %a = nn.read @a : tensor<8x8xf32>
@@ -73,7 +73,7 @@ dist.module @returned {
     return %3, %4 : tensor<5x8xf32>, tensor<5x2x4xf32>
   }
   // CHECK-LABEL: func.func @wide(
-  // CHECK: nn.read @a {nn.beside = [@b]} : tensor<16x8xf32>
+  // CHECK: nn.read @a {beside = [@b]} : tensor<16x8xf32>
   // CHECK: nn.linear {{.*}} : tensor<5x8xf32>, tensor<16x8xf32>
   // CHECK: nn.linear {{.*}} : tensor<5x8xf32>, tensor<32x8xf32>
   // CHECK: return
@@ -88,7 +88,7 @@ dist.module @returned {
     return %3, %2 : tensor<5x8xf32>, tensor<5x32xf32>
   }
   // CHECK-LABEL: func.func @two(
-  // CHECK-NOT: nn.beside
+  // CHECK-NOT: beside
   // CHECK: return
   func.func @two(%x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<5x8xf32>) {
     %a = nn.read @a : tensor<8x8xf32>
@@ -136,8 +136,8 @@ dist.module @biases {
   nn.parameter @c : tensor<32x8xf32> from #nn.init<"zeros", "", "">
   nn.parameter @c.b : tensor<32xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @with(
-  // CHECK-DAG: %[[W:.*]] = nn.read @b {nn.beside = [@c]} : tensor<64x8xf32>
-  // CHECK-DAG: %[[B:.*]] = nn.read @b.b {nn.beside = [@c.b]} : tensor<64xf32>
+  // CHECK-DAG: %[[W:.*]] = nn.read @b {beside = [@c]} : tensor<64x8xf32>
+  // CHECK-DAG: %[[B:.*]] = nn.read @b.b {beside = [@c.b]} : tensor<64xf32>
   // CHECK: nn.linear %{{.*}}, %[[W]], %[[B]] : tensor<5x8xf32>, tensor<64x8xf32>, tensor<64xf32>
   // CHECK: nn.linear %{{.*}}, %{{.*}} : tensor<5x8xf32>, tensor<8x8xf32>
   // CHECK-NOT: nn.linear
@@ -166,7 +166,7 @@ dist.module @apart {
   nn.parameter @ab : tensor<8xf32> from #nn.init<"zeros", "", "">
   nn.parameter @bb : tensor<8xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: dist.module @apart
-  // CHECK-NOT: nn.beside
+  // CHECK-NOT: beside
   func.func @bias(%x: tensor<5x8xf32>, %bias: tensor<8xf32>) -> tensor<5x8xf32> {
     %a = nn.read @a : tensor<8x8xf32>
     %b = nn.read @b : tensor<8x8xf32>
@@ -203,7 +203,7 @@ dist.module @apart {
     return %2, %3 : tensor<8x5xf32>, tensor<8x5xf32>
   }
   func.func @strips(%part: tensor<4x8xf32>) -> tensor<8x8xf32> {
-    %x = dist.all_gather %part axis 0 chunk 4 over 2 stride 1 {dist.strips = 2 : i64} : tensor<4x8xf32> to tensor<8x8xf32>
+    %x = dist.all_gather %part axis 0 chunk 4 over 2 stride 1 {strips = 2 : i64} : tensor<4x8xf32> to tensor<8x8xf32>
     %a = nn.read @a : tensor<8x8xf32>
     %b = nn.read @b : tensor<8x8xf32>
     %0 = nn.linear %x, %a : tensor<8x8xf32>, tensor<8x8xf32>

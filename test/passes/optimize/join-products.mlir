@@ -10,13 +10,13 @@ dist.module @joined {
   nn.parameter @v : tensor<24x4xf32> trainable from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @joined.bwd(
   // CHECK-SAME: %[[X:.*]]: tensor<5x4xf32>, %[[Q:.*]]: tensor<5x8xf32>, %[[K:.*]]: tensor<5x16xf32>, %[[V:.*]]: tensor<5x24xf32>, %[[OTHER:.*]]: tensor<5x4xf32>)
-  // CHECK: %[[W:.*]] = nn.read @q {nn.beside = [@k, @v]} : tensor<48x4xf32>
+  // CHECK: %[[W:.*]] = nn.read @q {beside = [@k, @v]} : tensor<48x4xf32>
   // CHECK: %[[DQ:.*]] = nn.exp
   // CHECK: %[[DV:.*]] = nn.neg
   // CHECK: %[[DK:.*]] = nn.tanh
   // CHECK: %[[DY:.*]] = nn.concat %[[DQ]], %[[DK]], %[[DV]] {axis = 1 : i64}
   // CHECK: %[[DW:.*]] = nn.linear_dw %[[X]], %[[DY]] : tensor<5x4xf32>, tensor<5x48xf32>
-  // CHECK: nn.accumulate @q, %[[DW]] {nn.beside = [@k, @v]} : tensor<48x4xf32>
+  // CHECK: nn.accumulate @q, %[[DW]] {beside = [@k, @v]} : tensor<48x4xf32>
   // CHECK: %[[DX:.*]] = nn.linear %[[DY]], %[[W]] {in_out} : tensor<5x48xf32>, tensor<48x4xf32>
   // CHECK: %[[SUM:.*]] = nn.add %[[OTHER]], %[[DX]]
   // CHECK: return %[[SUM]]
@@ -78,14 +78,14 @@ dist.module @layers {
     return %4, %7, %8, %5, %6, %9 : tensor<5x4xbf16>, tensor<32xf32>, tensor<64xf32>, tensor<32x4xf32>, tensor<64x4xf32>, tensor<5x32xbf16>
   }
   // CHECK-LABEL: func.func @forward.bwd(
-  // CHECK: %[[AJ:.*]] = nn.read @a.w {nn.beside = [@a.v]} : tensor<96x4xbf16>
+  // CHECK: %[[AJ:.*]] = nn.read @a.w {beside = [@a.v]} : tensor<96x4xbf16>
   // CHECK: %[[AW:.*]] = nn.read @a.w : tensor<32x4xbf16>
   // CHECK: %[[R:.*]]:4 = call @layer.bwd(%{{.*}}, %[[AJ]], %[[AW]], %{{.*}}, %{{.*}})
-  // CHECK-DAG: nn.accumulate @a.b, %[[R]]#1 {nn.beside = [@a.c]} : tensor<96xf32>
-  // CHECK-DAG: nn.accumulate @a.w, %[[R]]#2 {nn.beside = [@a.v]} : tensor<96x4xf32>
+  // CHECK-DAG: nn.accumulate @a.b, %[[R]]#1 {beside = [@a.c]} : tensor<96xf32>
+  // CHECK-DAG: nn.accumulate @a.w, %[[R]]#2 {beside = [@a.v]} : tensor<96x4xf32>
   // CHECK: %[[S:.*]]:4 = call @layer.bwd(%[[R]]#0,
-  // CHECK-DAG: nn.accumulate @b.b, %[[S]]#1 {nn.beside = [@b.c]} : tensor<96xf32>
-  // CHECK-DAG: nn.accumulate @b.w, %[[S]]#2 {nn.beside = [@b.v]} : tensor<96x4xf32>
+  // CHECK-DAG: nn.accumulate @b.b, %[[S]]#1 {beside = [@b.c]} : tensor<96xf32>
+  // CHECK-DAG: nn.accumulate @b.w, %[[S]]#2 {beside = [@b.v]} : tensor<96x4xf32>
   // CHECK: return %[[S]]#0, %[[S]]#3
   func.func @forward.bwd(%x: tensor<5x4xbf16>, %g: tensor<5x32xbf16>, %h: tensor<5x64xbf16>) -> (tensor<5x4xbf16>, tensor<5x32xbf16>) {
     %aw = nn.read @a.w : tensor<32x4xbf16>
@@ -114,7 +114,7 @@ dist.module @frozen {
   nn.parameter @k : tensor<8x4xf32> trainable from #nn.init<"zeros", "", "">
   nn.parameter @v : tensor<8x4xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @frozen.bwd(
-  // CHECK: nn.read @q {nn.beside = [@v]} : tensor<16x4xf32>
+  // CHECK: nn.read @q {beside = [@v]} : tensor<16x4xf32>
   // CHECK: nn.linear_dw {{.*}} : tensor<5x4xf32>, tensor<5x8xf32>
   // CHECK: nn.accumulate @k, %{{.*}} : tensor<8x4xf32>
   // CHECK: nn.linear {{.*}} : tensor<5x16xf32>, tensor<16x4xf32>
@@ -143,7 +143,7 @@ dist.module @inputs {
   nn.parameter @q : tensor<8x4xf32> trainable from #nn.init<"zeros", "", "">
   nn.parameter @k : tensor<8x4xf32> trainable from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func @inputs.bwd(
-  // CHECK-NOT: nn.beside
+  // CHECK-NOT: beside
   func.func @inputs.bwd(%x: tensor<5x4xf32>, %y: tensor<5x4xf32>, %q: tensor<5x8xf32>, %k: tensor<5x8xf32>) -> tensor<5x4xf32> {
     %wq = nn.read @q : tensor<8x4xf32>
     %wk = nn.read @k : tensor<8x4xf32>
@@ -175,7 +175,7 @@ dist.module @apart {
   nn.parameter @in_out.a : tensor<4x8xf32> trainable from #nn.init<"zeros", "", "">
   nn.parameter @in_out.b : tensor<4x8xf32> trainable from #nn.init<"zeros", "", "">
   // CHECK-LABEL: dist.module @apart
-  // CHECK-NOT: nn.beside
+  // CHECK-NOT: beside
   // CHECK-NOT: nn.concat
   func.func @tied.bwd(%q: tensor<5x8xf32>, %k: tensor<5x8xf32>) -> tensor<5x4xf32> {
     %wq = nn.read @tied : tensor<8x4xf32>
@@ -248,7 +248,7 @@ dist.module @calls {
   nn.parameter @a : tensor<8x4xf32> from #nn.init<"zeros", "", "">
   nn.parameter @b : tensor<8x4xf32> from #nn.init<"zeros", "", "">
   // CHECK-LABEL: func.func private @layer(
-  // CHECK-NOT: nn.beside
+  // CHECK-NOT: beside
   func.func private @layer(%a: tensor<8x4xf32>, %b: tensor<8x4xf32>, %q: tensor<5x8xf32>, %k: tensor<5x8xf32>) -> tensor<5x4xf32> {
     %dq = nn.exp %q : tensor<5x8xf32>
     %dk = nn.exp %k : tensor<5x8xf32>
@@ -271,7 +271,7 @@ dist.module @calls {
 // Functions that call themselves are for others to refuse.
 dist.module @recursion {
   // CHECK-LABEL: func.func private @again(
-  // CHECK-NOT: nn.beside
+  // CHECK-NOT: beside
   func.func private @again(%a: tensor<8x4xf32>, %b: tensor<8x4xf32>, %q: tensor<5x8xf32>, %k: tensor<5x8xf32>) -> (tensor<5x4xf32>, tensor<8x4xf32> {nn.param_grad}, tensor<8x4xf32> {nn.param_grad}) {
     %dq = nn.exp %q : tensor<5x8xf32>
     %dk = nn.exp %k : tensor<5x8xf32>

@@ -4,7 +4,7 @@
 // no product makes it; what goes to a float32 module has 4.
 
 // CHECK-LABEL: dist.module @from
-dist.module @from attributes {dist.precision = "bf16"} {
+dist.module @from precision bf16 {
   nn.dim @batch of "sample" max 2
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
   // CHECK: func.func @forward({{.*}}) -> (tensor<?x4xbf16, #nn.dims<batch>> {nn.name = "a"}, tensor<?x4xf32, #nn.dims<batch>> {nn.name = "b"}, tensor<?x4xf32, #nn.dims<batch>> {nn.name = "c"})
@@ -21,7 +21,7 @@ dist.module @from attributes {dist.precision = "bf16"} {
   }
 }
 // CHECK-LABEL: dist.module @to
-dist.module @to attributes {dist.precision = "bf16"} {
+dist.module @to precision bf16 {
   nn.dim @batch of "sample" max 2
   // CHECK: func.func @forward(%[[A:.*]]: tensor<?x4xbf16, #nn.dims<batch>> {nn.name = "a"})
   func.func @forward(%a: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "a"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {

@@ -2,7 +2,7 @@
 
 // A mask of numbers that is made of integers, as padding is, stays float32; the attention that it hides keys from is narrow.
 
-dist.module @m attributes {dist.precision = "bf16"} {
+dist.module @m precision bf16 {
   nn.dim @batch of "sample" max 2
   // CHECK-LABEL: func.func @forward
   func.func @forward(%q: tensor<?x8x2x8xf32, #nn.dims<batch>> {nn.name = "q"}, %valid: tensor<?x1x1x8xi64, #nn.dims<batch>> {nn.name = "valid"}) -> (tensor<?x8x2x8xf32, #nn.dims<batch>> {nn.name = "y"}) {

@@ -5,7 +5,7 @@
 // nothing.
 
 // CHECK-LABEL: dist.module @narrow
-dist.module @narrow attributes {dist.precision = "bf16"} {
+dist.module @narrow precision bf16 {
   nn.dim @batch of "sample" max 2
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
   nn.parameter @b : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "b">

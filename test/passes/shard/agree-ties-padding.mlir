@@ -11,7 +11,7 @@
 // SHARD: nn.parameter @emb : tensor<95x64xf32>
 // SHARD-LABEL: dist.module @head
 // SHARD: nn.parameter @emb : tensor<95x64xf32>
-dist.module @embedding of "sample" attributes {dist.tp = 2 : i64, dist.ranks = array<i64: 0, 1>} {
+dist.module @embedding of "sample" attributes {tp = 2 : i64, ranks = array<i64: 0, 1>} {
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<95x64xf32> trainable from #nn.onnx<"m.onnx", "emb">
   func.func @forward.fwd(%ids: tensor<?x32xi64, #nn.dims<batch>> {nn.name = "ids"}) -> (tensor<?x32x64xf32, #nn.dims<batch>> {nn.name = "h"}) {
@@ -20,7 +20,7 @@ dist.module @embedding of "sample" attributes {dist.tp = 2 : i64, dist.ranks = a
     return %h : tensor<?x32x64xf32, #nn.dims<batch>>
   }
 }
-dist.module @head of "sample" attributes {dist.tp = 2 : i64, dist.ranks = array<i64: 2, 3>} {
+dist.module @head of "sample" attributes {tp = 2 : i64, ranks = array<i64: 2, 3>} {
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<95x64xf32> trainable from #nn.onnx<"m.onnx", "emb">
   func.func @forward.fwd(%h: tensor<?x32x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<?x32x95xf32, #nn.dims<batch>> {nn.name = "logits"}) {
@@ -29,7 +29,7 @@ dist.module @head of "sample" attributes {dist.tp = 2 : i64, dist.ranks = array<
     return %l : tensor<?x32x95xf32, #nn.dims<batch>>
   }
 }
-dist.module @last of "sample" attributes {dist.ranks = array<i64: 4>} {
+dist.module @last of "sample" attributes {ranks = array<i64: 4>} {
   nn.dim @batch of "sample" max 4
   func.func @forward.fwd(%l: tensor<?x32x95xf32, #nn.dims<batch>> {nn.name = "logits"}) -> (tensor<?x32x95xf32, #nn.dims<batch>> {nn.name = "scores"}) {
     %s = nn.tanh %l : tensor<?x32x95xf32, #nn.dims<batch>>

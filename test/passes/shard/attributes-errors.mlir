@@ -1,40 +1,40 @@
 // RUN: dt-opt %s -verify-diagnostics -split-input-file
 
-// expected-error @+1 {{'dist.tp' is a number of ranks, at least 1, of dist.module}}
-dist.module @m attributes {dist.tp = 0 : i64} {}
+// expected-error @+1 {{'dist.module' op attribute 'tp' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+dist.module @m attributes {tp = 0 : i64} {}
 
 // -----
 
-// expected-error @+1 {{'dist.tp' is a number of ranks, at least 1, of dist.module}}
-dist.module @m attributes {dist.tp = "two"} {}
+// expected-error @+1 {{'dist.module' op attribute 'tp' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+dist.module @m attributes {tp = "two"} {}
 
 // -----
 
-// expected-error @+1 {{'dist.sequence_parallel' is a unit attribute of dist.module}}
-dist.module @m attributes {dist.sequence_parallel = 1 : i64} {}
+// expected-error @+1 {{'dist.module' op attribute 'sequence_parallel' failed to satisfy constraint: unit attribute}}
+dist.module @m attributes {sequence_parallel = 1 : i64} {}
 
 // -----
 
-// expected-error @+1 {{'dist.overlap' is a number of strips, at least 1, of dist.module}}
-dist.module @m attributes {dist.overlap = 0 : i64} {}
+// expected-error @+1 {{'dist.module' op attribute 'overlap' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+dist.module @m attributes {overlap = 0 : i64} {}
 
 // -----
 
-// expected-error @+1 {{'dist.strips' is a number of strips, at least 1, of a collective}}
-dist.module @m attributes {dist.strips = 2 : i64} {}
+// expected-error @+1 {{'dist.module' op has no attribute 'strips'}}
+dist.module @m attributes {strips = 2 : i64} {}
 
 // -----
 
 func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-  // expected-error @+1 {{'dist.strips' is a number of strips, at least 1, of a collective}}
-  %0 = dist.all_reduce sum %x over 2 stride 1 {dist.strips = -1 : i64} : tensor<4x4xf32>
+  // expected-error @+1 {{'dist.all_reduce' op attribute 'strips' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %0 = dist.all_reduce sum %x over 2 stride 1 {strips = -1 : i64} : tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
 
 // -----
 
-// expected-error @+1 {{'dist.memory_price' is a number of bytes (f64) of dist.module}}
-dist.module @m attributes {dist.memory_price = 1 : i64} {}
+// expected-error @+1 {{'dist.module' op attribute 'memory_price' failed to satisfy constraint: 64-bit float attribute which is finite and not negative}}
+dist.module @m attributes {memory_price = 1 : i64} {}
 
 // -----
 

@@ -52,7 +52,7 @@ dist.module @tower {
 // CHECK: @forward.bwd(
 // CHECK: %[[U:.*]] = nn.read @u : tensor<512x32xf32>
 // CHECK: dist.all_gather %[[U]] axis 1 chunk 32 over 2 stride 1
-dist.module @head attributes {dist.memory_price = 1.0e6 : f64} {
+dist.module @head attributes {memory_price = 1.0e6 : f64} {
   nn.dim @batch of "sample" max 2048
   nn.parameter @u : tensor<512x64xf32> trainable from #nn.onnx<"head.onnx", "u">
   func.func @forward.fwd(%z: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) -> (tensor<?x512xf32, #nn.dims<batch>> {nn.name = "h"}) {

@@ -2,14 +2,14 @@
 // RUN: dt-opt %s --pass-pipeline='builtin.module(dist.module(dist-overlap))' -split-input-file -verify-diagnostics | FileCheck %s
 
 // CHECK-LABEL: dist.module @some
-dist.module @some attributes {dist.tp = 2 : i64, dist.overlap = 4 : i64} {
+dist.module @some attributes {tp = 2 : i64, overlap = 4 : i64} {
   nn.dim @batch of "sample" max 4
   // Of what is gathered, what multiplies it as its rows; what is added up, if one product makes it and nobody else reads that.
   // CHECK-LABEL: @forward.fwd
-  // CHECK: dist.all_gather %arg0 axis 1 chunk 3 over 2 stride 1 {dist.strips = 3 : i64}
+  // CHECK: dist.all_gather %arg0 axis 1 chunk 3 over 2 stride 1 {strips = 3 : i64}
   // CHECK: dist.all_gather %{{.*}} axis 1 chunk 8 over 2 stride 1 : tensor<16x8xf32>
-  // CHECK: dist.reduce_scatter %{{.*}} axis 1 chunk 3 over 2 stride 1 {dist.strips = 3 : i64}
-  // CHECK: dist.all_reduce sum %{{.*}} over 2 stride 1 {dist.strips = 4 : i64}
+  // CHECK: dist.reduce_scatter %{{.*}} axis 1 chunk 3 over 2 stride 1 {strips = 3 : i64}
+  // CHECK: dist.all_reduce sum %{{.*}} over 2 stride 1 {strips = 4 : i64}
   // CHECK: dist.all_reduce sum %{{.*}} over 2 stride 1 :
   // CHECK: dist.all_reduce sum %{{.*}} over 2 stride 1 :
   // CHECK: dist.all_gather %{{.*}} axis 2 chunk 8 over 2 stride 1 :
@@ -41,7 +41,7 @@ dist.module @some attributes {dist.tp = 2 : i64, dist.overlap = 4 : i64} {
 // -----
 
 // CHECK-LABEL: dist.module @off
-dist.module @off attributes {dist.tp = 2 : i64, dist.overlap = 1 : i64} {
+dist.module @off attributes {tp = 2 : i64, overlap = 1 : i64} {
   // CHECK: dist.all_reduce sum %{{.*}} over 2 stride 1 :
   func.func @forward.fwd(%x: tensor<6x16xf32>, %u: tensor<16x16xf32>) -> tensor<6x16xf32> {
     %0 = nn.linear %x, %u : tensor<6x16xf32>, tensor<16x16xf32>
@@ -53,7 +53,7 @@ dist.module @off attributes {dist.tp = 2 : i64, dist.overlap = 1 : i64} {
 // -----
 
 // expected-remark @+1 {{overlap does nothing for 'llm': no product stands beside a collective of rows}}
-dist.module @idle attributes {dist.tp = 2 : i64, dist.overlap = 2 : i64, dist.unit = "llm"} {
+dist.module @idle attributes {tp = 2 : i64, overlap = 2 : i64, unit = "llm"} {
   func.func @forward.fwd(%x: tensor<6x16xf32>) -> tensor<6x16xf32> {
     %0 = nn.exp %x : tensor<6x16xf32>
     %1 = dist.all_reduce sum %0 over 2 stride 1 : tensor<6x16xf32>

@@ -26,7 +26,7 @@
 // CHECK: %[[DB:.*]] = nn.reduce sum %[[DH]]
 // CHECK: nn.accumulate @b, %[[DB]]
 // CHECK: return
-dist.module @first attributes {dist.split_backward} {
+dist.module @first attributes {split_backward} {
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
   func.func @forward(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<2x4xf32> {nn.name = "y"}) {
     %w = nn.read @w : tensor<4x4xf32>
@@ -34,7 +34,7 @@ dist.module @first attributes {dist.split_backward} {
     return %0 : tensor<2x4xf32>
   }
 }
-dist.module @second attributes {dist.split_backward} {
+dist.module @second attributes {split_backward} {
   nn.parameter @w : tensor<8x4xf32> trainable from #nn.onnx<"n.onnx", "w">
   nn.parameter @v : tensor<4x8xf32> trainable from #nn.onnx<"n.onnx", "v">
   nn.parameter @b : tensor<4xf32> trainable from #nn.onnx<"n.onnx", "b">
@@ -76,7 +76,7 @@ dist.loss "l" in @second numerator "num" weight 1.0
 // CHECK: call @layer.bwd.weight({{.*}}, %[[D1]], %[[D0]])
 // CHECK-LABEL: dist.module @before
 // CHECK: func.func @forward.bwd(
-dist.module @m attributes {dist.split_backward} {
+dist.module @m attributes {split_backward} {
   nn.parameter @w0 : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w0">
   nn.parameter @w1 : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w1">
   nn.parameter @b : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "b">
@@ -116,7 +116,7 @@ dist.loss "l" in @m numerator "num" weight 1.0
 // CHECK: func.func @forward.bwd.input({{.*}}nn.residual_index = 0 : i64{{.*}}) -> (tensor<2x4xf32> {nn.grad_of = "x"}) {
 // CHECK-NOT: @forward.bwd.weight
 // CHECK-LABEL: dist.module @before
-dist.module @frozen attributes {dist.split_backward} {
+dist.module @frozen attributes {split_backward} {
   nn.parameter @w : tensor<4x4xf32> from #nn.onnx<"m.onnx", "w">
   func.func @forward(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {
     %w = nn.read @w : tensor<4x4xf32>

@@ -1,7 +1,7 @@
 // RUN: dt-opt %s --dist-cut-stages -verify-diagnostics -split-input-file
 
 // expected-error @+1 {{units.m: 4 stages need 3 places to cut at; the module has 2}}
-dist.module @m of "sample" attributes {dist.pp = 4 : i64} {
+dist.module @m of "sample" attributes {pp = 4 : i64} {
   nn.dim @batch of "sample" max 4
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %w: tensor<4x4xf32> {nn.name = "w"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.linear %x, %w : tensor<?x4xf32, #nn.dims<batch>>, tensor<4x4xf32>
@@ -15,7 +15,7 @@ dist.module @m of "sample" attributes {dist.pp = 4 : i64} {
 
 // Items are on the second axis of the only thing to cut at.
 // expected-error @+1 {{units.m: 2 stages need 1 places to cut at; the module has 0 where all that crosses counts items on its first axis}}
-dist.module @m of "sample" attributes {dist.pp = 2 : i64, dist.dp = 2 : i64} {
+dist.module @m of "sample" attributes {pp = 2 : i64, dp = 2 : i64} {
   nn.dim @batch of "sample" max 4
   func.func @forward(%x: tensor<4x?xf32, #nn.dims<batch>> {nn.name = "x"}, %w: tensor<4x4xf32> {nn.name = "w"}) -> (tensor<4x?xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.matmul %w, %x : tensor<4x4xf32>, tensor<4x?xf32, #nn.dims<batch>>
@@ -28,7 +28,7 @@ dist.module @m of "sample" attributes {dist.pp = 2 : i64, dist.dp = 2 : i64} {
 
 // One stage has a list too, if a plan gives one.
 // expected-error @+1 {{units.m.stages[0]: there is no piece 'nosuch' (pieces: layer.0, head)}}
-dist.module @m of "sample" attributes {dist.stages = [["nosuch"]]} {
+dist.module @m of "sample" attributes {stages = [["nosuch"]]} {
   nn.dim @batch of "sample" max 4
   func.func private @layer(%x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<?x4xf32, #nn.dims<batch>> {
     return %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -43,7 +43,7 @@ dist.module @m of "sample" attributes {dist.stages = [["nosuch"]]} {
 // -----
 
 // expected-error @+1 {{units.m.stages[0]: there is no piece 'layer.1' (pieces: layer.0, head)}}
-dist.module @m of "sample" attributes {dist.stages = [["layer.1"], ["head"]]} {
+dist.module @m of "sample" attributes {stages = [["layer.1"], ["head"]]} {
   nn.dim @batch of "sample" max 4
   func.func private @layer(%x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<?x4xf32, #nn.dims<batch>> {
     return %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -58,7 +58,7 @@ dist.module @m of "sample" attributes {dist.stages = [["layer.1"], ["head"]]} {
 // -----
 
 // expected-error @+1 {{units.m.stages[0]: expected 'layer.0' next, not 'head' (pieces in order: layer.0, head)}}
-dist.module @m of "sample" attributes {dist.stages = [["head"], ["layer.0"]]} {
+dist.module @m of "sample" attributes {stages = [["head"], ["layer.0"]]} {
   nn.dim @batch of "sample" max 4
   func.func private @layer(%x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<?x4xf32, #nn.dims<batch>> {
     return %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -73,7 +73,7 @@ dist.module @m of "sample" attributes {dist.stages = [["head"], ["layer.0"]]} {
 // -----
 
 // expected-error @+1 {{units.m.stages[1]: 'head' is in no stage}}
-dist.module @m of "sample" attributes {dist.stages = [["layer.0"], ["layer.1"]]} {
+dist.module @m of "sample" attributes {stages = [["layer.0"], ["layer.1"]]} {
   nn.dim @batch of "sample" max 4
   func.func private @layer(%x: tensor<?x4xf32, #nn.dims<batch>>) -> tensor<?x4xf32, #nn.dims<batch>> {
     return %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -89,7 +89,7 @@ dist.module @m of "sample" attributes {dist.stages = [["layer.0"], ["layer.1"]]}
 // -----
 
 // expected-error @+1 {{units.m.stages[1]: a tensor of type 'tensor<4x?xf32, #nn.dims<batch>>' would cross, which does not count items on its first axis, and a microbatch has 2 parts}}
-dist.module @m of "sample" attributes {dist.dp = 2 : i64, dist.stages = [["layer.0"], ["head"]]} {
+dist.module @m of "sample" attributes {dp = 2 : i64, stages = [["layer.0"], ["head"]]} {
   nn.dim @batch of "sample" max 4
   func.func private @layer(%x: tensor<4x?xf32, #nn.dims<batch>>) -> tensor<4x?xf32, #nn.dims<batch>> {
     return %x : tensor<4x?xf32, #nn.dims<batch>>
@@ -103,8 +103,8 @@ dist.module @m of "sample" attributes {dist.dp = 2 : i64, dist.stages = [["layer
 
 // -----
 
-// expected-error @+1 {{'dist.unit_ranks' names 1 ranks; expected pp * dp * tp = 2}}
-dist.module @m of "sample" attributes {dist.pp = 2 : i64, dist.unit_ranks = array<i64: 0>} {
+// expected-error @+1 {{'unit_ranks' names 1 ranks; expected pp * dp * tp = 2}}
+dist.module @m of "sample" attributes {pp = 2 : i64, unit_ranks = array<i64: 0>} {
   func.func @forward(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -112,26 +112,26 @@ dist.module @m of "sample" attributes {dist.pp = 2 : i64, dist.unit_ranks = arra
 
 // -----
 
-// expected-error @+1 {{'dist.pp' and 'dist.vpp' are numbers of stages, at least 1}}
-dist.module @m of "sample" attributes {dist.pp = 0 : i64} {
+// expected-error @+1 {{'dist.module' op attribute 'pp' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+dist.module @m of "sample" attributes {pp = 0 : i64} {
 }
 
 // -----
 
-// expected-error @+1 {{'dist.stages' is a list of names for each of 3 stages}}
-dist.module @m of "sample" attributes {dist.pp = 3 : i64, dist.stages = [["a"], ["b"]]} {
+// expected-error @+1 {{'stages' is a list of names for each of 3 stages}}
+dist.module @m of "sample" attributes {pp = 3 : i64, stages = [["a"], ["b"]]} {
 }
 
 // -----
 
 // expected-error @+1 {{cannot be cut into stages: it has no function @forward}}
-dist.module @m of "sample" attributes {dist.pp = 3 : i64} {
+dist.module @m of "sample" attributes {pp = 3 : i64} {
 }
 
 // -----
 
 // expected-error @+1 {{cannot be cut into stages: it runs over the whole batch}}
-dist.module @m of "sample" whole_batch attributes {dist.pp = 3 : i64} {
+dist.module @m of "sample" whole_batch attributes {pp = 3 : i64} {
   func.func @forward(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -144,7 +144,7 @@ dist.module @m.1 of "sample" {
 // expected-remark @+3 {{stage 0 of m}}
 // expected-remark @+2 {{stage 1 of m}}
 // expected-error @+1 {{its stage 1 would be called 'm.1', which exists}}
-dist.module @m of "sample" attributes {dist.pp = 2 : i64} {
+dist.module @m of "sample" attributes {pp = 2 : i64} {
   nn.dim @batch of "sample" max 4
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %w: tensor<4x4xf32> {nn.name = "w"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.linear %x, %w : tensor<?x4xf32, #nn.dims<batch>>, tensor<4x4xf32>

@@ -13,7 +13,7 @@ dist.module @enc of "sample" {
     return %y : tensor<?x8xf32, #nn.dims<batch>>
   }
 }
-dist.module @m of "sample" role backbone attributes {dist.unit = "m", dist.tp = 1 : i64, dist.dp = 2 : i64, dist.pp = 3 : i64, dist.vpp = 1 : i64, dist.unit_ranks = array<i64: 7, 6, 5, 4, 3, 2>, dist.stages = [["embed", "layer.0"], ["layer.1-2"], ["head"]], dist.zero = 1 : i64} {
+dist.module @m of "sample" role backbone attributes {unit = "m", tp = 1 : i64, dp = 2 : i64, pp = 3 : i64, vpp = 1 : i64, unit_ranks = array<i64: 7, 6, 5, 4, 3, 2>, stages = [["embed", "layer.0"], ["layer.1-2"], ["head"]], zero = 1 : i64} {
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<16x8xf32> trainable from #nn.onnx<"m.onnx", "emb">
   nn.parameter @scale : tensor<8xf32> trainable from #nn.onnx<"m.onnx", "scale">
@@ -62,14 +62,14 @@ dist.module @gen of "sample" {
     return %y : tensor<?x16xf32, #nn.dims<batch>>
   }
 }
-dist.edge @enc "context" to @m "context" {dist.depth = 5 : i64}
+dist.edge @enc "context" to @m "context" depth 5
 dist.edge @m "hidden" to @gen "x"
 dist.tie @gen::@w = @m::@emb
 dist.loss "loss" in @m numerator "loss" denominator @loss.denominator weight 1.0
 dist.batch global 8 micro 4
 
 // CHECK-NOT: dist.module @m {
-// CHECK: dist.module @m.0 of "sample" role backbone origin "m" attributes {dist.dp = 2 : i64, dist.ranks = array<i64: 7, 6>, dist.stage = 0 : i64, dist.tp = 1 : i64, dist.unit = "m", dist.zero = 1 : i64} {
+// CHECK: dist.module @m.0 of "sample" role backbone origin "m" attributes {dp = 2 : i64, ranks = array<i64: 7, 6>, unit = "m", zero = 1 : i64} {
 // CHECK: nn.parameter @emb
 // CHECK: nn.parameter @scale
 // CHECK: nn.parameter @w0
@@ -78,13 +78,13 @@ dist.batch global 8 micro 4
 // CHECK: func.func private @layer
 // CHECK: func.func @forward(%{{.*}}nn.name = "ids"}, %{{.*}}nn.name = "keep"}) -> (
 // CHECK-SAME: "cut.0"}, {{.*}}"cut.1"})
-// CHECK: dist.module @m.1 {{.*}}dist.ranks = array<i64: 5, 4>, dist.stage = 1
+// CHECK: dist.module @m.1 {{.*}}ranks = array<i64: 5, 4>, stage = 1
 // CHECK: func.func private @layer
 // CHECK: func.func @forward(%{{.*}}nn.name = "keep"}, %{{.*}}nn.name = "cut.0"}) -> (tensor<?x8xf32, #nn.dims<batch>> {nn.name = "hidden"})
 // CHECK: nn.cast
 // CHECK: call @layer
 // CHECK: call @layer
-// CHECK: dist.module @m.2 {{.*}}dist.ranks = array<i64: 3, 2>, dist.stage = 2
+// CHECK: dist.module @m.2 {{.*}}ranks = array<i64: 3, 2>, stage = 2
 // CHECK: nn.parameter @emb
 // CHECK: nn.parameter @scale
 // CHECK-NOT: func.func private @layer
@@ -96,7 +96,7 @@ dist.batch global 8 micro 4
 // CHECK: dist.edge @m.0 "cut.0" to @m.1 "cut.0"
 // CHECK: dist.edge @m.1 "hidden" to @m.2 "hidden"
 // CHECK: dist.edge @m.0 "cut.1" to @m.2 "cut.1"
-// CHECK: dist.edge @enc "context" to @m.2 "context" {dist.depth = 5 : i64}
+// CHECK: dist.edge @enc "context" to @m.2 "context" depth 5
 // CHECK: dist.edge @m.1 "hidden" to @gen "x"
 // CHECK: dist.tie @gen::@w = @m.0::@emb
 // CHECK: dist.loss "loss" in @m.2
@@ -107,7 +107,7 @@ dist.batch global 8 micro 4
 // -----
 
 // Balanced: the dear layer stands alone. There and back over the ranks.
-dist.module @m of "sample" attributes {dist.pp = 2 : i64, dist.vpp = 2 : i64} {
+dist.module @m of "sample" attributes {pp = 2 : i64, vpp = 2 : i64} {
   nn.dim @batch of "sample" max 512
   nn.parameter @a : tensor<64x64xf32> trainable from #nn.onnx<"m.onnx", "a">
   nn.parameter @b : tensor<4096x64xf32> trainable from #nn.onnx<"m.onnx", "b">
@@ -126,21 +126,21 @@ dist.module @m of "sample" attributes {dist.pp = 2 : i64, dist.vpp = 2 : i64} {
 }
 dist.plan ranks 2 schedule "zb-v" pace @m reorder "none" bucket 4096 depth 2
 
-// CHECK: dist.module @m.0 {{.*}}dist.ranks = array<i64: 0>
-// CHECK: dist.module @m.1 {{.*}}dist.ranks = array<i64: 1>
-// CHECK: dist.module @m.2 {{.*}}dist.ranks = array<i64: 1>
-// CHECK: dist.module @m.3 {{.*}}dist.ranks = array<i64: 0>
+// CHECK: dist.module @m.0 {{.*}}ranks = array<i64: 0>
+// CHECK: dist.module @m.1 {{.*}}ranks = array<i64: 1>
+// CHECK: dist.module @m.2 {{.*}}ranks = array<i64: 1>
+// CHECK: dist.module @m.3 {{.*}}ranks = array<i64: 0>
 
 // -----
 
 // What runs over the whole batch runs where what it needs is.
-dist.module @a of "sample" attributes {dist.ranks = array<i64: 0, 1>, dist.dp = 2 : i64} {
+dist.module @a of "sample" attributes {ranks = array<i64: 0, 1>, dp = 2 : i64} {
   nn.dim @batch of "sample" max 2
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     return %x : tensor<?x4xf32, #nn.dims<batch>>
   }
 }
-dist.module @b of "sample" attributes {dist.ranks = array<i64: 4>} {
+dist.module @b of "sample" attributes {ranks = array<i64: 4>} {
   nn.dim @batch of "sample" max 4
   func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     return %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -157,4 +157,4 @@ dist.edge @a "y" to @head "x"
 dist.edge @b "y" to @head "y"
 dist.plan ranks 5 schedule "1f1b" pace @a reorder "none" bucket 4096 depth 2
 
-// CHECK: dist.module @head {{.*}}dist.ranks = array<i64: 0, 1, 4>
+// CHECK: dist.module @head {{.*}}ranks = array<i64: 0, 1, 4>

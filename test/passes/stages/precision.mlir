@@ -13,7 +13,7 @@
 // CHECK: %[[W:.*]] = nn.cast %[[IN]] : tensor<?x8xbf16, #nn.dims<batch>> to tensor<?x8xf32, #nn.dims<batch>>
 // CHECK: call @layer(%[[W]]
 // CHECK: dist.edge @m.0 "cut.0" to @m.1 "cut.0"
-dist.module @m of "sample" role backbone attributes {dist.precision = "bf16", dist.unit = "m", dist.tp = 1 : i64, dist.dp = 1 : i64, dist.pp = 2 : i64, dist.vpp = 1 : i64, dist.unit_ranks = array<i64: 0, 1>} {
+dist.module @m of "sample" role backbone precision bf16 attributes {unit = "m", tp = 1 : i64, dp = 1 : i64, pp = 2 : i64, vpp = 1 : i64, unit_ranks = array<i64: 0, 1>} {
   nn.dim @batch of "sample" max 4
   nn.parameter @w0 : tensor<8x8xf32> working bf16 trainable from #nn.onnx<"m.onnx", "w0">
   nn.parameter @w1 : tensor<8x8xf32> working bf16 trainable from #nn.onnx<"m.onnx", "w1">
