@@ -82,6 +82,62 @@ bool areRanks(DenseI64ArrayAttr list) {
          llvm::adjacent_find(sorted) == sorted.end();
 }
 
+ForwardOp getLink(dist::ModuleOp module) {
+  for (auto link : module.getOps<ForwardOp>()) {
+    auto forward = dyn_cast_or_null<SymbolOpInterface>(
+        module.lookupSymbol(link.getForward()));
+    if (forward && !forward.isPrivate())
+      return link;
+  }
+  return {};
+}
+
+/// All functions that it names.
+static SmallVector<FlatSymbolRefAttr> getNames(ForwardOp link) {
+  SmallVector<FlatSymbolRefAttr> names;
+  for (FlatSymbolRefAttr name :
+       {link.getForwardAttr(), link.getBackwardAttr(), link.getInputAttr(),
+        link.getWeightAttr(), link.getPlainAttr()})
+    if (name)
+      names.push_back(name);
+  return names;
+}
+
+ForwardOp getLink(func::FuncOp function) {
+  auto name = FlatSymbolRefAttr::get(function.getSymNameAttr());
+  if (auto module = function->getParentOfType<dist::ModuleOp>())
+    for (auto link : module.getOps<ForwardOp>())
+      if (llvm::is_contained(getNames(link), name))
+        return link;
+  return {};
+}
+
+bool isUnused(func::FuncOp function) {
+  auto uses = SymbolTable::getSymbolUses(function, function->getParentOp());
+  return uses && llvm::all_of(*uses, [](SymbolTable::SymbolUse use) {
+           return isa<ForwardOp>(use.getUser());
+         });
+}
+
+void unlink(func::FuncOp function) {
+  auto name = FlatSymbolRefAttr::get(function.getSymNameAttr());
+  // A function may be what several were made of.
+  while (ForwardOp link = getLink(function)) {
+    if (link.getForwardAttr() == name) {
+      link.erase();
+      continue;
+    }
+    if (link.getBackwardAttr() == name)
+      link.removeBackwardAttr();
+    if (link.getInputAttr() == name)
+      link.removeInputAttr();
+    if (link.getWeightAttr() == name)
+      link.removeWeightAttr();
+    if (link.getPlainAttr() == name)
+      link.removePlainAttr();
+  }
+}
+
 /// Of values of these types; the first that have any, "" without one.
 static SmallVector<StringRef> getRowItems(ModuleOp module, TypeRange types) {
   SmallVector<StringRef> items;

@@ -83,6 +83,46 @@ struct Placement {
   int64_t getNumParts() const { return dp * sub; }
 };
 
+/// The functions that a dist.forward names; null where there is none.
+template <typename FuncT> struct FunctionSet {
+  FuncT forward, backward, input, weight;
+
+  /// Those that compute gradients.
+  llvm::SmallVector<FuncT, 2> getBackwards() const {
+    llvm::SmallVector<FuncT, 2> found;
+    for (FuncT function : {backward, input, weight})
+      if (function)
+        found.push_back(function);
+    return found;
+  }
+};
+using Functions = FunctionSet<mlir::func::FuncOp>;
+
+/// The dist.forward of the module's own functions, of those that one is among.
+/// Null: there is none.
+ForwardOp getLink(ModuleOp module);
+ForwardOp getLink(mlir::func::FuncOp function);
+template <typename FuncT> FunctionSet<FuncT> getFunctions(ForwardOp link) {
+  auto find = [&](mlir::FlatSymbolRefAttr name) {
+    return name ? link->template getParentOfType<ModuleOp>()
+                      .template lookupSymbol<FuncT>(name.getAttr())
+                : FuncT();
+  };
+  return {find(link.getForwardAttr()), find(link.getBackwardAttr()),
+          find(link.getInputAttr()), find(link.getWeightAttr())};
+}
+/// A module's own functions. Without a dist.forward: @forward.
+template <typename FuncT = mlir::func::FuncOp>
+FunctionSet<FuncT> getFunctions(ModuleOp module) {
+  if (ForwardOp link = getLink(module))
+    return getFunctions<FuncT>(link);
+  return {module.lookupSymbol<FuncT>("forward"), {}, {}, {}};
+}
+/// Whether a dist.forward is all that names the function.
+bool isUnused(mlir::func::FuncOp function);
+/// Takes the function out of its dist.forward, which goes with its forward one.
+void unlink(mlir::func::FuncOp function);
+
 /// The most items of `kind` that one sample has; 1 for "sample", nothing for a
 /// kind that is not declared.
 std::optional<int64_t> getItemMax(mlir::ModuleOp program, llvm::StringRef kind);

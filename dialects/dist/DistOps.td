@@ -85,6 +85,16 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
   }];
 }
 
+def Dist_ForwardOp : Dist_Op<"forward", [HasParent<"ModuleOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "functions of a module that belong together";
+  let description = [{
+    `dist.forward @layer.fwd backward @layer.bwd of @layer`: what differentiation makes of a function. `backward` computes the gradients; or `input` those of inputs and `weight` those of parameters. `of`: the function as it was, while
+    something calls it. That of functions that are not private is the module's own; layers have others.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$forward, OptionalAttr<FlatSymbolRefAttr>:$backward, OptionalAttr<FlatSymbolRefAttr>:$input, OptionalAttr<FlatSymbolRefAttr>:$weight, OptionalAttr<FlatSymbolRefAttr>:$plain);
+  let assemblyFormat = "$forward (`backward` $backward^)? (`input` $input^)? (`weight` $weight^)? (`of` $plain^)? attr-dict";
+}
+
 def Dist_ItemOp : Dist_TopOp<"item"> {
   let summary = "a kind of thing that a sample has several of";
   let description = [{ `dist.item "image" max 3`: a sample holds 0 to 3 images. The kind "sample" always exists and is not declared. }];

@@ -179,7 +179,7 @@ LogicalResult ModuleOp::verify() {
       return emitOpError("has no attribute '")
              << other.getName().getValue() << "'";
   for (Operation &op : getBody().front())
-    if (!isa<nn::DimOp, nn::ParameterOp, func::FuncOp>(op) &&
+    if (!isa<nn::DimOp, nn::ParameterOp, func::FuncOp, ForwardOp>(op) &&
         op.getName().getDialectNamespace() != "rt")
       return emitOpError("holds '")
              << op.getName()
@@ -199,6 +199,24 @@ LogicalResult ModuleOp::verify() {
     if (!name.empty() && *findResult(forward, name) != i)
       return emitOpError("has two outputs named '") << name << "'";
   }
+  return success();
+}
+
+LogicalResult ForwardOp::verifySymbolUses(SymbolTableCollection &tables) {
+  auto module = (*this)->getParentOfType<dist::ModuleOp>();
+  if (getBackward() && (getInput() || getWeight()))
+    return emitOpError("has a backward function and half of one");
+  for (FlatSymbolRefAttr name :
+       {getForwardAttr(), getBackwardAttr(), getInputAttr(), getWeightAttr(),
+        getPlainAttr()})
+    if (name && !isa_and_nonnull<FunctionOpInterface>(
+                    tables.lookupSymbolIn(module, name)))
+      return emitOpError("names ")
+             << name << ", which is no function of @" << module.getSymName();
+  for (Operation *op = (*this)->getPrevNode(); op; op = op->getPrevNode())
+    if (auto other = dyn_cast<ForwardOp>(op);
+        other && other.getForward() == getForward())
+      return emitOpError("is the second one of ") << getForwardAttr();
   return success();
 }
 

@@ -48,12 +48,6 @@ inline constexpr llvm::StringLiteral kLossAttr = "nn.loss";
 /// Result of a layer's .bwd (unit): a parameter's gradient, to be added to.
 inline constexpr llvm::StringLiteral kParamGradAttr = "nn.param_grad";
 
-inline constexpr llvm::StringLiteral kForwardSuffix = ".fwd";
-inline constexpr llvm::StringLiteral kBackwardSuffix = ".bwd";
-/// Behind .bwd of a function that is split.
-inline constexpr llvm::StringLiteral kInputSuffix = ".input";
-inline constexpr llvm::StringLiteral kWeightSuffix = ".weight";
-
 } // namespace dt::nn
 
 #endif // DIALECTS_NN_NNNAMES_H

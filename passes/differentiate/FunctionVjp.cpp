@@ -271,6 +271,18 @@ std::string Differentiator::freeName(StringRef base, StringRef suffix) {
   return name;
 }
 
+/// Says in the IR which functions belong together.
+static void link(const FunctionVjp &pair, FlatSymbolRefAttr plain) {
+  auto nameOf = [](func::FuncOp function) {
+    return function ? FlatSymbolRefAttr::get(function.getSymNameAttr())
+                    : FlatSymbolRefAttr();
+  };
+  OpBuilder builder(pair.forward);
+  dist::ForwardOp::create(builder, func::FuncOp(pair.forward).getLoc(),
+                          nameOf(pair.forward), nameOf(pair.backward),
+                          /*input=*/{}, /*weight=*/{}, plain);
+}
+
 FailureOr<const FunctionVjp *>
 Differentiator::differentiateCallee(func::FuncOp function, Save save,
                                     ArrayRef<Want> wanted,
@@ -292,8 +304,8 @@ Differentiator::differentiateCallee(func::FuncOp function, Save save,
   if (failed(JointBuilder(*this, copy, wanted, joint).build(counts)))
     return failure();
   symbols.remove(copy);
-  std::string forward = freeName(function.getName(), nn::kForwardSuffix);
-  std::string backward = freeName(function.getName(), nn::kBackwardSuffix);
+  std::string forward = freeName(function.getName(), ".fwd");
+  std::string backward = freeName(function.getName(), ".bwd");
   FunctionVjp pair = splitFunction(std::move(joint), forward, backward);
   pair.forward->remove();
   symbols.insert(pair.forward, std::next(Block::iterator(function)));
@@ -301,6 +313,7 @@ Differentiator::differentiateCallee(func::FuncOp function, Save save,
     pair.backward->remove();
     symbols.insert(pair.backward, std::next(Block::iterator(pair.forward)));
   }
+  link(pair, FlatSymbolRefAttr::get(function.getSymNameAttr()));
   inProgress.erase(function);
   return &(memo[key] = pair);
 }
@@ -365,8 +378,8 @@ LogicalResult Differentiator::differentiateModule(func::FuncOp function) {
     return failure();
   symbols.remove(function);
   FunctionVjp pair =
-      splitFunction(std::move(joint), base + nn::kForwardSuffix.str(),
-                    base + nn::kBackwardSuffix.str());
+      splitFunction(std::move(joint), base + ".fwd", base + ".bwd");
+  link(pair, /*plain=*/{});
   if (pair.backward)
     nameBackward(pair, sources, outputNames);
   return success();
@@ -407,6 +420,7 @@ void Differentiator::cleanUp() {
       auto f = cast<func::FuncOp>(op);
       if (!f.isPrivate() || called.contains(f.getName()))
         return false;
+      dist::unlink(f);
       f.erase();
       return changed = true;
     });

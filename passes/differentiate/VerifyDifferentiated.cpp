@@ -130,14 +130,8 @@ static LogicalResult verifyLayer(func::FuncOp layer) {
 }
 
 /// Residuals of a pair, in order.
-static LogicalResult verifyResiduals(dist::ModuleOp module,
+static LogicalResult verifyResiduals(func::FuncOp forward,
                                      func::FuncOp backward) {
-  StringRef base = backward.getName();
-  base.consume_back(nn::kBackwardSuffix);
-  auto forward =
-      module.lookupSymbol<func::FuncOp>((base + nn::kForwardSuffix).str());
-  if (!forward)
-    return backward.emitOpError("has no forward function beside it");
   SmallVector<Type> given, taken;
   for (unsigned i = 0; i < forward.getNumResults(); ++i)
     if (forward.getResultAttr(i, nn::kResidualAttr))
@@ -156,9 +150,6 @@ static LogicalResult verifyResiduals(dist::ModuleOp module,
 //===----------------------------------------------------------------------===//
 // Halves
 //===----------------------------------------------------------------------===//
-
-static constexpr StringLiteral kInputHalf = ".bwd.input";
-static constexpr StringLiteral kWeightHalf = ".bwd.weight";
 
 static void addResiduals(func::FuncOp f, SmallVectorImpl<Type> &types) {
   for (unsigned i = 0; f && i < f.getNumResults(); ++i)
@@ -213,32 +204,50 @@ static LogicalResult verifyInputHalf(func::FuncOp half, func::FuncOp weight,
   return success();
 }
 
-static LogicalResult verifyHalf(dist::ModuleOp module, func::FuncOp half) {
-  StringRef base = half.getName();
-  bool isInput = base.consume_back(kInputHalf);
-  if (!isInput)
-    base.consume_back(kWeightHalf);
-  auto find = [&](StringRef suffix) {
-    return module.lookupSymbol<func::FuncOp>((base + suffix).str());
-  };
-  func::FuncOp forward = find(nn::kForwardSuffix);
-  if (!forward)
-    return half.emitOpError("has no forward function beside it");
-  if (find(nn::kBackwardSuffix))
-    return half.emitOpError("is half of a function that is still there");
+static LogicalResult verifyHalf(const dist::Functions &functions,
+                                func::FuncOp half) {
+  bool isInput = half == functions.input;
   if (!isInput && half.getNumResults() > 0)
     return half.emitOpError("returns something, but only adds up gradients");
   SmallVector<Type> given;
-  addResiduals(forward, given);
+  addResiduals(functions.forward, given);
   int64_t forwardResiduals = given.size();
   if (!isInput)
-    addResiduals(find(kInputHalf), given);
+    addResiduals(functions.input, given);
   if (failed(verifyIndices(half, given)) ||
-      failed(verifyArguments(half, forward)) ||
-      failed(verifyResults(half, forward)))
+      failed(verifyArguments(half, functions.forward)) ||
+      failed(verifyResults(half, functions.forward)))
     return failure();
-  return isInput ? verifyInputHalf(half, find(kWeightHalf), forwardResiduals)
+  return isInput ? verifyInputHalf(half, functions.weight, forwardResiduals)
                  : success();
+}
+
+/// A module's own functions.
+static LogicalResult verifyFunctions(const dist::Functions &functions) {
+  LogicalResult result = verifyForward(functions.forward);
+  if (functions.backward)
+    result = success(
+        succeeded(result) &&
+        succeeded(verifyResiduals(functions.forward, functions.backward)));
+  for (func::FuncOp half : {functions.input, functions.weight})
+    if (half)
+      result =
+          success(succeeded(result) && succeeded(verifyHalf(functions, half)));
+  return result;
+}
+
+/// What has residuals or gradients is linked to what they are of.
+static LogicalResult verifyUnlinked(func::FuncOp function) {
+  for (bool results : {false, true})
+    for (StringRef mark : {nn::kResidualAttr, nn::kGradOfAttr})
+      for (unsigned i = 0; i < (results ? function.getNumResults()
+                                        : function.getNumArguments());
+           ++i)
+        if (results ? function.getResultAttr(i, mark)
+                    : function.getArgAttr(i, mark))
+          return function.emitOpError("is in no dist.forward, but has '")
+                 << mark << "'";
+  return success();
 }
 
 /// A layer's parameter gradient goes into nn.accumulate or out of the caller as
@@ -271,17 +280,12 @@ static bool hasAttr(func::FuncOp f, unsigned i, bool isResult, StringRef name,
   return text && text.getValue() == value;
 }
 
-/// @forward.bwd of a module, or its halves.
-static SmallVector<func::FuncOp> findBackward(ModuleOp program,
-                                              StringRef module) {
-  SmallVector<func::FuncOp> found;
+/// The functions of a module that compute gradients.
+static SmallVector<func::FuncOp, 2> findBackward(ModuleOp program,
+                                                 StringRef module) {
   auto op = program.lookupSymbol<dist::ModuleOp>(module);
-  for (StringRef suffix : {StringRef(nn::kBackwardSuffix),
-                           StringRef(kInputHalf), StringRef(kWeightHalf)})
-    if (auto f = op ? op.lookupSymbol<func::FuncOp>(("forward" + suffix).str())
-                    : func::FuncOp())
-      found.push_back(f);
-  return found;
+  return op ? dist::getFunctions(op).getBackwards()
+            : SmallVector<func::FuncOp, 2>();
 }
 
 /// A gradient that one end of an edge takes is given by the other end, and the
@@ -311,19 +315,20 @@ void VerifyDifferentiatedPass::runOnOperation() {
       module.emitOpError("still has a function @forward");
       ok = false;
     }
+    dist::ForwardOp own = dist::getLink(module);
+    if (own)
+      ok &= succeeded(verifyFunctions(dist::getFunctions<func::FuncOp>(own)));
     for (auto f : module.getOps<func::FuncOp>()) {
       ok &= succeeded(verifyNoMarks(f));
-      if (f.isPrivate()) {
+      if (f.isPrivate())
         ok &= succeeded(verifyLayer(f));
-        continue;
+      else if (dist::ForwardOp link = dist::getLink(f); !link)
+        ok &= succeeded(verifyUnlinked(f));
+      else if (link != own) {
+        f.emitOpError("is a second function of @")
+            << module.getSymName() << " that is differentiated";
+        ok = false;
       }
-      if (f.getName().ends_with(nn::kForwardSuffix))
-        ok &= succeeded(verifyForward(f));
-      else if (f.getName().ends_with(nn::kBackwardSuffix))
-        ok &= succeeded(verifyResiduals(module, f));
-      else if (f.getName().ends_with(kInputHalf) ||
-               f.getName().ends_with(kWeightHalf))
-        ok &= succeeded(verifyHalf(module, f));
     }
     module.walk([&](func::CallOp call) {
       ok &= succeeded(verifyParameterGradients(module, call));

@@ -72,18 +72,15 @@ LogicalResult StepPlan::run() {
 
 static FailureOr<PlannedModule> readModule(dist::ModuleOp op) {
   PlannedModule m(op);
-  auto find = [&](StringRef name) { return op.lookupSymbol<rt::FuncOp>(name); };
   m.wholeBatch = op.getWholeBatch();
-  m.forward = find("forward.fwd");
+  auto functions = dist::getFunctions<rt::FuncOp>(op);
+  m.forward = functions.forward;
+  m.backward = functions.backward;
+  m.backwardInput = functions.input;
+  m.backwardWeight = functions.weight;
   if (!m.forward)
-    m.forward = find("forward");
-  m.backward = find("forward.bwd");
-  m.backwardInput = find("forward.bwd.input");
-  m.backwardWeight = find("forward.bwd.weight");
-  if (!m.forward)
-    return op.emitOpError("has no function @forward.fwd or @forward");
-  if (m.backward && (m.backwardInput || m.backwardWeight))
-    return op.emitOpError("has a backward function and half of one");
+    return op.emitOpError("has neither a dist.forward of its own functions nor "
+                          "@forward");
   if (m.wholeBatch && (m.backwardInput || m.backwardWeight))
     return op.emitOpError("is run for the whole batch: its backward function "
                           "cannot be split");

@@ -215,7 +215,8 @@ bool joinOperandsOf(func::FuncOp function) {
 /// The residuals of a module, and who takes them.
 class Residuals {
 public:
-  Residuals(dist::ModuleOp module, func::FuncOp forward);
+  explicit Residuals(const dist::Functions &functions)
+      : forward(functions.forward), takers(functions.getBackwards()) {}
   /// Whether some have become one.
   bool join();
 
@@ -224,19 +225,8 @@ private:
   void replaceIn(func::FuncOp taker, const PartGroup &group);
 
   func::FuncOp forward;
-  SmallVector<func::FuncOp> takers;
+  SmallVector<func::FuncOp, 2> takers;
 };
-
-Residuals::Residuals(dist::ModuleOp module, func::FuncOp forward)
-    : forward(forward) {
-  StringRef base = forward.getName();
-  base.consume_back(nn::kForwardSuffix);
-  std::string backward = (base + nn::kBackwardSuffix).str();
-  for (StringRef half :
-       {StringRef(), StringRef(nn::kInputSuffix), StringRef(nn::kWeightSuffix)})
-    if (auto taker = module.lookupSymbol<func::FuncOp>(backward + half.str()))
-      takers.push_back(taker);
-}
 
 /// By argument, which residual of .fwd it is.
 SmallVector<std::optional<unsigned>> numberArguments(func::FuncOp taker) {
@@ -308,11 +298,12 @@ bool Residuals::join() {
 // Pass
 //===----------------------------------------------------------------------===//
 
-bool joinOnce(dist::ModuleOp module, func::FuncOp function) {
+bool joinOnce(func::FuncOp function) {
   if (function.isPrivate())
     return joinResultsOf(function) || joinOperandsOf(function);
-  return function.getName().ends_with(nn::kForwardSuffix) &&
-         Residuals(module, function).join();
+  dist::ForwardOp link = dist::getLink(function);
+  return link && link.getForward() == function.getName() &&
+         Residuals(dist::getFunctions<func::FuncOp>(link)).join();
 }
 
 void eraseUnused(func::FuncOp function) {
@@ -334,7 +325,7 @@ struct JoinResults : impl::JoinResultsBase<JoinResults> {
       while (changed) {
         changed = false;
         for (func::FuncOp function : functions)
-          while (joinOnce(module, function))
+          while (joinOnce(function))
             changed = true;
         for (func::FuncOp function : functions)
           eraseUnused(function);

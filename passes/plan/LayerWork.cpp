@@ -82,42 +82,42 @@ Sizes sizesOf(dist::ModuleOp module) {
 class ChainReader {
 public:
   ChainReader(dist::ModuleOp stage, size_t count, int64_t tp)
-      : stage(stage), sizes(sizesOf(stage)), count(double(count)),
-        tp(double(tp)) {}
+      : stage(stage), functions(dist::getFunctions(stage)),
+        sizes(sizesOf(stage)), count(double(count)), tp(double(tp)) {}
 
   /// Nothing, if the layers are no chain of calls or hand on whole tokens.
   std::optional<RankLayer> read() {
     RankLayer layer;
-    StringRef forward =
-        stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward";
-    if (!findChain(forward))
+    if (!findChain(functions.forward))
       return std::nullopt;
     FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
-        .readOneLayer(forward);
+        .readOneLayer(functions.forward);
     if (llvm::all_of(layer.forwardExchanges, [](const Exchange &exchange) {
           const rt::CollectiveForm &form = rt::formOf(exchange.kind);
           return !form.scatters && !form.gathers;
         }))
       return std::nullopt;
     FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
-        .readOneLayer("forward.bwd.input");
+        .readOneLayer(functions.input);
     FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
-        .readOneLayer("forward.bwd.weight");
+        .readOneLayer(functions.weight);
     bool handsOn = false;
-    double residuals = getResiduals("forward.fwd", handsOn);
-    layer.kept = perItem(residuals + getInputs(kHalves, handsOn));
+    double residuals = getResiduals(functions.forward, handsOn);
+    layer.kept = perItem(
+        residuals + getInputs({functions.input, functions.weight}, handsOn));
     llvm::SmallDenseSet<int64_t> read = getResidualsReadByWeights();
-    layer.keptToWeights = perItem(getResiduals("forward.fwd", handsOn, &read) +
-                                  getInputs(kHalves[1], handsOn));
-    layer.keptForWeights = perItem(getResiduals("forward.bwd.input", handsOn));
+    layer.keptToWeights =
+        perItem(getResiduals(functions.forward, handsOn, &read) +
+                getInputs(functions.weight, handsOn));
+    layer.keptForWeights = perItem(getResiduals(functions.input, handsOn));
     layer.parameters = schedule::countParameters(stage) / count;
     return layer;
   }
 
 private:
-  bool findChain(StringRef name) {
+  bool findChain(func::FuncOp function) {
     llvm::StringMap<double> calls;
-    if (auto function = stage.lookupSymbol<func::FuncOp>(name))
+    if (function)
       for (auto call : function.getOps<func::CallOp>())
         if (++calls[call.getCallee()] == count)
           return true;
@@ -126,9 +126,8 @@ private:
 
   /// Bytes that one layer keeps. `handsOn`: what a layer takes from the one
   /// before is among them.
-  double getResiduals(StringRef name, bool &handsOn,
+  double getResiduals(func::FuncOp function, bool &handsOn,
                       const llvm::SmallDenseSet<int64_t> *only = nullptr) {
-    auto function = stage.lookupSymbol<func::FuncOp>(name);
     if (!function || function.isExternal())
       return 0;
     double bytes = 0, ofAll = 0;
@@ -149,7 +148,7 @@ private:
   /// Numbers of the forward's residuals, among others.
   llvm::SmallDenseSet<int64_t> getResidualsReadByWeights() {
     llvm::SmallDenseSet<int64_t> numbers;
-    auto function = stage.lookupSymbol<func::FuncOp>(kHalves[1]);
+    func::FuncOp function = functions.weight;
     for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
       if (auto number =
               function.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr))
@@ -159,11 +158,10 @@ private:
 
   /// Of what the stage gets, a layer in its middle gets and keeps its share:
   /// what these functions read.
-  double getInputs(ArrayRef<StringRef> functions, bool handsOn) {
+  double getInputs(ArrayRef<func::FuncOp> readers, bool handsOn) {
     double bytes = 0;
     llvm::StringSet<> counted;
-    for (StringRef name : functions) {
-      auto function = stage.lookupSymbol<func::FuncOp>(name);
+    for (func::FuncOp function : readers)
       for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
         auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
         if (!input || function.isExternal() ||
@@ -175,13 +173,11 @@ private:
         bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]) /
                  (isCut ? tp * (handsOn ? count : 1) : 1);
       }
-    }
     return bytes;
   }
 
-  static constexpr StringRef kHalves[] = {"forward.bwd.input",
-                                          "forward.bwd.weight"};
   dist::ModuleOp stage;
+  dist::Functions functions;
   Sizes sizes;
   double count, tp;
 };

@@ -31,29 +31,11 @@ using namespace stages;
 
 namespace {
 
-/// The functions of a module's tasks; null if there is none.
-struct Tasks {
-  func::FuncOp forward, backward, input, weight;
-
-  explicit Tasks(dist::ModuleOp module) {
-    auto find = [&](StringRef name) {
-      return module.lookupSymbol<func::FuncOp>(name);
-    };
-    forward = find("forward.fwd");
-    if (!forward)
-      forward = find("forward");
-    backward = find("forward.bwd");
-    input = find("forward.bwd.input");
-    weight = find("forward.bwd.weight");
-  }
-  bool hasBackward() const { return backward || input || weight; }
-};
-
 /// What goes back is an argument of the sender's backward.
-bool hasGradient(dist::EdgeOp edge, const Tasks &sender) {
+bool hasGradient(dist::EdgeOp edge, const dist::Functions &sender) {
   std::string name = (edge.getTarget() + "." + edge.getInput()).str();
-  for (func::FuncOp function : {sender.backward, sender.input, sender.weight})
-    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+  for (func::FuncOp function : sender.getBackwards())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
       if (auto from = function.getArgAttrOfType<StringAttr>(i, nn::kEdgeAttr);
           from && from.getValue() == name)
         return true;
@@ -231,16 +213,17 @@ ProblemBuilder::findTimes(dist::ModuleOp module) {
 }
 
 LogicalResult ProblemBuilder::addStage(dist::ModuleOp module) {
-  Tasks tasks(module);
+  dist::Functions tasks = dist::getFunctions(module);
   if (!tasks.forward)
-    return module.emitOpError("has no function @forward.fwd or @forward");
+    return module.emitOpError(
+        "has neither a dist.forward of its own functions nor @forward");
   auto found = findTimes(module);
   if (failed(found) || failed(setItemCosts(module, double(found->item))))
     return failure();
   planner::StageTimes times = *found;
   bool sync = module.getWholeBatch(), trains = false;
   module.walk([&](nn::AccumulateOp) { trains = true; });
-  bool hasBackward = tasks.hasBackward() && !sync;
+  bool hasBackward = !tasks.getBackwards().empty() && !sync;
   // In schedules of halves a backward in one piece is done with I.
   if (plan && scheduler::traitsOf(plan.getSchedule()).splitsBackward &&
       tasks.backward) {
@@ -291,7 +274,7 @@ FailureOr<int64_t> ProblemBuilder::getMessageTime(dist::EdgeOp edge) {
     return planned->message;
   if (failed(openCluster()))
     return failure();
-  func::FuncOp forward = Tasks(from).forward;
+  func::FuncOp forward = dist::getFunctions(from).forward;
   NominalCosts costs(from);
   double bytes = 0;
   for (auto other : program.getOps<dist::EdgeOp>())
@@ -319,7 +302,8 @@ LogicalResult ProblemBuilder::addEdge(dist::EdgeOp edge) {
   sched::EdgeOp::create(
       builder, edge.getLoc(), symbol(edge.getSource()),
       symbol(edge.getTarget()), builder.getI64IntegerAttr(*latency),
-      hasGradient(edge, Tasks(from)) ? UnitAttr() : builder.getUnitAttr(),
+      hasGradient(edge, dist::getFunctions(from)) ? UnitAttr()
+                                                  : builder.getUnitAttr(),
       builder.getI64IntegerAttr(depth), getRoutes(edge, from, to, *latency));
   return success();
 }

@@ -70,61 +70,52 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
 }
 
 /// Results of a function that have an attribute.
-static double getResultBytes(dist::ModuleOp module, const Sizes &sizes,
-                             StringRef name, StringRef attribute) {
+static double getResultBytes(const Sizes &sizes, func::FuncOp function,
+                             StringRef attribute) {
   double bytes = 0;
-  auto function = module.lookupSymbol<func::FuncOp>(name);
   for (unsigned i = 0; function && i < function.getNumResults(); ++i)
     if (function.getResultAttr(i, attribute))
       bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
   return bytes;
 }
 
-double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
-                        StringRef name) {
-  return getResultBytes(module, sizes, name, nn::kResidualAttr);
+double getResidualBytes(const Sizes &sizes, func::FuncOp function) {
+  return getResultBytes(sizes, function, nn::kResidualAttr);
 }
 
 /// Arguments of functions that have a name by `attribute`, each once.
-static double getArgumentBytes(dist::ModuleOp module, const Sizes &sizes,
-                               ArrayRef<StringRef> functions,
+static double getArgumentBytes(const Sizes &sizes,
+                               ArrayRef<func::FuncOp> functions,
                                StringRef attribute) {
   double bytes = 0;
   llvm::StringSet<> counted;
-  for (StringRef name : functions) {
-    auto function = module.lookupSymbol<func::FuncOp>(name);
+  for (func::FuncOp function : functions)
     for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
       if (auto text = function.getArgAttrOfType<StringAttr>(i, attribute))
         if (counted.insert(text.getValue()).second)
           bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
-  }
   return bytes;
 }
 
-constexpr StringRef kBackwards[] = {"forward.bwd", "forward.bwd.input",
-                                    "forward.bwd.weight"};
-
 double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
-  return getArgumentBytes(module, sizes, kBackwards, nn::kNameAttr);
+  return getArgumentBytes(sizes, dist::getFunctions(module).getBackwards(),
+                          nn::kNameAttr);
 }
 
-static bool hasHalves(dist::ModuleOp module) {
-  return module.lookupSymbol("forward.bwd.input") &&
-         module.lookupSymbol("forward.bwd.weight");
+static bool hasHalves(const dist::Functions &functions) {
+  return functions.input && functions.weight;
 }
 
 double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
-  if (!hasHalves(module))
-    return getResidualBytes(module, sizes, "forward.fwd") +
-           getInputBytes(module, sizes);
-  double bytes =
-      getArgumentBytes(module, sizes, {"forward.bwd.weight"}, nn::kNameAttr);
+  dist::Functions functions = dist::getFunctions(module);
+  func::FuncOp forward = functions.forward, weight = functions.weight;
+  if (!hasHalves(functions))
+    return getResidualBytes(sizes, forward) + getInputBytes(module, sizes);
+  double bytes = getArgumentBytes(sizes, weight, nn::kNameAttr);
   // The forward's residuals have the first numbers.
   int64_t count = 0;
-  auto forward = module.lookupSymbol<func::FuncOp>("forward.fwd");
-  for (unsigned i = 0; forward && i < forward.getNumResults(); ++i)
+  for (unsigned i = 0; i < forward.getNumResults(); ++i)
     count += forward.getResultAttr(i, nn::kResidualAttr) != nullptr;
-  auto weight = module.lookupSymbol<func::FuncOp>("forward.bwd.weight");
   for (unsigned i = 0; i < weight.getNumArguments(); ++i) {
     auto number =
         weight.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
@@ -135,12 +126,8 @@ double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
 }
 
 double getGradientBytes(dist::ModuleOp module, const Sizes &sizes) {
-  return getArgumentBytes(module, sizes, {"forward.bwd.weight"}, nn::kEdgeAttr);
-}
-
-static func::FuncOp getForward(dist::ModuleOp module) {
-  auto forward = module.lookupSymbol<func::FuncOp>("forward.fwd");
-  return forward ? forward : module.getForward();
+  return getArgumentBytes(sizes, dist::getFunctions(module).weight,
+                          nn::kEdgeAttr);
 }
 
 /// Outputs that some module takes, or those that none does.
@@ -152,7 +139,7 @@ static double getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
     if (edge.getSource() == module.getSymName())
       sent.insert(edge.getOutput());
   double bytes = 0;
-  func::FuncOp forward = getForward(module);
+  func::FuncOp forward = dist::getFunctions(module).forward;
   for (unsigned i = 0; forward && i < forward.getNumResults(); ++i) {
     auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
     if (name && sent.contains(name) == taken)
@@ -168,13 +155,13 @@ static double getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
        module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
     if (edge.getTarget() == module.getSymName())
       others.insert(edge.getInput());
-  for (StringRef name : kBackwards)
-    if (auto function = module.lookupSymbol<func::FuncOp>(name))
-      for (unsigned i = 0; i < function.getNumArguments(); ++i)
-        if (auto name = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
-          others.insert(name.getValue());
+  dist::Functions functions = dist::getFunctions(module);
+  for (func::FuncOp function : functions.getBackwards())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      if (auto name = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
+        others.insert(name.getValue());
   double bytes = 0;
-  func::FuncOp forward = getForward(module);
+  func::FuncOp forward = functions.forward;
   for (unsigned i = 0; forward && i < forward.getNumArguments(); ++i) {
     auto name = forward.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
     if (name && !others.contains(name))
@@ -240,9 +227,9 @@ public:
   }
   double read(func::FuncOp function) {
     llvm::BitVector kept(function.getNumResults());
-    for (unsigned i = 0; whole && i < function.getNumResults(); ++i)
-      kept[i] = function.getName().ends_with(".bwd.input") &&
-                function.getResultAttr(i, nn::kResidualAttr);
+    bool isInput = whole && function == dist::getFunctions(module).input;
+    for (unsigned i = 0; isInput && i < function.getNumResults(); ++i)
+      kept[i] = function.getResultAttr(i, nn::kResidualAttr) != nullptr;
     return read(function, kept);
   }
 
@@ -300,19 +287,21 @@ double getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
 
 SlotBytes getSlotBytes(dist::ModuleOp module) {
   Sizes sizes(module);
-  double kept = getResidualBytes(module, sizes, "forward.fwd") +
+  dist::Functions functions = dist::getFunctions(module);
+  double kept = getResidualBytes(sizes, functions.forward) +
                 getInputBytes(module, sizes),
          sent = getOutputBytes(module, sizes, /*taken=*/true),
-         gradients = getArgumentBytes(module, sizes, kBackwards, nn::kEdgeAttr),
+         gradients =
+             getArgumentBytes(sizes, functions.getBackwards(), nn::kEdgeAttr),
          toWeights =
              getKeptToWeights(module, sizes) + getGradientBytes(module, sizes);
   SlotBytes bytes;
   bytes.whole = toWeights;
   bytes.early = kept + sent + gradients - toWeights;
-  bytes.late = getResidualBytes(module, sizes, "forward.bwd.input");
-  for (StringRef name : kBackwards)
-    bytes.late += getResultBytes(module, sizes, name, nn::kGradOfAttr);
-  if (!hasHalves(module))
+  bytes.late = getResidualBytes(sizes, functions.input);
+  for (func::FuncOp function : functions.getBackwards())
+    bytes.late += getResultBytes(sizes, function, nn::kGradOfAttr);
+  if (!hasHalves(functions))
     bytes = {0, bytes.all(), 0};
   double pieces = double(dist::Placement(module).sub);
   return {bytes.early * pieces, bytes.whole * pieces, bytes.late * pieces};

@@ -44,8 +44,7 @@ private:
 planner::StateBytes getStateBytes(dist::ModuleOp module);
 
 /// Residuals that a function returns.
-double getResidualBytes(dist::ModuleOp module, const Sizes &sizes,
-                        llvm::StringRef function);
+double getResidualBytes(const Sizes &sizes, mlir::func::FuncOp function);
 /// Inputs that backward functions read again.
 double getInputBytes(dist::ModuleOp module, const Sizes &sizes);
 /// Of both, what the weights' half reads: all, if there is no other half.

@@ -36,16 +36,14 @@ static Op::Kind kindOf(nn::Work::Kind kind) {
   }
 }
 
-void FunctionReader::read(StringRef name) {
-  auto function = module.lookupSymbol<func::FuncOp>(name);
+void FunctionReader::read(func::FuncOp function) {
   if (!function || function.isExternal())
     return;
   for (Operation &op : function.getBody().front())
     read(&op);
 }
 
-void FunctionReader::readOneLayer(StringRef name) {
-  auto function = module.lookupSymbol<func::FuncOp>(name);
+void FunctionReader::readOneLayer(func::FuncOp function) {
   if (!function || function.isExternal())
     return;
   llvm::StringSet<> seen;
@@ -85,7 +83,7 @@ void FunctionReader::readHalves(func::FuncOp function, FunctionReader &weight) {
 
 void FunctionReader::read(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op))
-    return read(call.getCallee());
+    return read(module.lookupSymbol<func::FuncOp>(call.getCallee()));
   if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op)) {
     Exchange &exchange = exchanges.emplace_back();
     exchange.kind = collective.getCollectiveKind();
@@ -147,20 +145,20 @@ FunctionReader::getRows(dist::CollectiveOpInterface collective) {
 
 RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
   RankLayer layer;
+  dist::Functions functions = dist::getFunctions(stage);
   FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
-      .read(stage.lookupSymbol("forward.fwd") ? "forward.fwd" : "forward");
+      .read(functions.forward);
   FunctionReader input(stage, sizes, layer.input, layer.backwardExchanges),
       weight(stage, sizes, layer.weight, layer.backwardExchanges);
-  input.read("forward.bwd.input");
-  weight.read("forward.bwd.weight");
-  if (auto whole = stage.lookupSymbol<func::FuncOp>("forward.bwd"))
-    input.readHalves(whole, weight);
-  layer.kept = perItem(getResidualBytes(stage, sizes, "forward.fwd") +
+  input.read(functions.input);
+  weight.read(functions.weight);
+  if (functions.backward)
+    input.readHalves(functions.backward, weight);
+  layer.kept = perItem(getResidualBytes(sizes, functions.forward) +
                        getInputBytes(stage, sizes));
   layer.keptToWeights = perItem(getKeptToWeights(stage, sizes));
-  layer.keptForWeights =
-      perItem(getResidualBytes(stage, sizes, "forward.bwd.input") +
-              getGradientBytes(stage, sizes));
+  layer.keptForWeights = perItem(getResidualBytes(sizes, functions.input) +
+                                 getGradientBytes(stage, sizes));
   layer.handedOut = perItem(getPassingBytes(stage, sizes));
   layer.scratch = perItem(getScratchBytes(stage, sizes, /*whole=*/true));
   layer.scratchOfHalves =

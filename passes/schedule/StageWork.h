@@ -24,12 +24,12 @@ public:
                  std::vector<planner::Exchange> &exchanges)
       : module(module), sizes(sizes), ops(ops), exchanges(exchanges) {}
 
-  void read(llvm::StringRef name);
+  void read(mlir::func::FuncOp function);
   void read(mlir::Operation *op);
   /// Of a stage of equal layers: what one of them is, and what is done beside
   /// them as if it were each one's. Collectives beside them are at the stage's
   /// ends.
-  void readOneLayer(llvm::StringRef name);
+  void readOneLayer(mlir::func::FuncOp function);
   /// A backward in one piece: here what gradients of inputs come from, the rest
   /// to `weight`.
   void readHalves(mlir::func::FuncOp function, FunctionReader &weight);

@@ -363,8 +363,9 @@ dt::shard::findCuts(ShardProblem &program, const Axis &axis,
     if (step.kind != Step::call)
       continue;
     const LayerLayouts *layer = layers(step.op);
-    auto callee = cast<func::CallOp>(step.op).getCallee();
-    bool backward = layer && callee.ends_with(nn::kBackwardSuffix) &&
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+        step.op, cast<func::CallOp>(step.op).getCalleeAttr());
+    bool backward = layer && findPair(callee).backward == callee &&
                     !layer->backwardArguments.empty();
     Strategy s;
     s.flops = step.flops;

@@ -59,7 +59,9 @@ LogicalResult joinBias(nn::AddOp add, PatternRewriter &rewriter) {
 /// A copy of the function that returns the first results only.
 func::FuncOp cutResults(func::FuncOp function, unsigned count) {
   auto copy = function.clone();
-  copy.setName(shard::baseName(function.getName()));
+  StringRef name = function.getName();
+  name.consume_back(".fwd");
+  copy.setName(name);
   auto ret = cast<func::ReturnOp>(copy.front().getTerminator());
   ret->setOperands(SmallVector<Value>(ret->getOperands().take_front(count)));
   SmallVector<DictionaryAttr> attributes;
@@ -83,8 +85,9 @@ void dropUnusedResults(dist::ModuleOp module) {
     unsigned used = call.getNumResults();
     while (used > 0 && call.getResult(used - 1).use_empty())
       --used;
-    if (!callee || !callee.getName().ends_with(nn::kForwardSuffix) ||
-        used == 0 || used == call.getNumResults())
+    dist::ForwardOp link = callee ? dist::getLink(callee) : dist::ForwardOp();
+    if (!link || link.getForward() != callee.getName() || used == 0 ||
+        used == call.getNumResults())
       continue;
     func::FuncOp &copy = copies[{callee.getName().str(), used}];
     if (!copy) {

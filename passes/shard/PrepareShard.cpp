@@ -32,10 +32,14 @@ struct PrepareShardPass : shard::impl::PrepareShardBase<PrepareShardPass> {
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// Bases of functions of which one call's first result is an operand of another
-/// call of equal type, outside of other layers.
-static llvm::StringSet<> findChains(dist::ModuleOp module) {
-  llvm::StringSet<> chains;
+/// Families of functions of which one call's first result is an operand of
+/// another call of equal type, outside of other layers.
+static llvm::DenseSet<StringAttr> findChains(dist::ModuleOp module) {
+  llvm::DenseSet<StringAttr> chains;
+  auto insert = [&](func::CallOp call) {
+    if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
+      chains.insert(getFamily(callee));
+  };
   module.walk([&](func::CallOp call) {
     if (call->getParentOfType<func::FuncOp>().isPrivate())
       return;
@@ -44,8 +48,8 @@ static llvm::StringSet<> findChains(dist::ModuleOp module) {
       if (!before || v != before.getResult(0) ||
           before.getCalleeType() != call.getCalleeType())
         continue;
-      chains.insert(baseName(before.getCallee()));
-      chains.insert(baseName(call.getCallee()));
+      insert(before);
+      insert(call);
     }
   });
   return chains;
@@ -58,9 +62,13 @@ static void joinForwards(dist::ModuleOp module) {
   SymbolTable symbols(module);
   SmallVector<func::CallOp> calls;
   module.walk([&](func::CallOp call) { calls.push_back(call); });
+  llvm::DenseMap<StringAttr, func::FuncOp> savingOf;
+  for (auto link : module.getOps<dist::ForwardOp>())
+    if (link.getPlainAttr())
+      savingOf.try_emplace(link.getPlainAttr().getAttr(),
+                           dist::getFunctions<func::FuncOp>(link).forward);
   for (func::CallOp call : calls) {
-    auto saving = symbols.lookup<func::FuncOp>(
-        (call.getCallee() + nn::kForwardSuffix).str());
+    func::FuncOp saving = savingOf.lookup(call.getCalleeAttr().getAttr());
     auto equal = [](TypeRange a, TypeRange b) { return llvm::equal(a, b); };
     if (!saving || !equal(saving.getArgumentTypes(), call.getOperandTypes()) ||
         saving.getNumResults() < call.getNumResults() ||
@@ -91,14 +99,15 @@ static void inlineCall(func::CallOp call, func::FuncOp callee) {
 
 /// Inlines all calls but those of chains, then drops what nobody calls.
 static void inlineCalls(dist::ModuleOp module) {
-  llvm::StringSet<> chains = findChains(module);
+  llvm::DenseSet<StringAttr> chains = findChains(module);
   SymbolTable symbols(module);
   for (bool changed = true; changed;) {
     changed = false;
     SmallVector<func::CallOp> calls;
     module.walk([&](func::CallOp call) {
       bool nested = call->getParentOfType<func::FuncOp>().isPrivate();
-      if (nested || !chains.contains(baseName(call.getCallee())))
+      auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+      if (nested || !callee || !chains.contains(getFamily(callee)))
         calls.push_back(call);
     });
     for (func::CallOp call : calls) {
@@ -110,8 +119,10 @@ static void inlineCalls(dist::ModuleOp module) {
     }
   }
   for (auto f : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-    if (f.isPrivate() && SymbolTable::symbolKnownUseEmpty(f, module))
+    if (f.isPrivate() && dist::isUnused(f)) {
+      dist::unlink(f);
       f.erase();
+    }
 }
 
 //===----------------------------------------------------------------------===//

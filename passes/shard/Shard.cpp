@@ -59,7 +59,7 @@ private:
   Axis axis;
   unsigned beam;
   Prices prices;
-  llvm::StringMap<LayerLayouts> layers; // by base name
+  llvm::DenseMap<Operation *, LayerLayouts> layers; // by forward function
 };
 
 } // namespace
@@ -103,7 +103,9 @@ LayerLayouts ModuleSharder::solve(ShardProblem &program,
                                   LayoutChoice &solution) {
   setPrices(program);
   CutConstraints cuts = findCuts(program, axis, [&](Operation *op) {
-    auto it = layers.find(baseName(cast<func::CallOp>(op).getCallee()));
+    auto callee =
+        module.lookupSymbol<func::FuncOp>(cast<func::CallOp>(op).getCallee());
+    auto it = callee ? layers.find(findPair(callee).forward) : layers.end();
     return it == layers.end() ? nullptr : &it->second;
   });
   CostModel model(program, cuts, axis, prices);
@@ -208,14 +210,13 @@ void ModuleSharder::shardPair(Pair pair) {
   ShardProblem whole(pair, nullptr);
   obeyHints(whole);
   for (const Layer &layer : findLayers(whole)) {
-    StringRef base = baseName(func::FuncOp(layer.pair.forward).getName());
-    if (layers.count(base))
+    if (layers.count(layer.pair.forward))
       continue;
     ShardProblem program(layer.pair, &layer.links);
     setBoundary(program, layer);
     LayoutChoice solution;
     LayerLayouts layouts = solve(program, solution);
-    layers[base] = std::move(layouts);
+    layers[layer.pair.forward] = std::move(layouts);
   }
   setOutputs(whole);
   LayoutChoice solution;

@@ -39,26 +39,20 @@ std::optional<State> Variable::state(const Layout &layout) const {
   return std::nullopt;
 }
 
-StringRef dt::shard::baseName(StringRef function) {
-  if (!function.consume_back(nn::kForwardSuffix))
-    function.consume_back(nn::kBackwardSuffix);
-  return function;
+Pair dt::shard::findPair(func::FuncOp function) {
+  dist::ForwardOp link = dist::getLink(function);
+  if (!link || link.getPlain() == function.getName())
+    return {function, nullptr};
+  auto functions = dist::getFunctions<func::FuncOp>(link);
+  return {functions.forward, functions.backward};
 }
 
-Pair dt::shard::findPair(func::FuncOp function) {
-  StringRef name = function.getName();
-  if (!name.ends_with(nn::kForwardSuffix) &&
-      !name.ends_with(nn::kBackwardSuffix))
-    return {function, nullptr};
-  auto module = function->getParentOfType<dist::ModuleOp>();
-  std::string base = baseName(name).str();
-  auto find = [&](StringRef suffix) {
-    return module.lookupSymbol<func::FuncOp>(base + suffix.str());
-  };
-  Pair pair{find(nn::kForwardSuffix), find(nn::kBackwardSuffix)};
-  if (!pair.forward) // a backward function that stands alone
-    pair = {function, nullptr};
-  return pair;
+StringAttr dt::shard::getFamily(func::FuncOp function) {
+  dist::ForwardOp link = dist::getLink(function);
+  if (!link)
+    return function.getSymNameAttr();
+  return (link.getPlainAttr() ? link.getPlainAttr() : link.getForwardAttr())
+      .getAttr();
 }
 
 double ShardProblem::evaluate(const nn::DimExpr &size) const {

@@ -151,8 +151,8 @@ private:
   llvm::DenseMap<mlir::Operation *, unsigned> parameters;
 };
 
-/// "layers.fwd" -> "layers".
-llvm::StringRef baseName(llvm::StringRef function);
+/// Functions of one dist.forward have one name together.
+mlir::StringAttr getFamily(mlir::func::FuncOp function);
 /// The pair that a call of one of its functions belongs to.
 Pair findPair(mlir::func::FuncOp function);
 

@@ -271,8 +271,7 @@ void FunctionSplitter::makeInput() {
   for (unsigned i : halves.inputResults)
     returned.push_back(end->getOperand(i));
   llvm::append_range(returned, extras);
-  halves.input =
-      create(nn::kInputSuffix, arguments, TypeRange(ValueRange(returned)));
+  halves.input = create(".input", arguments, TypeRange(ValueRange(returned)));
   IRMapping mapping;
   for (auto [i, a] : llvm::enumerate(arguments)) {
     mapping.map(a, halves.input.getArgument(i));
@@ -332,8 +331,7 @@ void FunctionSplitter::makeWeight() {
   SmallVector<Value> arguments = listWeightArguments(), returned;
   for (unsigned i : halves.weightResults)
     returned.push_back(end->getOperand(i));
-  halves.weight =
-      create(nn::kWeightSuffix, arguments, TypeRange(ValueRange(returned)));
+  halves.weight = create(".weight", arguments, TypeRange(ValueRange(returned)));
   int64_t next = 0; // residual: those of .fwd come first
   for (unsigned i = 0; i < work.getNumArguments(); ++i)
     next += work.getArgAttr(i, nn::kResidualAttr) != nullptr;
@@ -416,25 +414,28 @@ void ModuleSplitter::insert(func::FuncOp half, func::FuncOp whole) {
 }
 
 void ModuleSplitter::run() {
-  SmallVector<func::FuncOp> moduleFunctions;
-  for (auto f : module.getOps<func::FuncOp>())
-    if (!f.isPrivate() && !f.isExternal() &&
-        f.getName().ends_with(nn::kBackwardSuffix))
-      moduleFunctions.push_back(f);
-  for (func::FuncOp f : moduleFunctions) {
-    FunctionSplitter(*this, f, /*isModuleFunction=*/true).split();
-    symbols.erase(f);
-  }
+  if (dist::ForwardOp link = dist::getLink(module))
+    if (auto whole = dist::getFunctions<func::FuncOp>(link).backward) {
+      Halves halves =
+          FunctionSplitter(*this, whole, /*isModuleFunction=*/true).split();
+      link.removeBackwardAttr();
+      if (halves.input)
+        link.setInput(halves.input.getName());
+      if (halves.weight)
+        link.setWeight(halves.weight.getName());
+      symbols.erase(whole);
+    }
   // Layers may call each other.
   for (bool changed = true; changed;) {
     changed = false;
     for (auto it = layers.begin(); it != layers.end();) {
       auto layer = cast<func::FuncOp>(it->first);
-      bool unused =
-          layer.isPrivate() && SymbolTable::symbolKnownUseEmpty(layer, module);
+      bool unused = layer.isPrivate() && dist::isUnused(layer);
       changed |= unused;
-      if (unused)
+      if (unused) {
+        dist::unlink(layer);
         symbols.erase(layer);
+      }
       it = unused ? layers.erase(it) : std::next(it);
     }
   }

@@ -25,10 +25,9 @@ namespace {
 /// Bytes of a module's output at the bounds of its dims.
 double getOutputBytes(dist::ModuleOp module, StringRef output,
                       stages::NominalCosts &costs) {
-  for (StringRef name : {"forward.fwd", "forward"})
-    if (auto function = module.lookupSymbol<func::FuncOp>(name))
-      if (auto i = dist::ModuleOp::findResult(function, output))
-        return costs.bytesOf(function.getResultTypes()[*i]);
+  if (func::FuncOp function = dist::getFunctions(module).forward)
+    if (auto i = dist::ModuleOp::findResult(function, output))
+      return costs.bytesOf(function.getResultTypes()[*i]);
   return 0;
 }
 

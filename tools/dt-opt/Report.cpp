@@ -121,17 +121,14 @@ void addCosts(ModuleOp program, ProgramReport &report) {
                        : llvm::divideCeilSigned(report.getMicrobatches(),
                                                 module.getSpan()) *
                              dist::Placement(module).sub;
-    auto flopsOf = [&](StringRef name) -> std::optional<int64_t> {
-      auto function = module.lookupSymbol<func::FuncOp>(name);
-      return function ? atBounds(module, counter.count(function), runs)
-                      : std::nullopt;
+    auto flopsOf = [&](func::FuncOp function) {
+      return atBounds(module, counter.count(function), runs);
     };
-    entry.forwardFlops = flopsOf("forward.fwd");
-    if (!entry.forwardFlops)
-      entry.forwardFlops = flopsOf("forward");
-    for (StringRef part :
-         {"forward.bwd", "forward.bwd.input", "forward.bwd.weight"})
-      if (auto flops = flopsOf(part))
+    dist::Functions functions = dist::getFunctions(module);
+    if (functions.forward)
+      entry.forwardFlops = flopsOf(functions.forward);
+    for (func::FuncOp function : functions.getBackwards())
+      if (std::optional<int64_t> flops = flopsOf(function))
         entry.backwardFlops = entry.backwardFlops.value_or(0) + *flops;
   }
 }

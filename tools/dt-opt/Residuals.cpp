@@ -108,7 +108,7 @@ std::string nameOperator(OpResult result) {
 
 void addResiduals(ModuleOp program, ProgramReport &report) {
   for (auto module : program.getOps<dist::ModuleOp>()) {
-    auto forward = module.lookupSymbol<func::FuncOp>("forward.fwd");
+    func::FuncOp forward = dist::getFunctions(module).forward;
     if (!forward || forward.isExternal())
       continue;
     Operation *end = forward.front().getTerminator();

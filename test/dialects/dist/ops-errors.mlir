@@ -382,3 +382,30 @@ dist.module @a {
   // expected-error @+1 {{'dist.partial_gradient' is a list of #dist.cut}}
   nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w"> {dist.partial_gradient = [1]}
 }
+
+// -----
+
+dist.module @a {
+  // expected-error @+1 {{'dist.forward' op names @f.bwd, which is no function of @a}}
+  dist.forward @f.fwd backward @f.bwd
+  nn.parameter @f.bwd : tensor<4xf32> from #nn.onnx<"m.onnx", "w">
+  func.func @f.fwd() { return }
+}
+
+// -----
+
+dist.module @a {
+  dist.forward @f.fwd
+  // expected-error @+1 {{'dist.forward' op is the second one of @f.fwd}}
+  dist.forward @f.fwd
+  func.func @f.fwd() { return }
+}
+
+// -----
+
+dist.module @a {
+  // expected-error @+1 {{'dist.forward' op has a backward function and half of one}}
+  dist.forward @f.fwd backward @f.bwd weight @f.bwd
+  func.func @f.fwd() { return }
+  func.func @f.bwd() { return }
+}

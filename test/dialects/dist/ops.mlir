@@ -55,3 +55,22 @@ dist.module @stage attributes {unit = "gpt", stage = 1 : i64, tp = 2 : i64, dp =
 }
 // CHECK: dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2 narrow_sums
 dist.plan ranks 12 schedule "1f1b" pace @gpt reorder "both" bucket 4194304 depth 2 narrow_sums
+
+// CHECK-LABEL: dist.module @linked
+// CHECK-NEXT: dist.forward @layer.fwd input @layer.bwd.input weight @layer.bwd.weight of @layer
+// CHECK-NEXT: dist.forward @forward.fwd backward @forward.bwd
+dist.module @linked {
+  dist.forward @layer.fwd input @layer.bwd.input weight @layer.bwd.weight of @layer
+  dist.forward @forward.fwd backward @forward.bwd
+  func.func private @layer()
+  func.func private @layer.fwd()
+  func.func private @layer.bwd.input()
+  func.func private @layer.bwd.weight()
+  func.func @forward.fwd() { return }
+  func.func @forward.bwd() { return }
+}
+
+// CHECK: dist.module @half precision bf16 save none
+dist.module @half precision bf16 save none {}
+// CHECK: dist.module @cut saves [none, all] attributes {overlap = 2 : i64, pp = 2 : i64, times = #dist.times<"profile.json", [
+dist.module @cut saves [none, all] attributes {pp = 2 : i64, overlap = 2 : i64, times = #dist.times<"profile.json", [[1, 2], [3, 4]]>} {}

@@ -28,8 +28,8 @@ dist.module @m {
 // -----
 
 dist.module @m {
-  // expected-error@+1 {{has no forward function beside it}}
-  func.func @forward.bwd() {
+  // expected-error@+1 {{is in no dist.forward, but has 'nn.residual'}}
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.residual}) {
     return
   }
 }
@@ -37,6 +37,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.residual}) {
     return %x : tensor<4xf32>
   }
@@ -63,6 +64,7 @@ dist.module @m {
 // -----
 
 dist.module @a {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd() -> (tensor<4xf32> {nn.name = "y"}) {
     %0 = nn.constant dense<0.0> : tensor<4xf32>
     return %0 : tensor<4xf32>
@@ -72,6 +74,7 @@ dist.module @a {
   }
 }
 dist.module @b {
+  dist.forward @forward.fwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
     return
   }
@@ -82,12 +85,14 @@ dist.edge @a "y" to @b "x"
 // -----
 
 dist.module @a {
+  dist.forward @forward.fwd
   func.func @forward.fwd() -> (tensor<4xf32> {nn.name = "y"}) {
     %0 = nn.constant dense<0.0> : tensor<4xf32>
     return %0 : tensor<4xf32>
   }
 }
 dist.module @b {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
     return
   }
@@ -101,23 +106,22 @@ dist.edge @a "y" to @b "x"
 // -----
 
 dist.module @m {
-  // expected-error@+1 {{has no forward function beside it}}
-  func.func @forward.bwd.input() {
-    return
+  // expected-error@+1 {{is in no dist.forward, but has 'nn.grad_of'}}
+  func.func @forward.bwd.input(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.grad_of = "x"}) {
+    return %x : tensor<4xf32>
   }
 }
 
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd
+  dist.forward @other.fwd
   func.func @forward.fwd() {
     return
   }
-  func.func @forward.bwd() {
-    return
-  }
-  // expected-error@+1 {{is half of a function that is still there}}
-  func.func @forward.bwd.weight() {
+  // expected-error@+1 {{is a second function of @m that is differentiated}}
+  func.func @other.fwd() {
     return
   }
 }
@@ -125,6 +129,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd weight @forward.bwd.weight
   func.func @forward.fwd() {
     return
   }
@@ -137,6 +142,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd weight @forward.bwd.weight
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
     return %x : tensor<4xf32>
   }
@@ -149,6 +155,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd weight @forward.bwd.weight
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}, tensor<4xf32> {nn.residual}) {
     return %x, %x : tensor<4xf32>, tensor<4xf32>
   }
@@ -161,6 +168,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd weight @forward.bwd.weight
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
     return %x : tensor<4xf32>
   }
@@ -174,6 +182,7 @@ dist.module @m {
 
 // The input half's residuals come behind those of the forward function.
 dist.module @m {
+  dist.forward @forward.fwd input @forward.bwd.input weight @forward.bwd.weight
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}, %z: tensor<5xf32> {nn.name = "z"}) -> (tensor<5xf32> {nn.name = "y"}, tensor<4xf32> {nn.residual}) {
     return %z, %x : tensor<5xf32>, tensor<4xf32>
   }
@@ -189,6 +198,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd input @forward.bwd.input
   nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "w">
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
     return
@@ -203,6 +213,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd input @forward.bwd.input
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
     return
   }
@@ -215,6 +226,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd input @forward.bwd.input
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
     return
   }
@@ -228,6 +240,7 @@ dist.module @m {
 
 // Either half may take the gradient that an edge brings.
 dist.module @a {
+  dist.forward @forward.fwd weight @forward.bwd.weight
   func.func @forward.fwd() -> (tensor<4xf32> {nn.name = "y"}) {
     %0 = nn.constant dense<0.0> : tensor<4xf32>
     return %0 : tensor<4xf32>
@@ -237,6 +250,7 @@ dist.module @a {
   }
 }
 dist.module @b {
+  dist.forward @forward.fwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
     return
   }
@@ -247,6 +261,7 @@ dist.edge @a "y" to @b "x"
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd
   // expected-error@+1 {{returns result 0, which is neither an output nor a residual}}
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> tensor<4xf32> {
     return %x : tensor<4xf32>
@@ -256,6 +271,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd
   // expected-error@+1 {{returns output 1 behind a residual}}
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}, tensor<4xf32> {nn.name = "y"}) {
     return %x, %x : tensor<4xf32>, tensor<4xf32>
@@ -265,6 +281,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -277,6 +294,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -289,6 +307,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -301,6 +320,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -313,6 +333,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -325,6 +346,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -337,6 +359,7 @@ dist.module @m {
 // -----
 
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>
   }
@@ -361,6 +384,7 @@ dist.module @m {
 
 // Equal residuals, in another order.
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}, %z: tensor<5xf32> {nn.name = "z"}) -> (tensor<4xf32> {nn.residual}, tensor<5xf32> {nn.residual}) {
     return %x, %z : tensor<4xf32>, tensor<5xf32>
   }

@@ -13,6 +13,7 @@ dist.plan ranks 2 schedule "1f1b" pace @m reorder "none" bucket 1024 depth 1
 dist.loss "text" in @m numerator "num" weight 1.0
 
 dist.module @m attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   nn.parameter @frozen : tensor<64xf32> from #nn.onnx<"m.onnx", "frozen">
   nn.parameter @shared : tensor<64xf32> trainable from #nn.onnx<"m.onnx", "shared">

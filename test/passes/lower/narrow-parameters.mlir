@@ -9,6 +9,7 @@ dist.plan ranks 2 schedule "1f1b" pace @m reorder "none" bucket 1024 depth 1
 dist.loss "text" in @m numerator "num" weight 1.0
 
 dist.module @m attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   nn.parameter @kept : tensor<40x64xf32> working bf16 from #nn.onnx<"m.onnx", "kept">
   nn.parameter @late : tensor<64x40xf32> working bf16 trainable from #nn.onnx<"m.onnx", "late">

@@ -1,36 +1,15 @@
 // RUN: dt-opt %s --lower-nn-to-rt --rt-plan-memory --lower-program -split-input-file -verify-diagnostics -o /dev/null
 
-// expected-error @+1 {{has no function @forward.fwd or @forward}}
+// expected-error @+1 {{has neither a dist.forward of its own functions nor @forward}}
 dist.module @a {
   nn.dim @batch of "sample" max 2
-}
-
-// -----
-
-// expected-error @+1 {{has a backward function and half of one}}
-dist.module @a {
-  nn.dim @batch of "sample" max 2
-  nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"a.onnx", "w">
-  func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
-    %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
-    return %0 : tensor<?x4xf32, #nn.dims<batch>>
-  }
-  func.func @forward.bwd() {
-    %0 = nn.read @w : tensor<4xf32>
-    nn.accumulate @w, %0 : tensor<4xf32>
-    return
-  }
-  func.func @forward.bwd.weight() {
-    %0 = nn.read @w : tensor<4xf32>
-    nn.accumulate @w, %0 : tensor<4xf32>
-    return
-  }
 }
 
 // -----
 
 // expected-error @+1 {{is run for the whole batch: its backward function cannot be split}}
 dist.module @a whole_batch {
+  dist.forward @forward.fwd weight @forward.bwd.weight
   nn.dim @batch of "sample" max 2
   nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"a.onnx", "w">
   func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
@@ -119,6 +98,7 @@ dist.module @a attributes {ranks = array<i64: 1>} {
 // -----
 
 dist.module @a {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -133,6 +113,7 @@ dist.module @a {
 // -----
 
 dist.module @a {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -149,6 +130,7 @@ dist.module @a {
 // expected-error @+1 {{brings no gradient back, but its source takes one}}
 dist.edge @a "y" to @b "x"
 dist.module @a {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -178,6 +160,7 @@ dist.module @a {
   }
 }
 dist.module @b {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
@@ -388,6 +371,7 @@ sched.solution of @step {
 
 // expected-error @+1 {{has a backward function that the schedule does not run}}
 dist.module @a {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"a.onnx", "w">
   func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
@@ -415,6 +399,7 @@ sched.solution of @step {
 
 // expected-error @+1 {{is scheduled to run W, but its backward function is not split}}
 dist.module @a {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   nn.parameter @w : tensor<4xf32> trainable from #nn.onnx<"a.onnx", "w">
   func.func @forward.fwd(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {

@@ -9,6 +9,7 @@ dist.edge @tower "z" to @head "z"
 dist.loss "contrast" in @head numerator "num" weight 1.0
 
 dist.module @tower {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"clip.onnx", "w">
   func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "pixels"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) {
@@ -23,6 +24,7 @@ dist.module @tower {
   }
 }
 dist.module @head whole_batch {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @all of "sample" max 4
   func.func @forward.fwd(%z: tensor<?x64xf32, #nn.dims<all>> {nn.name = "z"}) -> (tensor<f32> {nn.name = "num"}) {
     %0 = nn.reduce sum %z {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<all>>

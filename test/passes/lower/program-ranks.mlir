@@ -13,6 +13,7 @@ dist.loss "text" in @llm.1 numerator "num" weight 1.0
 dist.tie @llm.1::@scale = @llm.0::@scale
 
 dist.module @llm.0 origin "llm" attributes {unit = "llm", ranks = array<i64: 0>, zero = 1 : i64} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   nn.parameter @scale : tensor<64xf32> trainable from #nn.init<"ones", "", "">
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"llm.onnx", "w">
@@ -30,6 +31,7 @@ dist.module @llm.0 origin "llm" attributes {unit = "llm", ranks = array<i64: 0>,
   }
 }
 dist.module @llm.1 origin "llm" attributes {unit = "llm", stage = 1 : i64, ranks = array<i64: 1>} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   nn.parameter @scale : tensor<64xf32> trainable from #nn.init<"ones", "", "">
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<f32> {nn.name = "num"}) {
@@ -125,6 +127,7 @@ dist.module @encoder {
   }
 }
 dist.module @tower attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"clip.onnx", "w">
   func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "e"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) {
@@ -139,6 +142,7 @@ dist.module @tower attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
   }
 }
 dist.module @head whole_batch attributes {ranks = array<i64: 0, 1>} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @all of "sample" max 4
   func.func @forward.fwd(%z: tensor<?x64xf32, #nn.dims<all>> {nn.name = "z"}) -> (tensor<f32> {nn.name = "num"}) {
     %0 = nn.reduce sum %z {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<all>>
@@ -208,6 +212,7 @@ dist.edge @c "z" to @d "z"
 dist.loss "loss" in @d numerator "num" weight 1.0
 
 dist.module @a attributes {sub = 2 : i64} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.onnx<"a.onnx", "w">
   func.func @forward.fwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}) {
@@ -222,6 +227,7 @@ dist.module @a attributes {sub = 2 : i64} {
   }
 }
 dist.module @b attributes {ranks = array<i64: 1>} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   func.func @forward.fwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) {
     %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
@@ -233,6 +239,7 @@ dist.module @b attributes {ranks = array<i64: 1>} {
   }
 }
 dist.module @c attributes {ranks = array<i64: 1>, sub = 2 : i64} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   func.func @forward.fwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) {
     %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
@@ -244,6 +251,7 @@ dist.module @c attributes {ranks = array<i64: 1>, sub = 2 : i64} {
   }
 }
 dist.module @d attributes {ranks = array<i64: 1>, sub = 2 : i64} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 1
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) -> (tensor<f32> {nn.name = "num"}) {
     %0 = nn.reduce sum %e {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>

@@ -10,6 +10,7 @@ dist.edge @a "h" to @b "h"
 dist.loss "text" in @b numerator "num" weight 1.0
 
 dist.module @a attributes {unit = "llm"} {
+  dist.forward @forward.fwd weight @forward.bwd.weight
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64xf32> trainable from #nn.onnx<"a.onnx", "w">
   func.func @forward.fwd(%x: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
@@ -27,6 +28,7 @@ dist.module @a attributes {unit = "llm"} {
   }
 }
 dist.module @b attributes {unit = "llm", stage = 1 : i64} {
+  dist.forward @forward.fwd input @forward.bwd.input weight @forward.bwd.weight
   nn.dim @batch of "sample" max 1
   nn.parameter @w : tensor<64xf32> trainable from #nn.onnx<"b.onnx", "w">
   func.func @forward.fwd(%h: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<f32> {nn.name = "num"}, tensor<64xf32> {nn.residual}) {

@@ -11,6 +11,7 @@ dist.data {sequence = 40}
 dist.input "llm.labels" = {tokens = "labels"}
 
 dist.module @llm {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   nn.parameter @scale : tensor<64xf32> trainable from #nn.onnx<"llm.onnx", "scale"> {no_decay, weight_decay = 0.5, lr_factor = 2.0}
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "embeds"}, %l: tensor<?xi64, #nn.dims<batch>> {nn.name = "labels"}) -> (tensor<f32> {nn.name = "num"}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
@@ -35,6 +36,7 @@ dist.module @llm {
   }
 }
 dist.module @vision {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @images of "sample" max 2
   nn.parameter @table : tensor<4xf32> buffer from #nn.onnx<"vision.onnx", "table">
   nn.parameter @w : tensor<64x32xf32> trainable from #nn.init<"normal(0, 0.02)", "vision.onnx", "w"> {lr_factor = 0.5, weight_decay = 0.25}

@@ -3,6 +3,7 @@
 // Products of one input are one product, its columns what they give: also of
 // weights of several sizes, in the order of the parameters.
 dist.module @m {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
   nn.parameter @q : tensor<32x8xf32> from #nn.init<"zeros", "", "">
   nn.parameter @k : tensor<4x8xf32> from #nn.init<"zeros", "", "">

@@ -22,6 +22,8 @@
 // CHECK: %[[A:.*]] = nn.slice %[[Y]] [0, 0] step [1, 1] : tensor<3x10xf32> to tensor<3x4xf32>
 // CHECK: nn.reshape %[[A]] : tensor<3x4xf32> to tensor<3x2x2xf32>
 dist.module @m {
+  dist.forward @layer.fwd backward @layer.bwd
+  dist.forward @forward.fwd input @forward.bwd.input weight @forward.bwd.weight
   func.func private @layer.fwd(%x: tensor<3x10xf32>) -> (tensor<3x4xf32>, tensor<3x2x2xf32>, tensor<3x6xf32>) {
     %y = nn.exp %x : tensor<3x10xf32>
     %a = nn.slice %y [0, 0] step [1, 1] : tensor<3x10xf32> to tensor<3x4xf32>
@@ -62,6 +64,7 @@ dist.module @m {
 // CHECK: %[[D:.*]] = nn.sub %[[A]], %[[B]]
 // CHECK: return %[[X]], %[[D]]
 dist.module @ordered {
+  dist.forward @forward.fwd backward @forward.bwd
   func.func @forward.fwd(%x: tensor<3x2xf32>, %y: tensor<3x4xf32>) -> (tensor<3x2xf32> {nn.residual}, tensor<3x2xf32> {nn.residual}, tensor<3x2xf32> {nn.residual}) {
     %e = nn.exp %y : tensor<3x4xf32>
     %a = nn.slice %e [0, 0] step [1, 1] : tensor<3x4xf32> to tensor<3x2xf32>
@@ -85,6 +88,9 @@ dist.module @ordered {
 // CHECK: func.func private @two.bwd(%{{.*}}: tensor<3x2xf32>) -> tensor<3x2xf32>
 // CHECK: func.func @forward.fwd({{.*}}) -> (tensor<3x2xf32> {nn.name = "a"}, tensor<3x2xf32> {nn.name = "b"})
 dist.module @stays {
+  dist.forward @some.fwd
+  dist.forward @row.fwd
+  dist.forward @forward.fwd
   func.func private @some.fwd(%y: tensor<3x4xf32>) -> tensor<3x2xf32> {
     %e = nn.exp %y : tensor<3x4xf32>
     %a = nn.slice %e [0, 0] step [1, 1] : tensor<3x4xf32> to tensor<3x2xf32>

@@ -1,6 +1,6 @@
 // RUN: dt-opt %s --dist-schedule -verify-diagnostics -split-input-file
 
-// expected-error @+1 {{'dist.module' op has no function @forward.fwd or @forward}}
+// expected-error @+1 {{'dist.module' op has neither a dist.forward of its own functions nor @forward}}
 dist.module @m of "sample" {
 }
 

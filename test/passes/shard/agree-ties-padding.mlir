@@ -12,6 +12,7 @@
 // SHARD-LABEL: dist.module @head
 // SHARD: nn.parameter @emb : tensor<95x64xf32>
 dist.module @embedding of "sample" attributes {tp = 2 : i64, ranks = array<i64: 0, 1>} {
+  dist.forward @forward.fwd
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<95x64xf32> trainable from #nn.onnx<"m.onnx", "emb">
   func.func @forward.fwd(%ids: tensor<?x32xi64, #nn.dims<batch>> {nn.name = "ids"}) -> (tensor<?x32x64xf32, #nn.dims<batch>> {nn.name = "h"}) {
@@ -21,6 +22,7 @@ dist.module @embedding of "sample" attributes {tp = 2 : i64, ranks = array<i64: 
   }
 }
 dist.module @head of "sample" attributes {tp = 2 : i64, ranks = array<i64: 2, 3>} {
+  dist.forward @forward.fwd
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<95x64xf32> trainable from #nn.onnx<"m.onnx", "emb">
   func.func @forward.fwd(%h: tensor<?x32x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<?x32x95xf32, #nn.dims<batch>> {nn.name = "logits"}) {
@@ -30,6 +32,7 @@ dist.module @head of "sample" attributes {tp = 2 : i64, ranks = array<i64: 2, 3>
   }
 }
 dist.module @last of "sample" attributes {ranks = array<i64: 4>} {
+  dist.forward @forward.fwd
   nn.dim @batch of "sample" max 4
   func.func @forward.fwd(%l: tensor<?x32x95xf32, #nn.dims<batch>> {nn.name = "logits"}) -> (tensor<?x32x95xf32, #nn.dims<batch>> {nn.name = "scores"}) {
     %s = nn.tanh %l : tensor<?x32x95xf32, #nn.dims<batch>>

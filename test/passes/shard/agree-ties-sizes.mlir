@@ -9,6 +9,7 @@
 // CHECK-LABEL: dist.module @head
 // CHECK: @emb {{.*}}dist.cut_hint = "whole"
 dist.module @encoder of "sample" attributes {tp = 3 : i64, ranks = array<i64: 0, 1, 2>} {
+  dist.forward @forward.fwd
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<96x64xf32> trainable from #nn.onnx<"m.onnx", "emb">
   func.func @forward.fwd(%ids: tensor<?x32xi64, #nn.dims<batch>> {nn.name = "ids"}) -> (tensor<?x32x64xf32, #nn.dims<batch>> {nn.name = "h"}) {
@@ -18,6 +19,7 @@ dist.module @encoder of "sample" attributes {tp = 3 : i64, ranks = array<i64: 0,
   }
 }
 dist.module @decoder of "sample" attributes {tp = 2 : i64, ranks = array<i64: 3, 4>} {
+  dist.forward @forward.fwd
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<96x64xf32> trainable from #nn.onnx<"m.onnx", "emb">
   func.func @forward.fwd(%ids: tensor<?x32xi64, #nn.dims<batch>> {nn.name = "ids"}) -> (tensor<?x32x64xf32, #nn.dims<batch>> {nn.name = "h"}) {
@@ -27,6 +29,7 @@ dist.module @decoder of "sample" attributes {tp = 2 : i64, ranks = array<i64: 3,
   }
 }
 dist.module @head of "sample" attributes {tp = 2 : i64, ranks = array<i64: 5, 6>} {
+  dist.forward @forward.fwd
   nn.dim @batch of "sample" max 4
   nn.parameter @emb : tensor<96x64xf32> trainable from #nn.onnx<"m.onnx", "emb">
   func.func @forward.fwd(%h: tensor<?x32x64xf32, #nn.dims<batch>> {nn.name = "h"}) -> (tensor<?x32x96xf32, #nn.dims<batch>> {nn.name = "logits"}) {

@@ -21,6 +21,7 @@ dist.edge @source "pixels" to @tower "pixels"
 // OTHER-LABEL: dist.module @tower
 // OTHER: @forward.fwd({{.*}}nn.name = "z"}, tensor<?x512xf32, #nn.dims<batch>> {nn.name = "hidden"}
 dist.module @tower {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2048
   nn.parameter @w : tensor<512x64xf32> trainable from #nn.onnx<"tower.onnx", "w">
   nn.parameter @u : tensor<512x64xf32> trainable from #nn.onnx<"tower.onnx", "u">
@@ -53,6 +54,7 @@ dist.module @tower {
 // CHECK: %[[U:.*]] = nn.read @u : tensor<512x32xf32>
 // CHECK: dist.all_gather %[[U]] axis 1 chunk 32 over 2 stride 1
 dist.module @head attributes {memory_price = 1.0e6 : f64} {
+  dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2048
   nn.parameter @u : tensor<512x64xf32> trainable from #nn.onnx<"head.onnx", "u">
   func.func @forward.fwd(%z: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}) -> (tensor<?x512xf32, #nn.dims<batch>> {nn.name = "h"}) {

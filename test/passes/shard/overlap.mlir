@@ -3,6 +3,7 @@
 
 // CHECK-LABEL: dist.module @some
 dist.module @some attributes {tp = 2 : i64, overlap = 4 : i64} {
+  dist.forward @forward.fwd
   nn.dim @batch of "sample" max 4
   // Of what is gathered, what multiplies it as its rows; what is added up, if one product makes it and nobody else reads that.
   // CHECK-LABEL: @forward.fwd
@@ -42,6 +43,7 @@ dist.module @some attributes {tp = 2 : i64, overlap = 4 : i64} {
 
 // CHECK-LABEL: dist.module @off
 dist.module @off attributes {tp = 2 : i64, overlap = 1 : i64} {
+  dist.forward @forward.fwd
   // CHECK: dist.all_reduce sum %{{.*}} over 2 stride 1 :
   func.func @forward.fwd(%x: tensor<6x16xf32>, %u: tensor<16x16xf32>) -> tensor<6x16xf32> {
     %0 = nn.linear %x, %u : tensor<6x16xf32>, tensor<16x16xf32>
@@ -54,6 +56,7 @@ dist.module @off attributes {tp = 2 : i64, overlap = 1 : i64} {
 
 // expected-remark @+1 {{overlap does nothing for 'llm': no product stands beside a collective of rows}}
 dist.module @idle attributes {tp = 2 : i64, overlap = 2 : i64, unit = "llm"} {
+  dist.forward @forward.fwd
   func.func @forward.fwd(%x: tensor<6x16xf32>) -> tensor<6x16xf32> {
     %0 = nn.exp %x : tensor<6x16xf32>
     %1 = dist.all_reduce sum %0 over 2 stride 1 : tensor<6x16xf32>
