@@ -22,9 +22,15 @@ def ImportPipeline : Pipeline<[
 def RaiseElementwise : Pass<"nn-raise-elementwise", "::mlir::func::FuncOp"> {
   let summary = "Recover biases, SiLU and GELU from what exporters write";
   let description = [{
-    `x * sigmoid(x)` becomes nn.silu, `log(sigmoid(x))` a softplus; binary cross entropy of probabilities an op; `0.5 x (1 + erf(x / sqrt 2))` and the tanh form, in the orders that PyTorch and TensorFlow exporters use, become nn.gelu; the addition of a rank-1 value of
-    the result's size after nn.linear becomes its bias. A constant counts as a formula's number if it is that number rounded to the
-    constant's type; in products, each factor may be rounded so.
+    | written as | becomes |
+    | --- | --- |
+    | `x * sigmoid(x)` | nn.silu |
+    | `log(sigmoid(x))` | a softplus |
+    | `0.5 x (1 + erf(x / sqrt 2))` and the tanh form, in the orders that PyTorch's and TensorFlow's exporters use | nn.gelu |
+    | binary cross entropy of probabilities | one op |
+    | the addition of a rank-1 value of the result's size after nn.linear | its bias |
+
+    A constant counts as a formula's number if it is that number rounded to the constant's type; in products, each factor may be rounded so.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
@@ -32,9 +38,10 @@ def RaiseElementwise : Pass<"nn-raise-elementwise", "::mlir::func::FuncOp"> {
 def RaiseNorms : Pass<"nn-raise-norms", "::mlir::func::FuncOp"> {
   let summary = "Recover RMS, layer and group norm";
   let description = [{
-    Small steps: the normalisation without scale first (`x * rsqrt(mean(x^2) + eps)` and its spellings; `(x - mean(x)) / sqrt(mean((x - mean)^2) + eps)`; a group norm from a reshape around an
-    instance norm), then a factor of the normalised shape becomes the scale, then an addend the bias. Roots of a variance and of a sum of powers are norms: where they are 0 they have no gradient (as in
-    PyTorch), and are guarded.
+    Works in small steps. First comes the normalisation without scale: `x * rsqrt(mean(x^2) + eps)` and its spellings; `(x - mean(x)) / sqrt(mean((x - mean)^2) + eps)`; a group norm from a reshape around an
+    instance norm. Then a factor of the normalised shape becomes the scale, then an addend becomes the bias.
+
+    Roots of a variance and of a sum of powers are norms, too. Where they are 0 they have no gradient (as in PyTorch), and are guarded.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
@@ -42,10 +49,13 @@ def RaiseNorms : Pass<"nn-raise-norms", "::mlir::func::FuncOp"> {
 def RaiseAttention : Pass<"nn-raise-attention", "::mlir::func::FuncOp"> {
   let summary = "Recover rotary embedding and attention";
   let description = [{
-    `matmul - softmax - matmul` becomes nn.attention with heads where the projections write them; then one neighbour a pattern is absorbed: the scale on query or key, the expansion of KV heads to
-    query heads, a mask that is a function of its indices and turns out causal. Masks that select between scores and -inf, or between 0 and -inf or the lowest number, become bool masks; the number,
-    where it is put and the IsNaN guard say what an empty row gives. The guard of a softmax that stays one lets no row of -inf go through it.
-    Other numbers are added as they are. A mask that depends on a trained parameter (relative position bias) is not absorbed, since nn.attention has no gradient for it.
+    `matmul - softmax - matmul` becomes nn.attention, with heads where the projections write them. Then each pattern absorbs one neighbour: the scale on query or key, the expansion of KV heads to query heads, a mask
+    that is a function of its indices and turns out to be causal.
+
+    Masks that select between scores and -inf, or between 0 and -inf or the lowest number, become bool masks. The number, where it is put and the IsNaN guard determine the result for a query without a visible key
+    (`empty_row`; docs/RationaleNN.md). Other numbers are added as they are. The guard of a softmax that is not part of an attention stops rows of -inf.
+
+    A mask that depends on a trained parameter (relative position bias) is not absorbed, since nn.attention has no gradient for it.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
@@ -61,7 +71,7 @@ def RaiseLosses : Pass<"nn-raise-losses", "::mlir::func::FuncOp"> {
 def VerifyImport : Pass<"nn-verify-import"> {
   let summary = "State what the import phase guarantees";
   let description = [{
-    Only nn, func and dist ops are left, and scalar ones inside of nn ops; every tensor, arguments and results of functions too, has a rank, and every `?` an expression over the nn.dim symbols of its
+    Only nn, func and dist ops are left, and scalar ones inside of nn ops. Every tensor, including arguments and results of functions, has a rank, and every `?` is an expression over the nn.dim symbols of its
     dist.module.
   }];
 }

@@ -29,10 +29,14 @@ def ModulesUnderPlan : Pipeline<[
 def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
   let summary = "Make numerator and denominator of losses that a graph computes itself";
   let description = [{
-    A loss without denominator is a number that the graph gives, e.g. a mean. It is read backward as a weighted sum of quotients whose numerators are sums over items and
-    whose denominators depend on raw inputs only: `div(sum, count)`, `reduce mean`, sums and multiples of such. Signs, factors and conditions that know no items stay around the numerator;
-    `max(count, c)` and `count + c` become the loss's `dist.at_least` and `dist.plus`, which apply to the sum over all parts; a condition that says that the count is not 0 is what a loss does anyway. Each quotient becomes
-    a dist.loss of its own. What cannot be split stays as it is; it is an error later, if the batch is cut.
+    A loss without denominator is a number that the graph computes, e.g. a mean. The pass follows it backward as a weighted sum of quotients: `div(sum, count)`, `reduce mean`, sums and multiples of such. Their numerators
+    are sums over items, and their denominators depend on raw inputs only. Each quotient becomes a dist.loss of its own.
+
+    - Signs, factors and conditions that do not depend on items stay around the numerator.
+    - `max(count, c)` and `count + c` become the loss's `dist.at_least` and `dist.plus`, which apply to the sum over the whole batch.
+    - A condition that the count is not 0 is dropped: every loss has it.
+
+    A loss that cannot be split stays as it is. It is an error later, if the batch is cut.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
@@ -40,8 +44,10 @@ def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
 def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
   let summary = "Cut a module before the product of all items with all items";
   let description = [{
-    Only if the batch is cut into microbatches, the module's modules are to be found, or it multiplies in bf16, which a whole-batch module does not. A loss that compares every item with every other cannot be summed over parts. The module is cut at the last values that belong to one item each (embeddings):
-    what comes before stays and runs a microbatch at a time, what comes after becomes a `whole_batch` module with its own dims, which runs once a step. Parameters go where they are used.
+    A loss that compares every item with every other cannot be summed over parts of the batch. The module is cut at the last values that belong to one item each (embeddings). What comes before stays and runs one microbatch
+    at a time. What comes after becomes a `whole_batch` module with its own dims, which runs once a step. Parameters go where they are used.
+
+    Only if the batch is cut into microbatches, if modules are to be found inside this one (`dist.split`), or if it multiplies in bf16, which a whole-batch module does not.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
@@ -49,20 +55,21 @@ def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
 def FindModules : Pass<"dist-find-modules", "::mlir::ModuleOp"> {
   let summary = "Cut one graph into the modules that it holds";
   let description = [{
-    For modules with the attribute `dist.split` (recipe: `"split": "auto"`), or all. Ops that depend on some raw inputs only, do a good part of the work and hand over little become a module:
-    an encoder, a tower; what is left is the last. Decided from structure alone (docs/modules.md); exporter scopes in parameter names only give names. A remark says where a
-    module is cut and why, or why it stays whole. Attributes, types and functions stay as in the whole; `origin` is the whole's name.
+    For modules with the attribute `dist.split` (recipe: `"split": "auto"`), or all. Ops that depend on some of the raw inputs only, do a large share of the work and hand over little become a module: an encoder, a tower.
+    What is left is the last module. Only structure decides (docs/modules.md); scopes in parameter names give names. A remark says where a module is cut and why, or why it stays whole. Attributes, types
+    and functions stay as in the whole module, whose name is in `origin`.
   }];
   let options = [Option<"all", "all", "bool", "false", "look at every module, not only at those with dist.split">];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
 
 def VerifyModules : Pass<"dist-verify-modules", "::mlir::ModuleOp"> {
-  let summary = "State what the modules phase guarantees: parts do not depend on one another";
+  let summary = "State what the modules phase guarantees: parts of a batch do not depend on one another";
   let description = [{
-    If the batch is cut, every module that runs a part at a time must treat items alone: each op carries the item axis through, numerators of losses are sums over items, edges have items first (or none).
-    Otherwise one error names the op that mixes items, or the input whose fixed dim stands where items should be counted. Outputs that are only looked at may mix items: a warning says that
-    `--save-outputs` leaves them out (`dist.unjoined` on the result).
+    If the batch is cut, every module that runs on one part of the batch at a time must treat items independently: each op carries the item axis through, numerators of losses are sums over items, tensors of edges have items
+    on the first axis (or none). Otherwise one error names the op that mixes items, or the input with a fixed dim where items should be counted.
+
+    Outputs that no loss uses may mix items: a warning says that `--save-outputs` leaves them out (`dist.unjoined` on the result).
   }];
 }
 

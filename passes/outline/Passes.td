@@ -17,9 +17,10 @@ def OutlinePipeline : Pipeline<["dist.module(nn-outline-layers, func.func(cse))"
 def OutlineLayers : Pass<"nn-outline-layers", "::dt::dist::ModuleOp"> {
   let summary = "Make one function of equal layers";
   let description = [{
-    Ops that depend on no trained parameter (masks, positions, angles) go first; the rest is a list in which equal layers are equal subsequences: the same ops and attributes on the same types, wired alike.
-    The repetition that removes most ops is outlined into a private function that takes parameters as operands, again and again until none removes `min-ops`. Equality is structural: names and
-    scopes only choose the function's name. What calls the same function twice is several layers and stays apart: a pipeline stage may begin with any of them.
+    Ops that depend on no trained parameter (masks, positions, angles) are moved to the front. The rest is a list in which equal layers are equal subsequences: the same ops and attributes on the same types, connected alike.
+    The repetition that removes most ops is outlined into a private function that takes parameters as operands. This is repeated until none removes `min-ops`.
+
+    Equality is structural: names and scopes only choose the function's name. A sequence of calls of one function is not outlined again: each call is a layer, and a pipeline stage may begin with any of them.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
   let options = [Option<"minOps", "min-ops", "unsigned", /*default=*/"6", "smallest number of ops of a layer">];

@@ -25,8 +25,8 @@ def PrecisionPipeline : Pipeline<[
 def Narrow : Pass<"nn-narrow", "::mlir::ModuleOp"> {
   let summary = "Compute-heavy operators of modules with dist.precision = \"bf16\" take and give bf16";
   let description = [{
-    In `@forward` of such a module (but of `whole_batch` ones): float32 operands of products, convolutions and attention are cast to bf16 and results back to float32, as the operator's precision rule allows
-    (PrecisionOpInterface). An operator stays as it is if an operand is made of integers only (angles made of positions), which bf16 has up to 256.
+    Works on `@forward` of such modules, except `whole_batch` ones. Float32 operands of products, convolutions and attention are cast to bf16, and results back to float32, as the operator's precision rule allows
+    (PrecisionOpInterface). An operator stays as it is if an operand is computed from integers only (angles from positions), since bf16 represents integers exactly only up to 256.
 
     A float32 value that goes over an edge between two such modules is cast to bf16 at its source and back at its target.
   }];
@@ -36,8 +36,8 @@ def Narrow : Pass<"nn-narrow", "::mlir::ModuleOp"> {
 def MoveCasts : Pass<"nn-move-casts", "::mlir::ModuleOp"> {
   let summary = "Casts between float32 and 16-bit floats move through ops that only move elements";
   let description = [{
-    A widening cast sinks below views, concatenations and gathers (all float operands must be widened), a narrowing one rises above those that make nothing larger: what is stored between has 2 bytes. Both change no number. Casts that meet
-    cancel.
+    A widening cast sinks below views, concatenations and gathers (if all float operands are widened). A narrowing cast rises above ops that make nothing larger. So the tensors in between have 2 bytes an element.
+    Both keep all numbers. Casts that meet cancel.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
@@ -45,15 +45,17 @@ def MoveCasts : Pass<"nn-move-casts", "::mlir::ModuleOp"> {
 def WorkingCopies : Pass<"nn-working-copies", "::mlir::ModuleOp"> {
   let summary = "Parameters that are narrowed where they are read are stored narrow";
   let description = [{
-    A float32 parameter with a cast to a 16-bit float among the users of its `nn.read`s becomes `working` of that type, and is read in it, as are those that are tied to it in the same module; other users get it widened again. A cast a microbatch becomes one a step, the
-    optimizer's.
+    Applies to float32 parameters whose `nn.read`s have a cast to a 16-bit float among their users. Such a parameter becomes `working` of that type, and is read in it, as are parameters of the same module that are tied to it.
+    Other users get it widened again. So the optimizer casts once a step, in place of a cast for each microbatch.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
 
 def VerifyPrecision : Pass<"nn-verify-precision", "::mlir::ModuleOp"> {
-  let summary = "Compute-heavy operators have one float type, elementwise ones none of 16 bits but in casts";
-  let description = [{ What differentiation and lowering rely on. }];
+  let summary = "Operands of compute-heavy operators have one float type, and elementwise ops but casts have no 16-bit operand";
+  let description = [{
+    Differentiation and lowering rely on this.
+  }];
 }
 
 #endif // PASSES_PRECISION_PASSES

@@ -24,8 +24,8 @@ def ShardPipeline : Pipeline<["dist-agree-ties"] # ShardEachModule.passes>;
 def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
   let summary = "Bring a module that has `dist.tp` into the form that the partitioner reads";
   let description = [{
-    Calls of functions that are not called in a chain (one's result the next one's operand) are inlined: their boundaries are no places where layouts could meet. Biases of products become additions,
-    since a bias must not be added by every rank. Vocabularies are padded (PadVocabulary.h), also on one rank.
+    Inlines calls of functions that are not called in a chain (the result of one is the operand of the next), since layouts could not meet at their boundaries. Biases of products become additions, since only one rank may add
+    a bias to partial sums. Vocabularies are padded (PadVocabulary.h), also on one rank.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
   let options = [
@@ -37,8 +37,8 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
 def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {
   let summary = "Cut a module's functions over the ranks of its tensor-parallel group";
   let description = [{
-    See docs/sharding.md. Before: `.fwd` and `.bwd` functions, `dist.tp` and perhaps `dist.sequence_parallel` on the module. After: the same functions with local shapes and `dist` collectives;
-    `dist.layout` on parameters. Without `dist.tp`, or with 1, nothing happens.
+    See docs/sharding.md. Before: `.fwd` and `.bwd` functions, `dist.tp` and perhaps `dist.sequence_parallel` on the module. After: the same functions with local shapes and `dist` collectives, and
+    `dist.layout` on parameters. Without `dist.tp`, or with 1, nothing changes.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect", "::dt::dist::DistDialect"];
   let options = [
@@ -48,25 +48,29 @@ def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {
 
 def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
   let summary = "Biases go back into products";
-  let description = [{ Of modules with `dist.tp`: a bias that is added to a product right away, with no reduction between, is the product's again. }];
+  let description = [{
+    In modules with `dist.tp`: a bias that is added to a product immediately, with no reduction between, becomes the product's bias again.
+  }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
 
 def Overlap : Pass<"dist-overlap", "::dt::dist::ModuleOp"> {
-  let summary = "Mark collectives that are done in strips together with the products beside them";
+  let summary = "Mark collectives that are done in strips together with the products next to them";
   let description = [{
-    Of modules with `dist.tp` and `dist.overlap` = N: a collective of rows that gathers what `nn.linear` multiplies, or adds up what one makes and nobody else reads, gets `dist.strips`: N, or the number of its rows if these are fewer (docs/sharding.md). The ops stay as they are; lowering cuts.
+    In modules with `dist.tp` and `dist.overlap` = N. Marks collectives of rows that gather the operand of an `nn.linear`, or that sum its result if nothing else reads it, with `dist.strips`: N, or the number of rows if that is
+    smaller (docs/sharding.md). The ops do not change; lowering cuts them.
   }];
   let dependentDialects = ["::dt::dist::DistDialect"];
 }
 
 def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {
-  let summary = "Cut .bwd in the half that gives gradients of inputs and the half that adds up those of parameters";
+  let summary = "Split .bwd into the half that computes gradients of inputs and the half that accumulates those of parameters";
   let description = [{
-    Of modules with `dist.split_backward`. `@forward.bwd.input` computes what its results need, the gradients of the module's inputs; `@forward.bwd.weight` does the rest. Layers are split likewise,
-    once each. What both need is computed in the input half and returned for the other one, unless it can be computed again from what that one has. A module without gradients of inputs has only the
-    weight half, one without gradients of parameters only the input half; `@forward.bwd` is gone in either case. Attributes: docs/architecture.md. Runs last: the partitioner reads forward and backward
-    function as one line.
+    In modules with `dist.split_backward`. `@forward.bwd.input` computes its results, the gradients of the module's inputs; `@forward.bwd.weight` does the rest. Layers are split in the same way, once each. What both need is
+    computed in the input half and returned for the other one, unless the weight half can compute it again from what it has. A module without gradients of inputs has only the weight half, one without
+    gradients of parameters only the input half; `@forward.bwd` is removed in either case. Attributes: docs/architecture.md.
+
+    Runs last, because the partitioner reads forward and backward function as one sequence.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
   let options = [
@@ -77,7 +81,7 @@ def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {
 def AgreeTies : Pass<"dist-agree-ties", "::mlir::ModuleOp"> {
   let summary = "Have copies of tied parameters cut alike over tensor-parallel ranks";
   let description = [{
-    Right before the shard phase. Tries it on a copy of the program; parameters whose copies come out cut differently get a `dist.cut_hint`: "rows", or if that does not help "whole".
+    Runs right before the shard phase, and tries that phase on a copy of the program. Parameters whose copies are cut differently there get a `dist.cut_hint`: "rows", or if that does not help "whole".
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect"];
 }

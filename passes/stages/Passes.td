@@ -17,11 +17,16 @@ def StagesPipeline : Pipeline<["dist-cut-stages"]>;
 def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
   let summary = "Cut modules into pipeline stages";
   let description = [{
-    A module with `dist.pp`, `dist.vpp` (or `dist.stages`: which pieces go together) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. Every value that crosses becomes a
-    `dist.edge` from the stage that makes it to each stage that uses it; raw inputs go where they are used; what is cheap and comes from raw inputs or constants only, and what has no items, is computed again in each stage.
-    Stages are balanced by nominal time and bytes that cross. A parameter that several stages read gets one `nn.parameter` each, joined by `dist.tie`. Losses follow their numerator.
+    A module with `dist.pp`, `dist.vpp` (or `dist.stages`, the layers of each stage) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. The cuts balance nominal time and
+    bytes that cross.
 
-    Modules that run over the whole batch then get their ranks: those of the modules that feed them.
+    - A value that crosses becomes a `dist.edge` from the stage that computes it to each stage that uses it.
+    - Raw inputs go where they are used.
+    - What is cheap and comes from raw inputs or constants only, and what has no items, is computed again in each stage.
+    - A parameter that several stages read gets one `nn.parameter` in each, joined by `dist.tie`.
+    - Losses follow their numerator.
+
+    Modules that run over the whole batch then get the ranks of the modules that feed them.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
