@@ -12,23 +12,25 @@ include "mlir/Pass/PassBase.td"
 def RTToEmitC : Pass<"dt-rt-to-emitc", "::mlir::ModuleOp"> {
   let summary = "Replace an rt.program by the emitc ops that its sources are printed from";
   let description = [{
-    Needs a module with one rt.program whose memory is planned. The result holds one `emitc.file` a source: for each module a header with structs of its sizes, parameters
-    and arena tensors, a file of kernels, a file of functions; and `program.cpp` with the tables. An rt.func is an `emitc.class` with its buffers as fields and a method `run`. Equal kernels are one function.
+    Needs a module with one rt.program whose memory is planned. The result has one `emitc.file` for each source: for each module a header with structs of its sizes, parameters and arena tensors, a file of kernels
+    and a file of functions; and `program.cpp` with the tables. An rt.func is an `emitc.class` with its buffers as fields and a method `run`. Equal kernels are one function.
   }];
-  let options = [Option<"target", "target", "std::string", "\"cpu\"", "a folder of codegen/: cpu, cuda, …">];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "a folder of runtime/device/: cpu, cuda, …">];
   let dependentDialects = ["::mlir::emitc::EmitCDialect"];
 }
 
 def PrintProgram : Pass<"dt-print-program", "::mlir::ModuleOp"> {
   let summary = "Print the C++ sources of an rt.program to standard output; the module stays";
-  let options = [Option<"target", "target", "std::string", "\"cpu\"", "a folder of codegen/: cpu, cuda, …">];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"", "a folder of runtime/device/: cpu, cuda, …">];
 }
 
 def EmitProgramDirectory : Pass<"dt-emit-program", "::mlir::ModuleOp"> {
   let summary = "Write the directory of an rt.program: sources, runtime, weights, data sections, ONNX files";
-  let description = [{ See codegen/Emit.h. data.json is empty here; `dt-opt --emit` fills it from the dist ops. }];
+  let description = [{
+    See codegen/Emit.h. data.json is empty here; `dt-opt --emit` fills it from the dist ops.
+  }];
   let options = [
-    Option<"target", "target", "std::string", "\"cpu\"", "a folder of codegen/: cpu, cuda, …">,
+    Option<"target", "target", "std::string", "\"cpu\"", "a folder of runtime/device/: cpu, cuda, …">,
     Option<"directory", "directory", "std::string", "\"\"", "where to write">,
     Option<"models", "models", "std::string", "\".\"", "folder that file names in #nn.onnx are relative to">,
     Option<"runtime", "runtime", "std::string", "\"\"", "folder with the runtime's sources; default: this build's">,

@@ -27,9 +27,14 @@ def LowerPipeline : Pipeline<[
 def LowerToRT : Pass<"lower-nn-to-rt", "::mlir::ModuleOp"> {
   let summary = "Functions over tensors become functions over buffers";
   let description = [{
-    Each func.func becomes an rt.func in destination-passing style: results are `out` arguments, results marked `nn.param_grad` are `inout` arguments that are added to, nn.accumulate writes
-    into the parameter's gradient. A value that ends in one of these is computed there; others get an rt.alloc. Elementwise ops, norms, softmax, reductions, data movement and indexing become
-    rt.kernel; products, convolutions and attention become library calls; reshape is an rt.view. Sums run in a fixed order, so results do not depend on the number of threads.
+    Each func.func becomes an rt.func in destination-passing style: results are `out` arguments, results marked `nn.param_grad` are `inout` arguments that are added to, and nn.accumulate adds to the parameter's gradient. A value
+    that ends in one of these is computed there; others get an rt.alloc. Sums run in a fixed order, so results do not depend on the number of threads.
+
+    | nn op | becomes |
+    | --- | --- |
+    | elementwise, norm, softmax, reduction, data movement, indexing | rt.kernel |
+    | product, convolution, attention | a library call |
+    | reshape | rt.view |
 
     Precondition: the optimize phase's (any elementwise op is accepted, fused or not). An op without a lowering is an error that names it.
   }];
@@ -37,11 +42,13 @@ def LowerToRT : Pass<"lower-nn-to-rt", "::mlir::ModuleOp"> {
 }
 
 def PlaceStreams : Pass<"rt-place-streams", "::mlir::ModuleOp"> {
-  let summary = "Put collectives beside products that do not need them, and events between streams";
+  let summary = "Run collectives beside products that do not need them, with events between the streams";
   let description = [{
-    A collective goes to the stream `tp` if a product, a convolution, attention or a call stands between what it needs and what needs it. Where there is none, products before it whose results nothing up to there needs,
-    so those of weight gradients, are moved behind it first. Then rt.record and rt.wait order all ops of the two streams that touch the same bytes (docs/streams.md): a collective begins with the last long op before it
-    that it does not need, at the earliest, and the compute stream waits for it where its result is needed. No event can be left out.
+    A collective goes to the stream `tp` if a product, a convolution, attention or a call stands between the ops that it needs and the ops that need it. If there is none, earlier products whose results are not needed up to
+    there (those of weight gradients) are moved behind it first.
+
+    Then rt.record and rt.wait order all ops of the two streams that touch the same bytes (docs/streams.md). A collective begins with the last long op before it that it does not need, at the earliest. The compute stream waits
+    for it where its result is needed. No event can be left out.
 
     Precondition: locals have no places yet. Afterwards they live as long as streams may use them.
   }];
@@ -51,9 +58,12 @@ def PlaceStreams : Pass<"rt-place-streams", "::mlir::ModuleOp"> {
 def PlanMemory : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give each local a place in its function's scratch";
   let description = [{
-    A local lives from the first to the last op that uses it, views included (functions are straight-line); an op of another stream uses it from the event that its stream waited for to the wait for the op. Locals that live at once get disjoint ranges: largest first, each at the lowest
-    offset that fits, 64-byte aligned, sized with the `max` of the module's nn.dim symbols. A kernel's result may take the place of a local that dies there when the kernel reads
-    that local, through whatever view, only at the element that it writes, and before it writes it. Callees first: a call's scratch is a local of the caller.
+    A local lives from the first to the last op that uses it, including uses of its views (functions are straight-line). An op of another stream uses it from the event for which its stream waited, to the wait for the op. Locals
+    that live at once get disjoint ranges: largest first, each at the lowest offset that fits, 64-byte aligned, sized with the `max` of the module's nn.dim symbols.
+
+    A kernel's result may take the place of a local that dies there, if the kernel reads that local, through whatever view, only at the element that it writes, and before it writes it.
+
+    Callees come first: a call's scratch is a local of the caller.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
@@ -61,49 +71,69 @@ def PlanMemory : Pass<"rt-plan-memory", "::mlir::ModuleOp"> {
 def LowerProgram : Pass<"lower-program", "::mlir::ModuleOp"> {
   let summary = "Modules, edges, losses and batch become the tables of a program";
   let description = [{
-    dist.* and the planned functions become one rt.program. Every module gets an arena region with what outlives a task: raw inputs, outputs that edges take, residuals and gradients of edges have a slot for every microbatch
-    in flight; what edges bring has received slots, from the post of the first message on; of halves of a backward what only the first reads has early slots, and what it makes late ones (SlotKind of runtime/Enums.h); what nothing reads later has one place. Parameters have offsets in the module's parameter region, trained ones first, in the order
-    in which the last backward function is done with their gradients; ties within a module share one, over modules there are copies (`tied`). That function says in modules with replicas (rt.gradients_ready) how far it is.
+    dist.* and the planned functions become one rt.program.
 
-    The rows of every rank come from the `sched.solution`: receives are posted early (gradients behind the forward of their microbatch, activations `depth` of dist.plan microbatches ahead), edges between equal replicas are
-    copies, a module is reduced behind its last backward. Numbers of slots are the most that any rank needs. Without a solution there is one rank: denominators of all microbatches; then for each microbatch the modules
-    forward in topological order and backward in reverse; with a whole-batch module, its producers forward for all microbatches first.
+    **Arenas.** Every module has an arena region for what outlives a task. Buffers have slots by their kind (SlotKind of runtime/Enums.h; docs/memory.md):
+
+    | buffers | slots |
+    | --- | --- |
+    | raw inputs, outputs that edges take, residuals, gradients of edges | one for every microbatch in flight |
+    | inputs that come over edges | received slots, from the post of the first message on |
+    | what only the first half of a split backward reads | early slots |
+    | what that half makes | late slots |
+    | what nothing reads later | one place |
+
+    **Parameters** have offsets in the module's parameter region, trained ones first, in the order in which the last backward function completes their gradients. In modules with replicas that function reports its progress
+    (rt.gradients_ready). Ties within a module share one place; over modules there are copies (`tied`).
+
+    **Rows** of every rank come from the `sched.solution`. Receives are posted early: gradients behind the forward of their microbatch, activations `depth` microbatches ahead (of dist.plan). Edges between equal replicas are
+    copies. A module is reduced behind its last backward. Numbers of slots are the most that any rank needs.
+
+    Without a solution there is one rank. Denominators of all microbatches come first; then for each microbatch the modules forward in topological order and backward in reverse. With a whole-batch module, its producers run
+    forward for all microbatches first.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
 
 def PlaceWaits : Pass<"rt-place-waits", "::mlir::ModuleOp"> {
-  let summary = "Say of each row of a step which messages it waits for";
+  let summary = "Determine for each row of a step which messages it waits for";
   let description = [{
-    Walks the rows of each rank: a row waits for every message before it that touches bytes of an arena which the row touches, one of both writing, unless an earlier row has waited for it (docs/streams.md). So it waits for
-    what it reads, and for what is sent from a slot that it writes to again. Rows that run where the losses of a batch are asked for, without those that go back, wait for themselves.
+    Walks the rows of each rank. A row waits for every earlier message that touches the same bytes of an arena, if one of the two writes, unless an earlier row has waited for it (docs/streams.md). So it waits for what it reads,
+    and for what is sent from a slot that it writes again. A validation leaves out the backward rows, so for a row that it runs only waits of other rows that it runs count as earlier ones.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
 
 def ShapeKernels : Pass<"rt-shape-kernels", "::mlir::ModuleOp"> {
-  let summary = "Say of each kernel how its work may be shared out";
+  let summary = "Determine for each kernel how its work may be divided among threads";
   let description = [{
-    By the body and the largest values of sizes, never by the op that a kernel was made from: `column` where loops over rows add into cells, `all` where few points make values of one long loop, `row` where points run
-    long rt.simd loops along memory, else `point`. The CPU prints the same loops for all of them.
+    Decided by the body and the largest values of sizes, never by the op from which a kernel was made. The CPU prints the same loops for all shapes.
+
+    | shape | if |
+    | --- | --- |
+    | `column` | loops over rows add into cells |
+    | `all` | few points compute values of one long loop |
+    | `row` | points run long rt.simd loops along memory |
+    | `point` | anything else |
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
 
 def VerifyLowered : Pass<"rt-verify-lowered", "::mlir::ModuleOp"> {
-  let summary = "What code generation relies on: rt only, everything has a place of its own";
+  let summary = "State what code generation relies on: rt only, each local and each row in its place";
   let description = [{
-    Only rt ops are left, scalar ones in kernels, and what data.json is made of (nn.dim, nn.parameter, dist.item, dist.dims, dist.input, dist.data); no value, argument of a block included, is a tensor.
-    Every local lies inside its function's scratch with as many rows as its symbols may have, and every call gives its callee at least the scratch that it needs. Locals that live at the same time stand apart.
+    **Ops.** Only rt ops are left, scalar ones in kernels, and what data.json is made from (nn.dim, nn.parameter, dist.item, dist.dims, dist.input, dist.data). No value, including arguments of blocks, is a tensor.
 
-    Ops that touch the same bytes, of which one writes, are ordered by their streams and events (docs/streams.md); what runs beside the compute stream touches no gradient, comes after what the caller had queued and is
+    **Places.** Every local lies inside its function's scratch with as many rows as its symbols may have, and every call gives its callee at least the scratch that it needs. Locals that live at the same time do not overlap.
+
+    **Streams.** Ops that touch the same bytes, of which one writes, are ordered by their streams and events (docs/streams.md). Ops beside the compute stream touch no gradient, come after what the caller had queued, and are
     waited for before the function ends.
 
-    So are the rows of a step: each comes after the messages before it that touch its bytes, and after no sum of gradients that it adds to.
+    **Rows.** Each row of a step comes after the earlier messages that touch its bytes, and it adds to no gradient whose sum over replicas has begun.
 
-    No op writes bytes that another of its operands reads elsewhere: a written operand shares bytes with another one only in an all-reduce in place, or in a kernel that touches both at exactly the
-    point's own element, and reads before it writes where the two are different values. What a call writes is in no other argument and not in its scratch; what an entry's function writes is in no other
-    buffer that the task gives it. So different arguments of a function share nothing where one is written.
+    **Aliasing.** No op writes bytes that another of its operands reads elsewhere. A written operand shares bytes with another one only in an all-reduce in place, or in a kernel that touches both at exactly the
+    point's own element, and reads before it writes where the two are different values. What a call writes is in no other argument and not in its scratch. What an entry's function writes is in no other
+    buffer that the task gives it. So different arguments of a function share nothing if one of them is written.
   }];
   let dependentDialects = ["::dt::rt::RTDialect"];
 }
