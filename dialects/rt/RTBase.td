@@ -23,14 +23,18 @@ def RT_Dialect : Dialect {
   let cppNamespace = "::dt::rt";
   let summary = "What one rank executes: buffers, library calls, kernels, tasks";
   let description = [{
-    The last dialect before C++. There are no tensors any more: a value is the address of a contiguous, row-major buffer, and ops write where they are told
-    (destination-passing style). Functions are straight-line. What runs per element is the body of `rt.kernel`, in arith, math and scf, and is the same for every target.
+    The last dialect before C++. It has no tensors: a value is the address of a contiguous, row-major buffer, and an op gets the buffers that it writes as operands (destination-passing style). Functions are straight-line. The code
+    for each element is the body of `rt.kernel`, in arith, math and scf, and is the same for every target.
 
     Sizes are polynomials of the module's symbols, as in nn: `#nn.dim<16*images>`, `#nn.dims<…>` for several.
 
-    Discardable attributes: `rt.name` (argument: what the source calls it), `rt.access` (argument of rt.func: "in", "out" (fully written) or "inout" (added to)),
-    `rt.simd` (unit, on scf.for inside a kernel: iterations touch different memory, so lanes may run them together; carried values are reductions whose combining op
-    is the op that makes the yielded value, and may be reassociated).
+    Discardable attributes:
+
+    | attribute | of | meaning |
+    | --- | --- | --- |
+    | `rt.name` | an argument | its name in the source |
+    | `rt.access` | an argument of rt.func | "in", "out" (fully written) or "inout" (added to) |
+    | `rt.simd` (unit) | scf.for inside a kernel | iterations touch different memory, so lanes may run them together; carried values are reductions whose combining op is the op that makes the yielded value, and may be reassociated |
   }];
   let useDefaultTypePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::dt::nn::NNDialect"];
@@ -47,7 +51,7 @@ def RT_BufferType : TypeDef<RT_Dialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "address of a contiguous row-major array";
   let description = [{
-    `!rt.buffer<f32, [2, 16*images, 64]>`: element type and dims. i1 takes one byte. Floats of 16 bits are stored only: scalar code has f32 in their place.
+    `!rt.buffer<f32, [2, 16*images, 64]>`: element type and dims. i1 takes one byte. 16-bit floats exist in memory only: scalar code uses f32.
   }];
   let parameters = (ins "::mlir::Type":$elementType, ArrayRefParameter<"::dt::nn::DimAttr">:$dims);
   let builders = [
@@ -69,7 +73,7 @@ def RT_BufferType : TypeDef<RT_Dialect, "Buffer"> {
 
 def RT_EventType : TypeDef<RT_Dialect, "Event"> {
   let mnemonic = "event";
-  let summary = "a place in a stream";
+  let summary = "a point in a stream";
 }
 
 /// Queues of a device: what is in one runs in its order (docs/streams.md).

@@ -19,12 +19,17 @@ class RT_AxisOp<string mnemonic> : RT_Op<mnemonic> {
   let hasVerifier = 1;
 }
 def RT_CollectiveOp : RT_AxisOp<"collective"> {
-  let summary = "what all ranks of the axis do together: `in` to `out`";
+  let summary = "a collective operation of all ranks of the axis: `in` to `out`";
   let description = [{
-    `kind`: CollectiveKind of runtime/Enums.h, whose form says what the buffers hold. A block is [outer][chunk] elements, without `chunk` one row. `in` is a block, or [outer][over][chunk], a block for
-    every rank, if the kind scatters; so is `out`, with a block of every rank, if it gathers. If it does neither, `out` may be `in`. `reduction` (sum if there is none): of a kind that combines.
-    `pitch`: of a kind that either gathers or scatters; chunks of the side that has one rank's (`in`, `out`) begin so many elements after one another, and that buffer reaches at least to the last one's end.
-    `on tp`: beside what is on the compute stream.
+    | attribute, operand | meaning |
+    | --- | --- |
+    | `kind` | CollectiveKind of runtime/Enums.h; its form says what the buffers contain |
+    | `chunk` | a block is [outer][chunk] elements; without it, one row |
+    | `in` | a block; if the kind scatters, [outer][over][chunk], a block for every rank |
+    | `out` | a block; if the kind gathers, a block from every rank. If it neither gathers nor scatters, `out` may be `in` |
+    | `reduction` | of a kind that combines; sum if absent |
+    | `pitch` | of a kind that either gathers or scatters: distance, in elements, between the beginnings of chunks on the side with one rank's block. That buffer reaches at least to the end of the last chunk |
+    | `on tp` | the stream, beside the compute stream |
   }];
   let arguments = !con((ins Dist_CollectiveKind:$kind, OptionalAttr<Dist_Reduction>:$reduction, RT_In<"in">:$in, RT_Out<"out">:$out, OptionalAttr<NN_Dim>:$chunk, OptionalAttr<NN_Dim>:$pitch), axis,
                          (ins DefaultValuedAttr<RT_Stream, "::dt::rt::Stream::compute">:$stream));

@@ -9,7 +9,7 @@
 
 include "dialects/rt/RTBase.td"
 
-def RT_KernelShape : I32EnumAttr<"KernelShape", "how a kernel's work is shared out", [
+def RT_KernelShape : I32EnumAttr<"KernelShape", "how a kernel's work is divided among threads", [
   I32EnumAttrCase<"point", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>, I32EnumAttrCase<"all", 3>]> {
   let cppNamespace = "::dt::rt";
 }
@@ -24,17 +24,19 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
       rt.store %1, %o[%i, %j] : …
     }
     ```
-    The body runs once for each point of the bounds, in any order and together: points are independent. It holds arith, math, scf.for, scf.if, rt.load, rt.store, rt.size. An empty list of
-    bounds: the body runs once. Buffers are captured as block arguments, possibly with other dims (same element type, same number of elements).
+    The body runs once for each point of the bounds, in any order and concurrently: points are independent. It contains arith, math, scf.for, scf.if, rt.load, rt.store, rt.size. With an empty list of
+    bounds the body runs once. Buffers are captured as block arguments, possibly with other dims (same element type, same number of elements).
 
-    The word behind the name, which `rt-shape-kernels` writes, says how the work may be shared out where there are many more threads than points:
+    The shape, a word behind the name that `rt-shape-kernels` writes, says how the work may be divided among many more threads than points:
 
-    - `point` (also: nothing): points are independent, a point is worked on by one thread;
-    - `row`: a point's `rt.simd` loops are shared by many threads, each carried value is what its op makes of theirs in a fixed order; all else is done by all of them, stores by one;
-    - `column`: loops over rows add into cells of memory, a column each: threads take a column and some of the rows, and what they made is combined in a fixed order;
-    - `all`: few points, each with one such `rt.simd` loop (or nest) that makes carried values: parts of it are computed apart, as in `column`.
+    | shape | threads |
+    | --- | --- |
+    | `point` (also if absent) | one for each point |
+    | `row` | many divide the iterations of a point's `rt.simd` loops. Each carried value is combined from theirs by its op, in a fixed order. All of them do everything else; one stores |
+    | `column` | loops over rows add into cells of memory, one for each column. A thread takes a column and some of the rows; the partial results are combined in a fixed order |
+    | `all` | for few points, each with one `rt.simd` loop (or nest) of carried values: ranges of it are computed separately and combined, as in `column` |
 
-    The verifier checks that the body allows it (`dialects/rt/RTShape.h`). CPU, whatever the shape: the outer dims are an OpenMP loop, the innermost is a simd loop where the body has no loop of its own.
+    The verifier checks that the body allows the shape (`dialects/rt/RTShape.h`). On the CPU, whatever the shape, the outer dims are an OpenMP loop, and the innermost is a simd loop if the body has no loop of its own.
     CUDA: [cuda-kernels.md](../cuda-kernels.md).
   }];
   let arguments = (ins StrAttr:$name, OptionalAttr<RT_KernelShape>:$shape, NN_Dims:$bounds, Variadic<RT_BufferType>:$buffers);
@@ -55,7 +57,7 @@ def RT_KernelOp : RT_Op<"kernel", [IsolatedFromAbove, SingleBlock, NoTerminator,
   }];
 }
 def RT_LoadOp : RT_Op<"load"> {
-  let summary = "element of a buffer, at as many indices as it has dims; a bf16 one as f32";
+  let summary = "an element of a buffer, with one index for each dim; a bf16 element is read as f32";
   let arguments = (ins RT_In<"buffer">:$buffer, Variadic<Index>:$indices);
   let results = (outs AnyType:$result);
   let builders = [OpBuilder<(ins "::mlir::Value":$buffer, "::mlir::ValueRange":$indices)>];
@@ -63,13 +65,13 @@ def RT_LoadOp : RT_Op<"load"> {
   let hasVerifier = 1;
 }
 def RT_StoreOp : RT_Op<"store"> {
-  let summary = "writes an element of a buffer; a bf16 one takes an f32, which is rounded to nearest, ties to even";
+  let summary = "writes an element of a buffer; a bf16 buffer takes an f32, rounded to nearest, ties to even";
   let arguments = (ins AnyType:$value, RT_Out<"buffer">:$buffer, Variadic<Index>:$indices);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
 }
 def RT_SizeOp : RT_Op<"size", [Pure]> {
-  let summary = "value of a size expression at run time";
+  let summary = "the value of a size expression at run time";
   let arguments = (ins NN_Dim:$size);
   let results = (outs Index:$result);
   let hasFolder = 1;

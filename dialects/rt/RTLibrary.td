@@ -16,8 +16,8 @@ include "dialects/rt/RTBase.td"
 def RT_MatmulOp : RT_Op<"matmul"> {
   let summary = "c[i] = op(a[i]) op(b[i]) + bias + beta c[i]";
   let description = [{
-    runtime/device/cpu/Matmul.h. op(a) is m x k, op(b) is k x n; strides in elements, those of 0 mean dense (ld*) or the same matrix for all (stride_a, stride_b). `accumulate`: beta = 1, else 0.
-    Of bf16 a and b, c and the bias are f32 or bf16; only an f32 c is added to.
+    runtime/device/cpu/Matmul.h. op(a) is m x k, op(b) is k x n. Strides are in elements; 0 means dense (ld*), or the same matrix for the whole batch (stride_a, stride_b). `accumulate`: beta = 1, else 0.
+    With bf16 a and b, c and the bias are f32 or bf16; accumulation needs an f32 c.
   }];
   let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, Optional<RT_BufferType>:$bias, RT_InOut<"c">:$c,
                        NN_Dim:$batch, NN_Dim:$m, NN_Dim:$n, NN_Dim:$k, UnitAttr:$trans_a, UnitAttr:$trans_b,
@@ -44,7 +44,7 @@ def RT_ConvDxOp : RT_ConvLike<"conv_dx"> {
   let assemblyFormat = "$dy `,` $w (`bias` $bias^)? `to` $dx attr-dict `:` type(operands)";
 }
 def RT_ConvDwOp : RT_ConvLike<"conv_dw"> {
-  let summary = "convBackwardWeights of runtime/device/cpu/Conv.h; `accumulate`: adds to dw and db, which are f32 then";
+  let summary = "convBackwardWeights of runtime/device/cpu/Conv.h; `accumulate`: adds to dw and db, which must be f32";
   let arguments = !con((ins RT_In<"x">:$x, RT_In<"dy">:$dy, RT_InOut<"dw">:$dw, Optional<RT_BufferType>:$db), shape, (ins UnitAttr:$accumulate));
   let assemblyFormat = "$x `,` $dy `to` $dw (`bias` $db^)? attr-dict `:` type(operands)";
 }
@@ -61,7 +61,7 @@ def RT_AttentionOp : RT_AttentionLike<"attention"> {
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `to` $o `,` $lse attr-dict `:` type(operands)";
 }
 def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
-  let summary = "attentionBackward of runtime/device/cpu/Attention.h; gradients without strides have those of q, k, v";
+  let summary = "attentionBackward of runtime/device/cpu/Attention.h; strides of gradients are those of q, k, v if absent";
   let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_In<"o">:$o, RT_In<"lse">:$lse, RT_In<"do">:$dout,
                             RT_Out<"dq">:$dq, RT_Out<"dk">:$dk, RT_Out<"dv">:$dv_), shape,
                        (ins OptionalAttr<NN_Dims>:$dq_strides, OptionalAttr<NN_Dims>:$dk_strides, OptionalAttr<NN_Dims>:$dv_strides));
@@ -71,11 +71,15 @@ def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
 def RT_CheckIndicesOp : RT_Op<"check_indices", [MemoryEffects<[MemWrite]>]> {
   let summary = "reports the first index from data that is out of range";
   let description = [{
-    runtime/data/Fault.h. Looks at every `stride`-th element of `indices` from `offset` on. Right are 0 to `extent` - 1, with `wrap` also -`extent` to -1, and `ignored`. Of the first other one the task's fault record
-    takes down the value, its row (elements a row: `row`), and what the attributes say: `op` that uses it, `input` of the module that it comes from (if that is one), `item` that a row is about (the symbol that counts rows).
-    `block` [chunk, over, stride, …]: indices count from the begin of this rank's block of `chunk` rows (on the axis of `over` ranks with `stride`), with more cuts from that of a block within the block, and negative ones from the end have been turned round already.
+    runtime/data/Fault.h. Checks every `stride`-th element of `indices` from `offset` on. Valid are 0 to `extent` - 1, with `wrap` also -`extent` to -1, and `ignored`. For the first invalid one the task's fault record gets the
+    value, its row (`row`: elements of a row), and three attributes: the `op` that uses the index, the `input` of the module that it comes from (if it is one), the `item` of a row (the symbol that counts rows).
+
+    `block` [chunk, over, stride, …]: indices count from the beginning of this rank's block of `chunk` rows (on the axis of `over` ranks with `stride`), with further cuts from the beginning of a block within the block.
+    Negative indices have been converted to positive ones already.
+
     With `per` the indices number places that rows fill one after another (-1 before the first place): after each `per` elements there must be `extent` places more.
-    Whoever uses the index clamps it.
+
+    The op that uses the index clamps it.
   }];
   let arguments = (ins RT_In<"indices">:$indices, NN_Dim:$extent, UnitAttr:$wrap, OptionalAttr<I64Attr>:$ignored, OptionalAttr<DenseI64ArrayAttr>:$block, DefaultValuedAttr<I64Attr, "0">:$offset, DefaultValuedAttr<I64Attr, "1">:$stride,
                        StrAttr:$op, OptionalAttr<StrAttr>:$input, OptionalAttr<StrAttr>:$item, DefaultValuedAttr<NN_Dim, "1">:$row, OptionalAttr<NN_Dim>:$per);

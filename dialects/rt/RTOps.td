@@ -12,8 +12,8 @@ include "dialects/rt/RTProgram.td"
 def RT_FuncOp : RT_Op<"func", [IsolatedFromAbove, SingleBlock, NoTerminator, FunctionOpInterface]> {
   let summary = "straight-line code over buffers";
   let description = [{
-    Arguments are buffers, results are arguments that are written (`rt.access`). Locals (`rt.alloc`) live in the function's scratch: `scratch_bytes` (64-byte aligned) after planning,
-    which the caller provides.
+    Arguments are buffers, results are arguments that are written (`rt.access`). Locals (`rt.alloc`) live in the function's scratch, which the caller
+    provides: `scratch_bytes` (64-byte aligned), known after planning.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type, OptionalAttr<StrAttr>:$sym_visibility,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs, OptionalAttr<I64Attr>:$scratch_bytes);
@@ -44,7 +44,7 @@ def RT_AllocOp : RT_Op<"alloc"> {
 }
 def RT_ViewOp : RT_Op<"view", [Pure, DeclareOpInterfaceMethods<ViewLikeOpInterface>]> {
   let summary = "the same bytes, or a contiguous part of them, with other dims";
-  let description = [{ `offset`: elements from the begin of the source. }];
+  let description = [{ `offset`: elements from the beginning of the source. }];
   let arguments = (ins RT_BufferType:$source, DefaultValuedAttr<NN_Dim, "0">:$offset);
   let results = (outs RT_BufferType:$result);
   let hasVerifier = 1;
@@ -53,7 +53,7 @@ def RT_ViewOp : RT_Op<"view", [Pure, DeclareOpInterfaceMethods<ViewLikeOpInterfa
 }
 def RT_ParameterOp : RT_Op<"parameter", [Pure]> {
   let summary = "address of a parameter of the module";
-  let description = [{ `{beside = [@b, @c]}`: and of those, which have their places right behind it, one behind another. rt.gradient says it the same way. }];
+  let description = [{ `{beside = [@b, @c]}`: the buffer also covers these parameters, which are placed directly behind it, one behind another (docs/joined-products.md). rt.gradient has the same attribute. }];
   let arguments = (ins FlatSymbolRefAttr:$parameter, OptionalAttr<FlatSymbolRefArrayAttr>:$beside);
   let results = (outs RT_BufferType:$result);
   let assemblyFormat = "$parameter attr-dict `:` type($result)";
@@ -67,9 +67,9 @@ def RT_GradientOp : RT_Op<"gradient", [Pure]> {
 def RT_GradientsReadyOp : RT_Op<"gradients_ready", [HasParent<"FuncOp">]> {
   let summary = "gradients of the first parameters are complete, in the last microbatch";
   let description = [{
-    `rt.gradients_ready 0 to 4096`: nothing in the function adds to the gradients in bytes [begin, end) of the module's gradient region behind this op. Parameters have their places in the order in which the function ends with
-    them, so the ranges of a function follow one another from 0. Only in a module's `backward` or `backward_weight` function. The runtime sums these bytes over the replicas while the rest of the function runs
-    (docs/parallel.md); in all but the last of a step's microbatches it means nothing.
+    `rt.gradients_ready 0 to 4096`: after this op, nothing in the function adds to the gradients in bytes [begin, end) of the module's gradient region. Parameters are placed in the order in which the function completes their
+    gradients, so the ranges of a function follow one another from 0. Only in a module's `backward` or `backward_weight` function. The runtime sums these bytes over the replicas while the rest of the function runs
+    (docs/parallel.md). The op has an effect in the last microbatch of a step only.
   }];
   let arguments = (ins I64Attr:$begin, I64Attr:$end);
   let assemblyFormat = "$begin `to` $end attr-dict";

@@ -24,7 +24,7 @@ def RT_CutsAttr : TypedArrayAttrBase<RT_DistAttr<"Cut", "#dist.cut">, "array of 
 def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "everything that code generation needs: ProgramInfo";
   let description = [{
-    Holds rt.module (topological order), rt.edge, rt.loss, rt.optimizer (one), and one rt.rank a rank, in order. Offsets and sizes are bytes. `narrow_sums`: replicas send each other gradients in bf16. `pace`: the module whose replicas together hold a microbatch's samples.
+    Holds rt.module (topological order), rt.edge, rt.loss, rt.optimizer (one), and one rt.rank for each rank, in order. Offsets and sizes are in bytes. `narrow_sums`: gradients are summed over replicas in bf16. `pace`: the module whose replicas together hold a microbatch's samples.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$global_batch, I64Attr:$micro_batch, I64Attr:$seed, FlatSymbolRefAttr:$pace, DefaultValuedAttr<StrAttr, "\"accumulate\"">:$schedule,
                        DefaultValuedAttr<StrAttr, "\"none\"">:$reorder, DefaultValuedAttr<I64Attr, "4194304">:$bucket, UnitAttr:$narrow_sums);
@@ -35,8 +35,8 @@ def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, Sin
 def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "one module: ModuleInfo and its functions";
   let description = [{
-    Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.entry, rt.func. Order of symbols, inputs, outputs is that of the tables. `origin`: as of dist.module. `tf32`: products and convolutions of f32 may round their operands to TF32. `arena`, `scratch`, `parameters`,
-    `trainable`: bytes of its regions on a rank, the last one that of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `span`, `zero`, `speeds`: as in ModuleInfo.
+    Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.entry, rt.func. Symbols, inputs and outputs have the order of the tables. `origin`: as in dist.module. `tf32`: products and convolutions of f32 may round their operands to TF32. `arena`, `scratch`, `parameters`,
+    `trainable`: bytes of its regions on a rank; `trainable` is the region of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `span`, `zero`, `speeds`: as in ModuleInfo.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, UnitAttr:$tf32, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
                        DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "1">:$sub, DefaultValuedAttr<I64Attr, "1">:$span, DefaultValuedAttr<I64Attr, "0">:$zero, OptionalAttr<DenseI64ArrayAttr>:$speeds,
@@ -55,16 +55,26 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
 }
 def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
   let summary = "SymbolInfo";
-  let description = [{ `cost`: predicted ns of forward and backward of one more of its items. }];
+  let description = [{ `cost`: predicted ns of forward and backward for each of its items. }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, I64Attr:$max, DefaultValuedAttr<F64Attr, "0.0">:$cost);
   let assemblyFormat = "$sym_name (`of` $item^)? `max` $max (`cost` $cost^)? attr-dict";
 }
 def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "ParameterInfo; places in the module's regions, trainable ones first";
-  let description = [{ `onnx`: array of #nn.onnx, where the tensor stands in ONNX files (several when tied). `init`: the rule, absent when the value comes from the file. `index`: row in the program's table; names of one parameter
-    (tied within the module) have the same index and places. `at`: where the value is, in the region of parameters; behind `trainable` where the gradient is in the region of gradients (the same place if it says nothing). `type` is what is
-    stored; gradients are f32. `layout`: #dist.layout, if `type` is a part. `partial`: axes (#dist.cut) over which gradients are partial sums. `tied`: the parameter of another module that this is a copy of.
-    `decay`: weight decay applies, `by` so much in place of the optimizer's. `lr_factor`: what the learning rate is multiplied with. }];
+  let description = [{ 
+    | attribute | meaning |
+    | --- | --- |
+    | `type` | what is stored; gradients are f32 |
+    | `index` | the row in the program's table; names of one parameter (tied within the module) have the same index and places |
+    | `at` | the place of the value in the region of parameters; behind `trainable`, the place of the gradient in the region of gradients (the same if absent) |
+    | `onnx` | array of #nn.onnx: where the tensor is in ONNX files (several if tied) |
+    | `init` | the rule; absent if the value comes from the file |
+    | `layout` | #dist.layout, if `type` is a shard |
+    | `partial` | axes (#dist.cut) over which gradients are partial sums |
+    | `tied` | the parameter of another module of which this is a copy |
+    | `decay` | weight decay applies; `by`: its value in place of the optimizer's |
+    | `lr_factor` | a factor of the learning rate |
+  }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$index, I64Attr:$offset, UnitAttr:$trainable, UnitAttr:$gradient, UnitAttr:$decay, OptionalAttr<StrAttr>:$init, ArrayAttr:$onnx,
                        OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied, OptionalAttr<F64Attr>:$weight_decay, OptionalAttr<F64Attr>:$lr_factor,
                        OptionalAttr<I64Attr>:$gradient_offset);
@@ -80,7 +90,7 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
   let summary = "BufferInfo: a tensor in the module's arena that outlives a task";
-  let description = [{ In slot s at offset + s * stride. `received`, `early` or `late`: the kind of the slot (SlotKind of runtime/Enums.h); without one it is `whole`. `cut`: a rank has a part of the tensor. }];
+  let description = [{ In slot s at offset + s * stride. `received`, `early` or `late`: the kind of the slot (SlotKind of runtime/Enums.h); `whole` if absent. `cut`: a rank has a shard of the tensor. }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$offset, I64Attr:$stride, DefaultValuedAttr<Dist_SlotKind, "::dt::rt::SlotKind::Whole">:$slots, UnitAttr:$cut);
   let assemblyFormat = "$sym_name `:` $type `at` $offset `stride` $stride (custom<OptionalRuntimeEnum>($slots)^)? (`cut` $cut^)? attr-dict";
   let hasVerifier = 1;
@@ -100,26 +110,26 @@ def RT_EntryKind : Dist_RuntimeEnum<"TaskKind", "when a module function runs"> {
 }
 def RT_EntryOp : RT_Op<"entry", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a TaskFn: calls `callee` with the module's buffers in the task's slot";
-  let description = [{ `rt.entry forward @forward.fwd [@input_ids, @hidden, @saved0]`: one buffer_decl an argument; the callee's scratch is the rank's. `kind`: a task's that runs a function (denominator, forward, backward,
+  let description = [{ `rt.entry forward @forward.fwd [@input_ids, @hidden, @saved0]`: one buffer_decl for each argument; the callee's scratch is the rank's. `kind`: a kind of task that runs a function (denominator, forward, backward,
     backward_input, backward_weight). }];
   let arguments = (ins RT_EntryKind:$kind, FlatSymbolRefAttr:$callee, ArrayAttr:$buffers);
   let assemblyFormat = "custom<RuntimeEnum>($kind) $callee $buffers attr-dict";
 }
 def RT_EdgeOp : RT_Op<"edge", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "EdgeInfo: output `output` of `source` is input `input` of `target` (indices)";
-  let description = [{ `rt.edge @vision 0 to @llm 1 gradient @grad.embeds to @grad.llm.embeds`: the gradient is left in a buffer of the target and read from one of the source. }];
+  let description = [{ `rt.edge @vision 0 to @llm 1 gradient @grad.embeds to @grad.llm.embeds`: the gradient is written to a buffer of the target and read from one of the source. }];
   let arguments = (ins FlatSymbolRefAttr:$source, I64Attr:$output, FlatSymbolRefAttr:$target, I64Attr:$input, OptionalAttr<FlatSymbolRefAttr>:$produced, OptionalAttr<FlatSymbolRefAttr>:$consumed);
   let assemblyFormat = "$source $output `to` $target $input (`gradient` $produced^ `to` $consumed)? attr-dict";
 }
 def RT_LossOp : RT_Op<"loss", [Symbol]> {
   let summary = "LossInfo";
-  let description = [{ `numerator` a buffer_decl of `module`. `denominator`: the rt.entry's callee that computes the part's, into `denominator_out`; `denominator_inputs`: indices of the inputs it reads. }];
+  let description = [{ `numerator`: a buffer_decl of `module`. `denominator`: the rt.entry's callee that computes the denominator of a part, into `denominator_out`. `denominator_inputs`: indices of the inputs that it reads. }];
   let arguments = (ins SymbolNameAttr:$sym_name, F64Attr:$weight, FlatSymbolRefAttr:$module, FlatSymbolRefAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator,
                        OptionalAttr<FlatSymbolRefAttr>:$denominator_out, DenseI32ArrayAttr:$denominator_inputs, OptionalAttr<F64Attr>:$at_least, OptionalAttr<F64Attr>:$plus);
   let assemblyFormat = "$sym_name `weight` $weight `of` $module $numerator (`over` $denominator^ $denominator_out)? `reads` $denominator_inputs attr-dict";
 }
 def RT_OptimizerOp : RT_Op<"optimizer"> {
-  let summary = "OptimizerInfo: a dictionary with its fields' names; `settings` is one too, by the settings' names";
+  let summary = "OptimizerInfo: a dictionary by the names of its fields; `settings` is a dictionary, too, by the names of the settings";
   let arguments = (ins DictionaryAttr:$fields);
   let assemblyFormat = "$fields attr-dict";
 }
@@ -132,8 +142,8 @@ def RT_RankOp : RT_Op<"rank", [HasParent<"ProgramOp">, NoTerminator, SingleBlock
 def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "TaskRow: `rt.task backward_input @llm microbatch 0 slot 1 received 0 early 2 late 1`";
   let description = [{
-    `kind`: TaskKind of runtime/Enums.h (the table in docs/program.md). The subject is the loss for a denominator and the module for what computes and for `reduce`; rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
-    `piece`: of the replica's share of the microbatch. `waits [2, 5]`: rows of the rank that send or receive and have ended when this one begins, as it touches their bytes (docs/streams.md).
+    `kind`: TaskKind of runtime/Enums.h (the table in docs/program.md). The subject is the loss of a denominator, and the module of a row that computes or of `reduce`. Rows that move data name the edge by its number: `rt.task send edge 0 microbatch 3 slot 1 peer 0 gradient`.
+    `piece`: the slice of the replica's share of the microbatch. `waits [2, 5]`: rows of the rank that send or receive, and that must have ended when this one begins, because it touches their bytes (docs/streams.md).
   }];
   let arguments = (ins Dist_TaskKind:$kind, OptionalAttr<FlatSymbolRefAttr>:$subject, OptionalAttr<I64Attr>:$edge, I64Attr:$microbatch, I64Attr:$slot, DefaultValuedAttr<I64Attr, "0">:$received,
                        DefaultValuedAttr<I64Attr, "0">:$early, DefaultValuedAttr<I64Attr, "0">:$late,

@@ -12,7 +12,7 @@
 include "dialects/rt/RTBase.td"
 
 def RT_RecordOp : RT_Op<"record", [HasParent<"FuncOp">]> {
-  let summary = "an event: where a stream of the function is now";
+  let summary = "an event: the current end of a stream";
   let description = [{
     ```mlir
     rt.matmul %a, %b to %x …
@@ -23,7 +23,7 @@ def RT_RecordOp : RT_Op<"record", [HasParent<"FuncOp">]> {
     rt.matmul %a, %c to %y …
     rt.wait %summed on compute
     ```
-    A function's first op comes after what its caller had on the compute stream, and what the caller has there next comes after the function's compute stream. Events are values: one is recorded once, and before it is waited for.
+    A function's first op runs after what its caller had queued on the compute stream, and what the caller queues there next runs after the function's compute stream. Events are values: one is recorded once, and before it is waited for.
   }];
   let arguments = (ins RT_Stream:$stream);
   let results = (outs RT_EventType:$event);
@@ -31,7 +31,7 @@ def RT_RecordOp : RT_Op<"record", [HasParent<"FuncOp">]> {
   let assemblyFormat = "`on` $stream attr-dict";
 }
 def RT_WaitOp : RT_Op<"wait", [HasParent<"FuncOp">]> {
-  let summary = "what the stream has from here on comes after the event";
+  let summary = "later ops of the stream run after the event";
   let arguments = (ins RT_EventType:$event, RT_Stream:$stream);
   let hasVerifier = 1;
   let assemblyFormat = "$event `on` $stream attr-dict";

@@ -17,8 +17,8 @@ def Sched_Dialect : Dialect {
   let cppNamespace = "::dt::sched";
   let summary = "Which rank does what in which order";
   let description = [{
-    `sched.problem` says what a training step consists of: stages with their times and bytes, edges, microbatches, bounds. `sched.solution` says who does what when: every rank's list of tasks, sends and receives.
-    The two stand apart, so that a solution can be written, read and checked whoever made it. Its verifier proves that it computes what the problem says and that it finishes without any buffering of messages
+    `sched.problem` describes a training step: stages with their times and bytes, edges, microbatches, bounds. `sched.solution` has every rank's list of tasks, sends and receives, in order.
+    The two are separate ops, so that a solution can be written, read and checked whatever made it. Its verifier proves that it computes what the problem says and that it finishes without any buffering of messages
     (docs/schedules.md, V1-V7); a solution that would deadlock is refused, and the error names the cycle.
 
     Times and bytes are integers of one unit each; the compiler uses nanoseconds and bytes.
@@ -30,9 +30,9 @@ class Sched_InProblem<string mnemonic, list<Trait> traits = []> : Sched_Op<mnemo
 class Sched_InRank<string mnemonic, list<Trait> traits = []> : Sched_Op<mnemonic, traits # [HasParent<"RankOp">]>;
 
 def Sched_ProblemOp : Sched_Op<"problem", [Symbol, SymbolTable, IsolatedFromAbove, NoTerminator, SingleBlock, NoRegionArguments]> {
-  let summary = "a training step that is to be scheduled";
+  let summary = "a training step to be scheduled";
   let description = [{
-    Holds `sched.unit`, `sched.stage` and `sched.edge`. `memory`: bytes of activations that each rank may hold. `sync_group`: microbatches of one batch-sync; without it all.
+    Holds `sched.unit`, `sched.stage` and `sched.edge`. `memory`: bytes of activations that each rank may hold. `sync_group`: microbatches of one batch-sync; all if absent.
     ```mlir
     sched.problem @step ranks 2 microbatches 4 {
       sched.unit @llm
@@ -53,23 +53,32 @@ def Sched_ProblemOp : Sched_Op<"problem", [Symbol, SymbolTable, IsolatedFromAbov
 }
 
 def Sched_UnitOp : Sched_InProblem<"unit", [Symbol]> {
-  let summary = "a module: stages that follow one another";
+  let summary = "a module: consecutive stages";
   let description = [{
-    `run_ahead`: microbatches that its forwards run ahead of what the schedule asks for; where no gradient comes back the most that wait for who uses them (without it: no bound). `span`: microbatches that one of its
-    tasks serves. A task is named by the first of them, its times and bytes are of all, and edges lead to units whose span divides this one.
+    `run_ahead`: how many microbatches its forwards run ahead in addition to what the schedule requires; for a unit to which no gradient comes back, the most microbatches that may wait for their consumer (no bound if absent).
+
+    `span`: how many microbatches one of its tasks serves. A task is named by the first of them, and its times and bytes are those of all. Edges lead to units whose span divides this one.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$run_ahead, OptionalAttr<I64Attr>:$span);
   let assemblyFormat = "$sym_name (`run_ahead` $run_ahead^)? (`span` $span^)? attr-dict";
 }
 
 def Sched_StageOp : Sched_InProblem<"stage", [Symbol]> {
-  let summary = "a part of a module that runs as one piece";
+  let summary = "layers of a module that run as one task";
   let description = [{
-    `on`: the ranks of every data-parallel replica; several ranks are a tensor-parallel group. Times (`forward`, `input`: gradient of the inputs, `weight`: gradient of the weights) and bytes (`keeps`: what a forward
-    keeps for the backward on each rank; `weight_keeps`: what is kept from the gradient of the inputs to that of the weights; `late_keeps`: what of that the former makes) are one value, one a microbatch, or one a microbatch and replica (microbatch-major). With `late_keeps`, `memory` bounds slots of three kinds, without it bytes that add up.
+    | attribute | meaning |
+    | --- | --- |
+    | `on` | the ranks of every data-parallel replica; several ranks are a tensor-parallel group |
+    | `forward`, `input`, `weight` | times of the forward, of the gradients of inputs, of the gradients of weights |
+    | `keeps` | bytes that a forward keeps for the backward on each rank |
+    | `weight_keeps` | bytes that are kept from the gradients of inputs to those of weights |
+    | `late_keeps` | which of these the gradients of inputs make. With it, `memory` bounds slots of three kinds; without it, bytes that add up (docs/schedules.md) |
+    | `slots` | most microbatches in flight |
+    | `no_backward` | nothing trainable at or before the stage |
+    | `frozen` | no gradients of weights |
+    | `batch_sync` | the stage is the synchronisation of a contrastive loss, of all ranks that compute its inputs; it has only a `forward` |
 
-    `no_backward`: nothing trainable at or before the stage. `frozen`: no gradient of weights. `batch_sync`: the stage is the synchronisation of a contrastive loss, of all ranks that make its inputs; it has only a `forward`.
-    `slots`: most microbatches in flight.
+    Times and bytes are one value, one for each microbatch, or one for each microbatch and replica (microbatch-major).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$unit, ArrayAttr:$replicas, DenseI64ArrayAttr:$forward, OptionalAttr<DenseI64ArrayAttr>:$input, OptionalAttr<DenseI64ArrayAttr>:$weight,
                        OptionalAttr<DenseI64ArrayAttr>:$keeps, OptionalAttr<DenseI64ArrayAttr>:$weight_keeps, OptionalAttr<DenseI64ArrayAttr>:$late_keeps, OptionalAttr<I64Attr>:$slots, UnitAttr:$no_backward, UnitAttr:$frozen, UnitAttr:$batch_sync);
@@ -80,10 +89,10 @@ def Sched_StageOp : Sched_InProblem<"stage", [Symbol]> {
 }
 
 def Sched_EdgeOp : Sched_InProblem<"edge"> {
-  let summary = "activations of one stage go to another";
+  let summary = "one stage sends activations to another";
   let description = [{
-    `latency`: from the end of the producer to the earliest start of the consumer. `no_gradient`: nothing comes back. `depth`: microbatches whose messages a receiver has buffers for. `routes`: which messages there are,
-    as [microbatch, replica of the producer, replica of the consumer, latency]; without it one to one between equally many replicas, else from each to each. Two edges may join the same stages (two tensors).
+    `latency`: from the end of the producer to the earliest start of the consumer. `no_gradient`: no gradient comes back. `depth`: for how many microbatches a receiver has buffers. `routes`: the messages,
+    as [microbatch, replica of the producer, replica of the consumer, latency]; if absent, one to one between equal numbers of replicas, else from each to each. Two edges may join the same stages (two tensors).
   }];
   let arguments = (ins FlatSymbolRefAttr:$source, FlatSymbolRefAttr:$target, I64Attr:$latency, UnitAttr:$no_gradient, OptionalAttr<I64Attr>:$depth, OptionalAttr<ArrayAttr>:$routes);
   let assemblyFormat = "$source `to` $target `latency` $latency (`no_gradient` $no_gradient^)? (`depth` $depth^)? (`routes` $routes^)? attr-dict";
@@ -92,7 +101,7 @@ def Sched_EdgeOp : Sched_InProblem<"edge"> {
 def Sched_SolutionOp : Sched_Op<"solution", [NoTerminator, SingleBlock, NoRegionArguments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the order of tasks and messages on every rank";
   let description = [{
-    Holds one `sched.rank` a rank. `schedule`: the name of the schedule that made it.
+    Holds one `sched.rank` for each rank. `schedule`: the name of the schedule that made it.
     ```mlir
     sched.solution of @step {
       sched.rank 0 { sched.run F @s0 mb 0  sched.send @s0 to @s1 mb 0  sched.receive @s1 to @s0 mb 0 gradient  sched.run B @s0 mb 0 }
@@ -124,7 +133,7 @@ def Sched_TaskKind : I32EnumAttr<"TaskKind", "what a task does", [
 def Sched_RunOp : Sched_InRank<"run"> {
   let summary = "a task: F, B, I, W or S of a stage";
   let description = [{
-    F forward; B backward; I and W its halves, gradients of inputs and of weights; S a batch-sync, whose `mb` counts groups of microbatches. `slot`: where the stage's residuals of this microbatch are, from its forward
+    F is a forward, B a backward, I and W its halves (gradients of inputs, gradients of weights), S a batch-sync, whose `mb` counts groups of microbatches. `slot`: the place of the stage's residuals of this microbatch, from its forward
     to its last backward task.
   }];
   let arguments = (ins Sched_TaskKind:$kind, FlatSymbolRefAttr:$stage, I64Attr:$microbatch, DefaultValuedAttr<I64Attr, "0">:$replica, OptionalAttr<I64Attr>:$slot);
@@ -133,15 +142,15 @@ def Sched_RunOp : Sched_InRank<"run"> {
 
 class Sched_MessageOp<string mnemonic> : Sched_InRank<mnemonic> {
   let description = [{
-    `@a to @b` is the way of the message, `gradient` says that it is one. `from`, `into`: replicas of the sending and the receiving stage. `edge`: which of several edges between the two stages, in their order. `rows`: the
+    `@a to @b` is the direction of the message; `gradient`: it is a gradient. `from`, `into`: replicas of the sending and the receiving stage. `edge`: which of several edges between the two stages, in their order. `rows`: the
     manifest's expression for the number of rows; at 0 both ends drop the message, so both have the same expression.
   }];
   let arguments = (ins FlatSymbolRefAttr:$source, FlatSymbolRefAttr:$target, I64Attr:$microbatch, UnitAttr:$gradient, DefaultValuedAttr<I64Attr, "0">:$from, DefaultValuedAttr<I64Attr, "0">:$into,
                        DefaultValuedAttr<I64Attr, "0">:$edge, OptionalAttr<StrAttr>:$rows);
   let assemblyFormat = "$source `to` $target `mb` $microbatch (`gradient` $gradient^)? (`from` $from^)? (`into` $into^)? (`edge` $edge^)? (`rows` $rows^)? attr-dict";
 }
-def Sched_SendOp : Sched_MessageOp<"send"> { let summary = "hands a message over; ends when it is received"; }
-def Sched_ReceiveOp : Sched_MessageOp<"receive"> { let summary = "takes a message"; }
+def Sched_SendOp : Sched_MessageOp<"send"> { let summary = "sends a message; ends when it is received"; }
+def Sched_ReceiveOp : Sched_MessageOp<"receive"> { let summary = "receives a message"; }
 def Sched_ExchangeOp : Sched_MessageOp<"exchange"> { let summary = "a message between groups that share this rank"; }
 
 #endif // DIALECTS_SCHED_SCHEDOPS
