@@ -122,28 +122,6 @@ FailureOr<std::vector<KernelRow>> listKernels(ModuleOp module,
   return rows;
 }
 
-/// EmitC has no comments at the end of a line: lines that begin with `//<` join
-/// the one before.
-static std::string joinComments(StringRef text) {
-  std::string result;
-  SmallVector<StringRef> lines;
-  text.split(lines, '\n');
-  for (auto [i, l] : llvm::enumerate(lines)) {
-    StringRef trimmed = l.ltrim();
-    if (trimmed.consume_front("//< ")) {
-      result.pop_back(); // the line break
-      result += (" // " + trimmed).str();
-    } else {
-      result += l.starts_with("  #pragma") || trimmed.starts_with("#")
-                    ? trimmed.str()
-                    : l.str();
-    }
-    if (i + 1 < lines.size())
-      result += '\n';
-  }
-  return result;
-}
-
 static LogicalResult print(ModuleOp emitted,
                            std::vector<GeneratedFile> &files) {
   for (auto file : emitted.getOps<emitc::FileOp>()) {
@@ -152,7 +130,7 @@ static LogicalResult print(ModuleOp emitted,
     if (failed(emitc::translateToCpp(
             emitted, os, /*declareVariablesAtTop=*/false, file.getId())))
       return failure();
-    files.push_back({file.getId().str(), joinComments(text)});
+    files.push_back({file.getId().str(), std::move(text)});
   }
   return success();
 }

@@ -57,10 +57,10 @@ void ModuleEmitter::field(StringRef name, Type type, StringRef comment,
                           StringRef init) {
   Attribute value =
       init.empty() ? Attribute() : emitc::OpaqueAttr::get(b.getContext(), init);
+  if (!comment.empty())
+    line("// " + commentText(comment));
   emitc::FieldOp::create(b, loc, b.getStringAttr(name), TypeAttr::get(type),
                          value);
-  if (!comment.empty())
-    line("//< " + commentText(comment));
 }
 
 emitc::ClassOp ModuleEmitter::openClass(StringRef name, StringRef comment) {

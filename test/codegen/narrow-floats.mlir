@@ -4,13 +4,17 @@
 
 // CHECK-LABEL: //===--- m.h
 // CHECK: class MParameters {
-// CHECK: const dt::rt::bf16* w; // [32]
-// CHECK: const float* b; // [4]
+// CHECK: // [32]
+// CHECK-NEXT: const dt::rt::bf16* w;
+// CHECK: // [4]
+// CHECK-NEXT: const float* b;
 // Gradients are floats.
 // CHECK: class MGradients {
-// CHECK: float* w; // [32]
+// CHECK: // [32]
+// CHECK-NEXT: float* w;
 // CHECK: class MArena {
-// CHECK: dt::rt::bf16* saved; // [4]
+// CHECK: // [4]
+// CHECK-NEXT: dt::rt::bf16* saved;
 
 // CHECK-LABEL: //===--- m_kernels.cpp
 // CHECK-LABEL: void m_forward_scale(const dt::rt::bf16* v1, const float* v2, dt::rt::bf16* v3) {
@@ -24,7 +28,7 @@
 // CHECK: context.parameters.b = reinterpret_cast<float *>(task.parameters + 64);
 // CHECK: context.gradients.b = reinterpret_cast<float *>(task.gradients + 128);
 // CHECK: static const dt::rt::bf16 m_constant[2] = {dt::rt::bf16(1.0f), dt::rt::bf16((-2.5f))};
-// CHECK: dt::rt::bf16* local = reinterpret_cast<dt::rt::bf16 *>(scratch + 0); // [4]
+// CHECK: dt::rt::bf16* local = reinterpret_cast<dt::rt::bf16 *>(scratch + 0);
 // CHECK: dt::rt::fill(y, dt::rt::bf16(0.5f), 4);
 // CHECK: dt::rt::copy(local, y, 4);
 // CHECK: dt::rt::matmul(a, a, nullptr, c, {.batch = 1, .m = 2, .n = 2, .k = 2}, 0);

@@ -5,11 +5,14 @@
 // Sizes, parameters and arena tensors are fields with their shapes.
 // CHECK-LABEL: //===--- net.h
 // CHECK: class NetSizes {
-// CHECK: int64_t batch; // number of items 'sample', at most 4
+// CHECK: // number of items 'sample', at most 4
+// CHECK-NEXT: int64_t batch;
 // CHECK: class NetParameters {
-// CHECK: const float* fc_0_weight; // [8, 16]
+// CHECK: // [8, 16]
+// CHECK-NEXT: const float* fc_0_weight;
 // CHECK: class NetArena {
-// CHECK: float* target; // [batch, 8]
+// CHECK: // [batch, 8]
+// CHECK-NEXT: float* target;
 
 // Kernels open with named pointers; loops are parallel and simd where that is free.
 // CHECK-LABEL: //===--- net_kernels.cpp
@@ -29,7 +32,7 @@
 // CHECK-LABEL: //===--- net.cpp
 // CHECK: context.arena.target = reinterpret_cast<float *>(task.arena + 256);
 // CHECK: class NetLayerFwd {
-// CHECK: float* z = reinterpret_cast<float *>(scratch + 0); // [batch, 8]
+// CHECK: float* z = reinterpret_cast<float *>(scratch + 0);
 // CHECK: dt::rt::matmul(x, weight, bias, z, {.batch = 1, .m = size.batch, .n = 8, .k = 16, .transB = true}, 0);
 // CHECK: class NetForwardFwd {
 // CHECK: NetLayerFwd{.context = context,

@@ -8,7 +8,8 @@
 // Each buffer has its slot of its own kind.
 // CHECK: class BContext {
 // CHECK: std::byte* scratch
-// CHECK: dt::rt::TensorParallel* group; // the ranks of this replica
+// CHECK: // the ranks of this replica
+// CHECK-NEXT: dt::rt::TensorParallel* group;
 // CHECK-LABEL: //===--- b.cpp
 // CHECK: context.arena.h = reinterpret_cast<float *>(task.arena + 0 + task.received * int64_t(64));
 // CHECK: context.arena.grad_h = reinterpret_cast<float *>(task.arena + 128 + task.late * int64_t(64));

@@ -85,6 +85,15 @@ LogicalResult emitDirectory(mlir::ModuleOp program,
              : success();
 }
 
+LogicalResult emitEmitC(mlir::ModuleOp program,
+                        const dt::OutputOptions &options) {
+  auto emitted = dt::codegen::convertToEmitC(program, options.target);
+  if (failed(emitted))
+    return failure();
+  return dt::writeText(options.output,
+                       [&](llvm::raw_ostream &os) { os << **emitted << "\n"; });
+}
+
 } // namespace
 
 bool dt::isReport(Emit emit) {
@@ -157,6 +166,8 @@ LogicalResult dt::emitProgram(const std::string &bytecode,
     return failure();
   if (options.emit == Emit::Timeline)
     return emitTimeline(*program, options);
+  if (options.emit == Emit::EmitC)
+    return emitEmitC(*program, options);
   return options.emit == Emit::Kernels ? emitKernels(*program, options)
                                        : emitDirectory(*program, options);
 }

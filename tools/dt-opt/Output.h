@@ -28,6 +28,7 @@ enum class Emit {
   Memory,
   Timeline,
   Kernels,
+  EmitC,
   Cpp,
   Exe
 };
@@ -81,7 +82,8 @@ llvm::LogicalResult emitKernels(mlir::ModuleOp program,
                                 const OutputOptions &options);
 
 /// Writes program sources, or builds them too, of the IR in `bytecode`; or the
-/// timeline of its schedules, or its kernels. Errors are printed.
+/// ops that they are printed from, the timeline of its schedules, or its
+/// kernels. Errors are printed.
 llvm::LogicalResult emitProgram(const std::string &bytecode,
                                 const mlir::DialectRegistry &registry,
                                 const OutputOptions &options,

@@ -64,6 +64,10 @@ llvm::cl::opt<Emit> emitOption(
                      clEnumValN(Emit::Kernels, "kernels",
                                 "what every generated kernel asks of a GPU: "
                                 "launches, threads, bytes (-o X.json)"),
+                     clEnumValN(Emit::EmitC, "emitc",
+                                "the ops that the program's sources are "
+                                "printed from, for mlir-translate "
+                                "--mlir-to-cpp"),
                      clEnumValN(Emit::Cpp, "cpp",
                                 "a directory (-o) with the program's sources"),
                      clEnumValN(Emit::Exe, "exe",
