@@ -160,9 +160,10 @@ int main(int argc, char **argv) { return dt::rt::trainMain(kProgram, PROGRAM_DIR
 )cpp";
 
 std::string optionOff(StringRef name, StringRef why) {
-  return ("option(" + name + " \"See runtime/CMakeLists.txt\" OFF) # " + why +
-          "\n")
-      .str();
+  return R"cmake(option()cmake" + name.str() +
+         R"cmake( "See runtime/CMakeLists.txt" OFF) # )cmake" + why.str() +
+         R"cmake(
+)cmake";
 }
 
 std::string runtimeTarget() {
@@ -222,9 +223,10 @@ LogicalResult emitProgram(ModuleOp module, const EmitOptions &options) {
                                          sources, hasManyRanks(program));
   if (std::string optimizers = writeOptimizers(program); !optimizers.empty()) {
     files.push_back({"runtime/PluginOptimizers.h", optimizers});
-    cmake = "set(DT_OWN_RUNTIME ON) # its optimizer is a plugin's, and in no "
-            "other runtime\n" +
-            cmake;
+    cmake =
+        R"cmake(set(DT_OWN_RUNTIME ON) # its optimizer is a plugin's, and in no other runtime
+)cmake" +
+        cmake;
   }
   files.push_back({"CMakeLists.txt", cmake});
   return writeDirectory(module, program, *target, files, options);

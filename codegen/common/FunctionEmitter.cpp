@@ -3,20 +3,18 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // Buffers that are fields print through emitc.get_field, which EmitC prints as
-// the bare name; addresses inside them ("q + 64 * size.batch") are literals.
+// the bare name; addresses inside them ("q + 64 * size.batch") are literals:
+// of an expression that is an argument EmitC would make a variable.
 //
 //===----------------------------------------------------------------------===//
 
 #include "codegen/common/FunctionEmitter.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
 namespace dt::codegen {
-
-static const char *const kSizePrefix = "size.";
 
 SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &scope) {
   for (StringRef name :
@@ -32,7 +30,7 @@ SmallVector<std::string> argumentNames(rt::FuncOp function, NameScope &scope) {
 }
 
 std::string FunctionEmitter::size(const nn::DimExpr &dim) {
-  return dimText(dim, kSizePrefix);
+  return dimText(dim, "size.");
 }
 
 Value FunctionEmitter::value(Value buffer) {
@@ -50,8 +48,11 @@ Value FunctionEmitter::value(Value buffer) {
 
 LogicalResult FunctionEmitter::emitFields() {
   OpBuilder &b = owner.b;
-  owner.field("context", owner.opaque("const " + owner.names.type + "Context&"),
-              "");
+  owner.field(
+      "context",
+      owner.opaque(cpp::words(
+          {"const", cpp::reference(camel(owner.names.type, "Context"))})),
+      "");
   SmallVector<std::string> names = argumentNames(function, fields);
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     BlockArgument argument = function.getArgument(i);
@@ -63,16 +64,15 @@ LogicalResult FunctionEmitter::emitFields() {
              << buffer.getElementType() << ", which has no C++ type here";
     fieldTypes[argument] =
         owner.pointer(buffer.getElementType(), access == "in");
+    std::string shape = shapeText(buffer.getShape());
     owner.field(names[i], fieldTypes[argument],
-                shapeText(buffer.getShape()) + (access == "in" ? ""
-                                                : access == "out"
-                                                    ? " out"
-                                                    : " in, out"));
+                access == "in"
+                    ? shape
+                    : cpp::words({shape, access == "out" ? "out" : "in, out"}));
     plainNames[argument] = texts[argument] = names[i];
   }
   owner.field("scratch", emitc::PointerType::get(owner.opaque("std::byte")),
-              std::to_string(function.getScratchBytes().value_or(0)) +
-                  " bytes");
+              cpp::words({function.getScratchBytes().value_or(0), "bytes"}));
   for (auto local : function.getBody().getOps<rt::AllocOp>()) {
     if (!local.getOffset())
       return local.emitOpError("has no offset: memory is not planned yet");
@@ -81,9 +81,8 @@ LogicalResult FunctionEmitter::emitFields() {
       return local.emitOpError() << "has elements of type " << element
                                  << ", which has no C++ type here";
     std::string name = fields.unique(local.getName().value_or("local"));
-    std::string init = ("reinterpret_cast<" + cTypeName(element) +
-                        " *>(scratch + " + Twine(*local.getOffset()) + ")")
-                           .str();
+    std::string init = cpp::castTo("reinterpret_cast", cTypeName(element),
+                                   cpp::sum("scratch", *local.getOffset()));
     fieldTypes[local] = owner.pointer(element, false);
     owner.field(name, fieldTypes[local], shapeText(local.getType().getShape()),
                 init);
@@ -107,17 +106,20 @@ LogicalResult FunctionEmitter::emit() {
         owner.target.constantAddress(owner.constantTable(constant));
     plainNames[constant] = "table";
   }
-  owner.openClass(type, ("@" + function.getSymName()).str());
+  owner.openClass(type, {cpp::symbol(function.getSymName())});
   if (failed(emitFields()))
     return failure();
   owner.openFunction("run", b.getFunctionType({}, {}));
-  owner.line("const auto &size = context.size;");
+  auto shorten = [&](StringRef name) {
+    owner.line(cpp::constant("auto &", name, cpp::member("context", name)));
+  };
+  shorten("size");
   bool usesParameters = !function.getBody().getOps<rt::ParameterOp>().empty();
   bool usesGradients = !function.getBody().getOps<rt::GradientOp>().empty();
   if (usesParameters)
-    owner.line("const auto &parameters = context.parameters;");
+    shorten("parameters");
   if (usesGradients)
-    owner.line("const auto &gradients = context.gradients;");
+    shorten("gradients");
   owner.line("(void)size;");
   for (Operation &op : function.getBody().front())
     if (failed(emitOp(&op)))
@@ -133,56 +135,49 @@ LogicalResult FunctionEmitter::emit() {
 LogicalResult FunctionEmitter::emitKernelCall(rt::KernelOp kernel) {
   KernelOperands operands(kernel, bytes);
   SmallVector<std::string> names;
-  SmallVector<Value> arguments;
-  for (Value buffer : operands.values) {
+  for (Value buffer : operands.values)
     names.push_back(plainNames.lookup(buffer));
-    arguments.push_back(value(buffer));
-  }
   FailureOr<std::string> callee =
       owner.kernelFunction(kernel, operands, function.getSymName(), names);
   if (failed(callee))
     return failure();
-  OpBuilder &b = owner.b;
-  std::string launch = owner.target.launch(kernel, *callee);
-  for (const std::string &symbol : kernelSymbols(kernel))
-    arguments.push_back(emitc::LiteralOp::create(
-        b, owner.loc, b.getI64Type(), kSizePrefix + identifier(symbol)));
-  if (launch.empty()) {
-    emitc::CallOpaqueOp::create(b, owner.loc, TypeRange(), *callee, arguments);
-    return success();
+  Call launch = owner.target.launch(kernel, *callee);
+  SmallVector<Value> buffers;
+  for (auto [buffer, written] : llvm::zip(operands.values, operands.written)) {
+    nn::DimExpr count = cast<rt::BufferType>(buffer.getType()).getNumElements();
+    if (written && owner.target.launches()) {
+      launch.arguments.push_back(
+          owner.target.writtenArgument(text(buffer), size(count)));
+    } else {
+      launch.arguments.push_back("{}");
+      buffers.push_back(value(buffer));
+    }
   }
-  SmallVector<std::string> places(arguments.size(), "{}");
-  for (auto [i, buffer] : llvm::enumerate(operands.values))
-    if (operands.written[i])
-      places[i] = owner.target.writtenArgument(
-          size(cast<rt::BufferType>(buffer.getType()).getNumElements()));
-  owner.line(launch + ", " + llvm::join(places, ", ") + ");", arguments);
+  for (const std::string &symbol : kernelSymbols(kernel))
+    launch.arguments.push_back(cpp::member("size", identifier(symbol)));
+  createCall(owner.b, owner.loc, {}, launch.callee, launch.arguments, buffers,
+             launch.templates);
   return success();
 }
 
 LogicalResult FunctionEmitter::emitCall(rt::CallOp call) {
   rt::FuncOp callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
       call, call.getCalleeAttr());
+  if (!call.getScratch() && callee.getScratchBytes().value_or(0) > 0)
+    return call.emitOpError("gives no scratch to a function that needs some");
   NameScope scope;
-  SmallVector<std::string> names = argumentNames(callee, scope);
-  std::string text =
-      owner.functionTypes[callee.getSymName()] + "{{.context = context";
-  SmallVector<Value> arguments;
-  for (auto [name, argument] : llvm::zip(names, call.getArguments())) {
-    text += ",\n        ." + name + " = {}";
-    arguments.push_back(value(argument));
-  }
-  if (call.getScratch()) {
-    text += ",\n        .scratch = reinterpret_cast<std::byte *>({})";
-    arguments.push_back(value(call.getScratch()));
-  } else {
-    text += ",\n        .scratch = nullptr";
-    if (callee.getScratchBytes().value_or(0) > 0)
-      return call.emitOpError("gives no scratch to a function that needs some");
-  }
-  if (arguments.empty()) // then braces are not placeholders
-    text.replace(text.find("{{"), 2, "{");
-  owner.line(text + "}.run();", arguments);
+  SmallVector<cpp::Code> fields{cpp::field("context", "context")};
+  for (auto [name, argument] :
+       llvm::zip(argumentNames(callee, scope), call.getArguments()))
+    fields.push_back(cpp::field(name, text(argument)));
+  fields.push_back(
+      cpp::field("scratch", call.getScratch()
+                                ? cpp::castTo("reinterpret_cast", "std::byte",
+                                              text(call.getScratch()))
+                                : "nullptr"));
+  std::string type = owner.functionTypes[callee.getSymName()];
+  owner.line(
+      cpp::statement(cpp::member(cpp::construct(type, fields, 8), "run()")));
   return success();
 }
 
@@ -200,7 +195,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::ViewOp>([&](rt::ViewOp view) {
         std::string offset = size(view.getOffset()),
                     source = text(view.getSource());
-        texts[view] = offset == "0" ? source : source + " + " + offset;
+        texts[view] = cpp::sum(source, offset);
         plainNames[view] = plainNames.lookup(view.getSource());
         if (offset == "0" && fieldTypes.count(view.getSource()))
           fieldTypes[view] = fieldTypes.lookup(view.getSource());
@@ -216,9 +211,9 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
                                << symbol);
         bool gradient = isa<rt::GradientOp>(o);
         plainNames[o->getResult(0)] =
-            gradient ? known->second + "_gradient" : known->second;
+            gradient ? snake(known->second, "gradient") : known->second;
         texts[o->getResult(0)] =
-            (gradient ? "gradients." : "parameters.") + known->second;
+            cpp::member(gradient ? "gradients" : "parameters", known->second);
         return success();
       })
       .Case<rt::SeedOp>([&](rt::SeedOp seed) {
@@ -226,18 +221,16 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
         int64_t index = 0;
         for (auto loss : program.getBody().getOps<rt::LossOp>()) {
           if (loss.getSymName() == seed.getLoss())
-            return libraryCall(
-                "copy", seed.getBuffer(),
-                {"context.seeds + " + std::to_string(index), "1"});
+            return libraryCall("copy", seed.getBuffer(),
+                               {cpp::sum("context.seeds", index), 1});
           ++index;
         }
         return LogicalResult(seed.emitOpError()
                              << "names no rt.loss: @" << seed.getLoss());
       })
       .Case<rt::GradientsReadyOp>([&](rt::GradientsReadyOp ready) {
-        owner.line("dt::rt::gradientsReady(context.listener, " +
-                   std::to_string(ready.getBegin()) + ", " +
-                   std::to_string(ready.getEnd()) + ");");
+        createCall(owner.b, owner.loc, {}, "dt::rt::gradientsReady",
+                   {"context.listener", ready.getBegin(), ready.getEnd()});
         return success();
       })
       .Case<rt::FillOp>([&](rt::FillOp fill) {
@@ -245,8 +238,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
             cast<rt::BufferType>(fill.getBuffer().getType()).getElementType();
         return libraryCall(
             "fill", fill.getBuffer(),
-            {(cTypeName(element) + "(" + constantText(fill.getValue()) + ")")
-                 .str(),
+            {cpp::call(cTypeName(element), {constantText(fill.getValue())}),
              count(fill.getBuffer())});
       })
       .Case<rt::CopyOp>([&](rt::CopyOp copy) {

@@ -37,16 +37,16 @@ private:
   mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
   mlir::LogicalResult emitCollective(rt::CollectiveOp op);
-  mlir::LogicalResult emitEvent(llvm::StringRef call, mlir::Value event,
+  mlir::LogicalResult emitEvent(llvm::StringRef callee, mlir::Value event,
                                 rt::Stream stream);
   /// `dt::rt::callee(buffers…, extra…)`; a null buffer is nullptr.
   mlir::LogicalResult libraryCall(llvm::StringRef callee,
-                                  mlir::ValueRange buffers,
-                                  llvm::ArrayRef<std::string> extra);
+                                  mlir::ValueRange buffers, cpp::Codes extra);
   /// A buffer as an EmitC value: a field or an address computed from one.
   mlir::Value value(mlir::Value buffer);
   std::string text(mlir::Value buffer) { return texts.lookup(buffer); }
   std::string size(const nn::DimExpr &dim);
+  std::string sizes(nn::DimsAttr dims);
 
   ModuleEmitter &owner;
   rt::FuncOp function;

@@ -12,10 +12,6 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-void KernelBody::line(Location loc, StringRef text, ValueRange args) {
-  emitc::VerbatimOp::create(b, loc, b.getStringAttr(text), args);
-}
-
 //===----------------------------------------------------------------------===//
 // Expressions
 //===----------------------------------------------------------------------===//
@@ -51,14 +47,16 @@ std::pair<std::string, std::string> KernelBody::address(Value buffer,
   // Horner's rule over the dims; what is known to be zero does not show.
   std::string at = "0";
   for (auto [dim, index] : llvm::zip(shape, indices)) {
-    std::string next = *text(index);
-    std::string scaled =
-        at == "0" ? "0" : atom(at) + " * " + atom(dimText(dim));
-    if (dim == nn::DimExpr(1))
-      scaled = at;
-    at = scaled == "0" ? next : next == "0" ? scaled : scaled + " + " + next;
+    if (at != "0")
+      at = cpp::product(at, dimText(dim));
+    at = cpp::sum(at, *text(index));
   }
   return {texts.lookup(buffer), at};
+}
+
+std::string KernelBody::place(Value buffer, ValueRange indices) {
+  auto [pointer, at] = address(buffer, indices);
+  return cpp::element(pointer, at);
 }
 
 Value KernelBody::subscript(Value buffer, ValueRange indices) {
@@ -86,7 +84,7 @@ LogicalResult KernelBody::collect(Value value, Tree &tree) {
     visitConstant(made);
   if (auto known = texts.find(value); known != texts.end())
     return leaf(emitc::LiteralOp::create(
-        b, tree.loc, scalarType(value.getType()), atom(known->second)));
+        b, tree.loc, scalarType(value.getType()), cpp::atom(known->second)));
   if (auto known = values.find(value); known != values.end())
     return leaf(known->second);
   Operation *op = value.getDefiningOp();
@@ -207,17 +205,10 @@ FailureOr<std::string> KernelBody::text(Value value, StringRef wanted) {
   if (failed(result))
     return failure();
   std::string name = names.unique(wanted);
-  line(value.getLoc(),
-       ("const " + cTypeName(value.getType()) + " " + name + " = {};").str(),
+  line(value.getLoc(), cpp::constant(cTypeName(value.getType()), name, "{}"),
        *result);
   texts[value] = name;
   return name;
-}
-
-Value KernelBody::variable(Location loc, Type type, StringRef init) {
-  return emitc::VariableOp::create(
-      b, loc, emitc::LValueType::get(type),
-      emitc::OpaqueAttr::get(b.getContext(), init));
 }
 
 //===----------------------------------------------------------------------===//
@@ -244,10 +235,11 @@ bool KernelBody::visitConstant(Operation *op) {
   return true;
 }
 
-/// Index arithmetic stays text.
+/// Index arithmetic stays text: EmitC would print a variable for each index of
+/// a subscript that is an expression.
 bool KernelBody::visitIndex(Operation *op) {
   if (op->getNumResults() != 1 || !op->getResult(0).getType().isIndex() ||
-      op->getNumOperands() == 0)
+      op->getNumOperands() != 2)
     return false;
   SmallVector<std::string> x;
   for (Value operand : op->getOperands()) {
@@ -256,30 +248,24 @@ bool KernelBody::visitIndex(Operation *op) {
       return false;
     x.push_back(known->second);
   }
-  StringRef sign = llvm::StringSwitch<StringRef>(op->getName().getStringRef())
-                       .Case("arith.addi", " + ")
-                       .Case("arith.subi", " - ")
-                       .Case("arith.muli", " * ")
-                       .Cases({"arith.divsi", "arith.divui"}, " / ")
-                       .Cases({"arith.remsi", "arith.remui"}, " % ")
-                       .Default("");
-  if (sign.empty())
+  using Binary = std::string (*)(const cpp::Code &, const cpp::Code &);
+  auto form = llvm::StringSwitch<Binary>(op->getName().getStringRef())
+                  .Case("arith.addi", cpp::sum)
+                  .Case("arith.subi", cpp::difference)
+                  .Case("arith.muli", cpp::product)
+                  .Cases({"arith.divsi", "arith.divui"}, cpp::quotient)
+                  .Cases({"arith.remsi", "arith.remui"}, cpp::remainder)
+                  .Default(nullptr);
+  if (!form)
     return false;
-  bool sum = sign == " + ";
-  std::string result;
-  if (sum && (x[0] == "0" || x[1] == "0"))
-    result = x[0] == "0" ? x[1] : x[0];
-  else if (sign == " * " && (x[0] == "1" || x[1] == "1"))
-    result = x[0] == "1" ? x[1] : x[0];
-  else
-    result = (sum ? x[0] : atom(x[0])) + sign.str() + (sum ? x[1] : atom(x[1]));
+  std::string result = form(x[0], x[1]);
   texts[op->getResult(0)] = result;
   // A value in many places is computed once.
-  if (!op->getResult(0).hasOneUse() && atom(result) != result) {
+  if (!op->getResult(0).hasOneUse() && cpp::atom(result) != result) {
     std::string name = names.unique("at");
     // Of an index from data and others: as wide as that.
-    line(op->getLoc(), (narrow ? "const auto " : "const int64_t ") + name +
-                           " = " + result + ";");
+    line(op->getLoc(),
+         cpp::constant(narrow ? "auto" : "int64_t", name, result));
     texts[op->getResult(0)] = name;
   }
   return true;
@@ -303,7 +289,7 @@ LogicalResult KernelBody::visit(Operation *op) {
   if (auto cast = dyn_cast<arith::IndexCastOp>(op);
       cast && texts.count(cast.getIn()) && result.getType().isInteger(64)) {
     std::string index = texts.lookup(cast.getIn());
-    texts[result] = narrow ? "int64_t(" + index + ")" : index;
+    texts[result] = narrow ? cpp::call("int64_t", {index}) : index;
     return success();
   }
   if (visitIndex(op))
@@ -339,8 +325,9 @@ LogicalResult KernelBody::visitStore(rt::StoreOp store) {
   if (elementType(element) != element) {
     // As text: compilers vectorise what is rounded in the assignment, not what
     // is rounded into a variable before it.
-    auto [name, at] = address(store.getBuffer(), store.getIndices());
-    line(store.getLoc(), name + "[" + at + "] = {};", *value);
+    line(store.getLoc(),
+         cpp::assign(place(store.getBuffer(), store.getIndices()), "{}"),
+         *value);
     return success();
   }
   Value place = subscript(store.getBuffer(), store.getIndices());
@@ -349,24 +336,6 @@ LogicalResult KernelBody::visitStore(rt::StoreOp store) {
                   *value);
   emitc::AssignOp::create(b, store.getLoc(), place, *value);
   return success();
-}
-
-emitc::ForOp KernelBody::openLoop(Location loc, StringRef lower,
-                                  StringRef upper, StringRef step) {
-  Type type = narrow ? b.getI32Type() : b.getI64Type();
-  Value from = emitc::LiteralOp::create(b, loc, type, lower),
-        to = emitc::LiteralOp::create(b, loc, type, atom(upper)),
-        by = emitc::LiteralOp::create(b, loc, type, step);
-  auto loop = emitc::ForOp::create(b, loc, from, to, by);
-  b.setInsertionPointToStart(loop.getBody());
-  return loop;
-}
-
-std::string KernelBody::nameLoopVariable(emitc::ForOp loop, StringRef wanted) {
-  std::string name = names.unique(wanted);
-  line(loop.getLoc(), "const " + indexType() + " " + name + " = {};",
-       loop.getInductionVar());
-  return name;
 }
 
 /// The operator of `reduction(op : variable)` for a carried value, or nothing.
@@ -417,7 +386,7 @@ LogicalResult KernelBody::visitFor(scf::ForOp loop) {
     bounds.push_back(*boundText);
   }
   SmallVector<Value> variables;
-  std::string reductions;
+  SmallVector<cpp::Code> reductions{"omp simd"};
   bool vectorise = simd && loop->hasAttr(rt::RTDialect::kSimd);
   for (auto [i, init] : llvm::enumerate(loop.getInitArgs())) {
     Type type = scalarType(init.getType());
@@ -432,12 +401,12 @@ LogicalResult KernelBody::visitFor(scf::ForOp loop) {
       emitc::AssignOp::create(b, loc, variables.back(), *start);
     StringRef op = reductionOperator(loop, i);
     vectorise = vectorise && !op.empty();
-    reductions += (" reduction(" + op + " : {})").str();
+    reductions.push_back(cpp::clause("reduction", op, "{}"));
   }
   if (failed(flushLoads()))
     return failure();
   if (vectorise)
-    line(loc, "#pragma omp simd" + reductions, variables);
+    line(loc, cpp::pragma(reductions), variables);
   OpBuilder::InsertionGuard guard(b);
   emitc::ForOp cLoop = openLoop(loc, bounds[0], bounds[1], bounds[2]);
   texts[loop.getInductionVar()] = nameLoopVariable(cLoop, "r");
@@ -449,19 +418,6 @@ LogicalResult KernelBody::visitFor(scf::ForOp loop) {
   if (failed(emit(*loop.getBody())))
     return failure();
   return assignYields(loop.getBody()->getTerminator(), variables);
-}
-
-void KernelBody::openBranch(Region &branch) {
-  if (branch.front().empty())
-    b.setInsertionPointToEnd(&branch.front());
-  else
-    b.setInsertionPoint(branch.front().getTerminator());
-}
-
-void KernelBody::closeBranch(Region &branch) {
-  if (branch.front().empty() ||
-      !branch.front().back().hasTrait<OpTrait::IsTerminator>())
-    emitc::YieldOp::create(b, branch.getLoc());
 }
 
 LogicalResult KernelBody::visitIf(scf::IfOp op) {

@@ -15,6 +15,7 @@
 #define CODEGEN_COMMON_KERNELBODY_H
 
 #include "codegen/common/Names.h"
+#include "codegen/common/Text.h"
 #include "dialects/rt/RTOps.h"
 
 #include "mlir/Dialect/EmitC/IR/EmitC.h"
@@ -31,8 +32,13 @@ mlir::Type elementType(mlir::Type type);
 llvm::StringRef cTypeName(mlir::Type type);
 /// The runtime's type of a buffer's elements, if it has one.
 std::optional<rt::DType> dtypeOf(mlir::Type element);
-/// A constant as C++ text.
-std::string constantText(mlir::Attribute value);
+
+/// `callee<templates>(arguments)`, where "{}" stands for the next of `values`,
+/// as in emitc.verbatim.
+mlir::emitc::CallOpaqueOp
+createCall(mlir::OpBuilder &b, mlir::Location loc, mlir::TypeRange results,
+           llvm::StringRef callee, cpp::Codes arguments,
+           mlir::ValueRange values = {}, cpp::Codes templates = {});
 
 class KernelBody {
 public:
@@ -54,9 +60,9 @@ public:
   mlir::LogicalResult emit(mlir::Block &block);
 
   /// `for (int64_t n = lower; n < upper; n += step)`; the builder is left
-  /// inside. `named` gets the loop variable under the wanted name as text.
-  mlir::emitc::ForOp openLoop(mlir::Location loc, llvm::StringRef lower,
-                              llvm::StringRef upper, llvm::StringRef step);
+  /// inside.
+  mlir::emitc::ForOp openLoop(mlir::Location loc, const cpp::Code &lower,
+                              const cpp::Code &upper, const cpp::Code &step);
   /// Gives the loop's variable a name inside the loop, where the builder is.
   std::string nameLoopVariable(mlir::emitc::ForOp loop, llvm::StringRef wanted);
   void line(mlir::Location loc, llvm::StringRef text,
@@ -73,6 +79,21 @@ protected:
   virtual mlir::LogicalResult visitStore(rt::StoreOp store);
   virtual mlir::LogicalResult visitFor(mlir::scf::ForOp loop);
   mlir::LogicalResult visitIf(mlir::scf::IfOp op);
+  // Statements.cpp
+  mlir::Value literal(mlir::Location loc, mlir::Type type,
+                      const cpp::Code &text);
+  /// Assigns a call; of arguments that are variables it gets the values.
+  void assignCall(mlir::Location loc, mlir::Value variable,
+                  llvm::StringRef callee, mlir::ValueRange arguments,
+                  cpp::Codes templates = {});
+  /// `if (condition) { body }`
+  void under(mlir::Location loc, const cpp::Code &condition,
+             llvm::function_ref<void()> body);
+  mlir::LogicalResult
+  visitUnder(mlir::Location loc, const cpp::Code &condition,
+             llvm::function_ref<mlir::LogicalResult()> body);
+  /// `if (condition) { return; }`
+  void returnIf(mlir::Location loc, const cpp::Code &condition);
   /// The builder is left inside an emitc.if's branch; and its end.
   void openBranch(mlir::Region &branch);
   void closeBranch(mlir::Region &branch);
@@ -94,6 +115,8 @@ protected:
   /// Pointer and subscript of an element.
   std::pair<std::string, std::string> address(mlir::Value buffer,
                                               mlir::ValueRange indices);
+  /// `pointer[subscript]`
+  std::string place(mlir::Value buffer, mlir::ValueRange indices);
   mlir::Value subscript(mlir::Value buffer, mlir::ValueRange indices);
   /// The value as text; named by a constant of its own if it has none yet.
   mlir::FailureOr<std::string> text(mlir::Value value,

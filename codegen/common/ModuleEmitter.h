@@ -45,6 +45,17 @@ struct KernelOperands {
       restricted; ///< what is written through one of them nobody else touches
 };
 
+/// Opens a generated file; the builder is left inside.
+mlir::emitc::FileOp openFile(mlir::OpBuilder &builder, mlir::Location loc,
+                             llvm::StringRef id, llvm::StringRef comment);
+/// The prototype of a function that is defined in another file.
+mlir::emitc::FuncOp
+declareFunction(mlir::OpBuilder &builder, mlir::Location loc,
+                llvm::StringRef name, mlir::FunctionType type,
+                llvm::ArrayRef<llvm::StringRef> specifiers = {});
+/// Of functions that run a task.
+mlir::FunctionType entryType(mlir::OpBuilder &builder);
+
 /// Removes lines that name a constant or a pointer which nothing uses:
 /// compilers warn of them.
 void dropUnusedNames(mlir::emitc::FuncOp function);
@@ -70,6 +81,7 @@ private:
   mlir::LogicalResult emitPointers(llvm::StringRef type,
                                    llvm::StringRef comment, bool gradients);
   void emitContextFunction();
+  mlir::FunctionType contextType();
   mlir::LogicalResult emitEntry(rt::EntryOp entry);
   mlir::LogicalResult emitFunctions();
   /// The function of a kernel, emitted once for equal kernels.
@@ -82,13 +94,20 @@ private:
                                  llvm::StringRef name,
                                  llvm::ArrayRef<std::string> bufferNames);
   std::string constantTable(rt::ConstantOp constant);
+  /// Declares names of a kernel's sizes and pointers in the scope; gives what
+  /// its buffers are called.
+  llvm::SmallVector<std::string>
+  nameParameters(rt::KernelOp kernel, const KernelOperands &operands,
+                 llvm::ArrayRef<std::string> bufferNames, NameScope &scope);
 
-  mlir::emitc::FileOp file(llvm::StringRef id, llvm::StringRef comment);
+  /// Opens a file of code, `stem` with the target's extension, which has `what`
+  /// of the module.
+  mlir::emitc::FileOp source(llvm::StringRef stem, llvm::StringRef what);
   void include(llvm::StringRef path);
   void line(llvm::StringRef text, mlir::ValueRange args = {});
   void field(llvm::StringRef name, mlir::Type type, llvm::StringRef comment,
              llvm::StringRef init = "");
-  mlir::emitc::ClassOp openClass(llvm::StringRef name, llvm::StringRef comment);
+  mlir::emitc::ClassOp openClass(llvm::StringRef name, cpp::Codes comment);
   mlir::emitc::FuncOp
   openFunction(llvm::StringRef name, mlir::FunctionType type,
                llvm::ArrayRef<llvm::StringRef> specifiers = {});

@@ -17,21 +17,22 @@ namespace dt::codegen {
 
 void ModuleEmitter::emitSizes() {
   OpBuilder::InsertionGuard guard(b);
-  openClass(names.type + "Sizes",
-            ("Sizes of one part of the batch in " + module.getSymName()).str());
+  openClass(camel(names.type, "Sizes"),
+            {"Sizes of one part of the batch in", module.getSymName()});
   for (auto symbol : module.getBody().getOps<rt::SymbolOp>()) {
     std::string what =
-        symbol.getItem() ? ("number of items '" + *symbol.getItem() + "'").str()
-                         : "fixed by the data";
+        symbol.getItem()
+            ? cpp::words({"number of items", cpp::cited(*symbol.getItem())})
+            : "fixed by the data";
     field(identifier(symbol.getSymName()), b.getI64Type(),
-          what + ", at most " + std::to_string(symbol.getMax()));
+          cpp::listed({what, cpp::words({"at most", symbol.getMax()})}));
   }
 }
 
 LogicalResult ModuleEmitter::emitPointers(StringRef type, StringRef comment,
                                           bool gradients) {
   OpBuilder::InsertionGuard guard(b);
-  openClass(names.type + type.str(), comment);
+  openClass(camel(names.type, type), {comment});
   for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
     if (gradients && !decl.getTrainable())
       continue;
@@ -50,9 +51,9 @@ LogicalResult ModuleEmitter::emitPointers(StringRef type, StringRef comment,
 
 LogicalResult ModuleEmitter::emitHeader() {
   OpBuilder::InsertionGuard guard(b);
-  header = file(
-      names.module + ".h",
-      ("Module " + module.getSymName() + ": its buffers and functions.").str());
+  header = openFile(b, loc, dotted(names.module, "h"),
+                    cpp::labelled(cpp::words({"Module", module.getSymName()}),
+                                  "its buffers and functions."));
   line("#pragma once");
   for (StringRef path : target.includes())
     include(path);
@@ -75,8 +76,8 @@ LogicalResult ModuleEmitter::emitHeader() {
     return failure();
   {
     OpBuilder::InsertionGuard inner(b);
-    openClass(names.type + "Arena",
-              "Tensors that outlive a task, in the task's slot");
+    openClass(camel(names.type, "Arena"),
+              {"Tensors that outlive a task, in the task's slot"});
     for (auto decl : module.getBody().getOps<rt::BufferDeclOp>()) {
       auto buffer = cast<rt::BufferType>(decl.getType());
       if (cTypeName(buffer.getElementType()).empty())
@@ -90,12 +91,12 @@ LogicalResult ModuleEmitter::emitHeader() {
   }
   {
     OpBuilder::InsertionGuard inner(b);
-    openClass(names.type + "Context",
-              "All that a function of the module may need");
-    field("size", opaque(names.type + "Sizes"), "");
-    field("parameters", opaque(names.type + "Parameters"), "");
-    field("gradients", opaque(names.type + "Gradients"), "");
-    field("arena", opaque(names.type + "Arena"), "");
+    openClass(camel(names.type, "Context"),
+              {"All that a function of the module may need"});
+    field("size", opaque(camel(names.type, "Sizes")), "");
+    field("parameters", opaque(camel(names.type, "Parameters")), "");
+    field("gradients", opaque(camel(names.type, "Gradients")), "");
+    field("arena", opaque(camel(names.type, "Arena")), "");
     field("scratch", emitc::PointerType::get(opaque("std::byte")),
           "shared by all tasks");
     field("seeds", emitc::PointerType::get(opaque("const float")),
@@ -112,61 +113,66 @@ LogicalResult ModuleEmitter::emitHeader() {
           "the ranks of this replica");
   }
   line("");
-  line((names.type + "Context " + names.module +
-        "_context(const dt::rt::TaskContext &task);"));
+  declareFunction(b, loc, snake(names.module, "context"), contextType());
   line("");
   return success();
+}
+
+FunctionType ModuleEmitter::contextType() {
+  return b.getFunctionType(opaque("const dt::rt::TaskContext&"),
+                           opaque(camel(names.type, "Context")));
+}
+
+/// Bytes of the task's regions as what a pointer of the context points at.
+static std::string place(const cpp::Code &pointer, Type element,
+                         const cpp::Code &region, const cpp::Code &offset) {
+  return cpp::assign(
+      cpp::member("context", pointer),
+      cpp::castTo("reinterpret_cast", cTypeName(element),
+                  cpp::sum(cpp::member("task", region), offset)));
 }
 
 void ModuleEmitter::emitContextFunction() {
   OpBuilder::InsertionGuard guard(b);
   line("");
-  Type context = opaque(names.type + "Context");
-  openFunction(
-      names.module + "_context",
-      b.getFunctionType(opaque("const dt::rt::TaskContext&"), context));
-  auto argument = b.getInsertionBlock()->getArgument(0);
-  line("const dt::rt::TaskContext &task = {};", argument);
-  line(names.type + "Context context;");
+  openFunction(snake(names.module, "context"), contextType());
+  line(cpp::constant("dt::rt::TaskContext &", "task", "{}"),
+       b.getInsertionBlock()->getArgument(0));
+  line(cpp::declare(camel(names.type, "Context"), "context"));
   for (auto [i, symbol] :
        llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
-    line("context.size." + identifier(symbol.getSymName()) + " = task.dims[" +
-         std::to_string(i) + "];");
-  auto place = [&](StringRef target, Type element, const Twine &address) {
-    line((target + " = reinterpret_cast<" + cTypeName(element) + " *>(" +
-          address + ");")
-             .str());
-  };
+    line(cpp::assign(
+        cpp::member("context.size", identifier(symbol.getSymName())),
+        cpp::element("task.dims", i)));
   for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
-    Type element = cast<rt::BufferType>(decl.getType()).getElementType();
     std::string name = names.parameters[decl.getSymName()];
-    place("context.parameters." + name, element,
-          "task.parameters + " + Twine(decl.getOffset()));
+    line(place(cpp::member("parameters", name),
+               cast<rt::BufferType>(decl.getType()).getElementType(),
+               "parameters", decl.getOffset()));
     if (decl.getTrainable())
-      place("context.gradients." + name,
-            decl.getGradientType().getElementType(),
-            "task.gradients + " + Twine(decl.getGradientPlace()));
+      line(place(cpp::member("gradients", name),
+                 decl.getGradientType().getElementType(), "gradients",
+                 decl.getGradientPlace()));
   }
   for (auto decl : module.getBody().getOps<rt::BufferDeclOp>()) {
-    auto type = cast<rt::BufferType>(decl.getType());
-    std::string address = "task.arena + " + std::to_string(decl.getOffset());
-    if (decl.getStride())
-      address += std::string(" + task.") +
-                 (decl.getSlots() == rt::SlotKind::Whole
-                      ? "slot"
-                      : rt::textOf(decl.getSlots())) +
-                 " * int64_t(" + std::to_string(decl.getStride()) + ")";
-    place("context.arena." + names.buffers[decl.getSymName()],
-          type.getElementType(), address);
+    std::string offset = std::to_string(decl.getOffset());
+    if (decl.getStride()) {
+      StringRef slot = decl.getSlots() == rt::SlotKind::Whole
+                           ? "slot"
+                           : rt::textOf(decl.getSlots());
+      offset = cpp::sum(offset,
+                        cpp::product(cpp::member("task", slot),
+                                     cpp::call("int64_t", {decl.getStride()})));
+    }
+    line(place(cpp::member("arena", names.buffers[decl.getSymName()]),
+               cast<rt::BufferType>(decl.getType()).getElementType(), "arena",
+               offset));
   }
-  line("context.scratch = task.scratch;");
-  line("context.seeds = task.seeds;");
-  line("context.stream = task.stream;");
-  line("context.tpStream = task.tpStream;");
-  line("context.group = task.group;");
-  line("context.listener = task.listener;");
-  line("context.fault = task.fault;");
-  Value result = emitc::LiteralOp::create(b, loc, context, "context");
+  for (StringRef name :
+       {"scratch", "seeds", "stream", "tpStream", "group", "listener", "fault"})
+    line(cpp::assign(cpp::member("context", name), cpp::member("task", name)));
+  Value result =
+      emitc::LiteralOp::create(b, loc, contextType().getResult(0), "context");
   emitc::ReturnOp::create(b, loc, result);
 }
 

@@ -29,7 +29,7 @@ static std::string symbols(TableWriter &writer, rt::ModuleOp module,
       row.cost = symbol.getCost().convertToDouble();
     table.push_back(listText(row));
   }
-  return writer.array<rows::SymbolInfo>("kSymbols_" + name.module, table);
+  return writer.array<rows::SymbolInfo>(snake("kSymbols", name.module), table);
 }
 
 /// The buffer_decl that an input or output of a module names.
@@ -99,8 +99,10 @@ moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
   row.stage = int64_t(module.getStage());
   row.item = quoted(module.getItem());
   row.symbols = symbols(writer, module, name);
-  row.inputs = writer.array<rows::InputInfo>("kInputs_" + name.module, *in);
-  row.outputs = writer.array<rows::BufferInfo>("kOutputs_" + name.module, *out);
+  row.inputs =
+      writer.array<rows::InputInfo>(snake("kInputs", name.module), *in);
+  row.outputs =
+      writer.array<rows::BufferInfo>(snake("kOutputs", name.module), *out);
   setFunctions(module, name, row);
   row.wholeBatch = module.getWholeBatch();
   row.arenaBytes = int64_t(module.getArena());
@@ -109,7 +111,7 @@ moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
   row.trainableBytes = int64_t(module.getTrainable());
   row.tp = int64_t(module.getTp());
   row.dp = int64_t(module.getDp());
-  row.ranks = writer.array("int32_t", "kRanks_" + name.module,
+  row.ranks = writer.array("int32_t", snake("kRanks", name.module),
                            numberTexts(module.getRanks()));
   row.zero = int64_t(module.getZero());
   if (module.getSub() > 1)
@@ -120,8 +122,8 @@ moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
       !slow.empty())
     row.slow = quoted(slow);
   if (auto speeds = module.getSpeeds())
-    row.speeds =
-        writer.array("int32_t", "kSpeeds_" + name.module, numberTexts(*speeds));
+    row.speeds = writer.array("int32_t", snake("kSpeeds", name.module),
+                              numberTexts(*speeds));
   return fieldsText(row);
 }
 
@@ -187,7 +189,7 @@ static LogicalResult setDenominator(TableWriter &writer, rt::LossOp loss,
     return loss.emitOpError(
         "needs an rt.entry and an rt.buffer_decl for its denominator");
   row.denominator = function;
-  row.denominatorOut = writer.buffer(loss.getSymName().str() + ".denominator",
+  row.denominatorOut = writer.buffer(dotted(loss.getSymName(), "denominator"),
                                      decl, symbolsOf(module));
   return success();
 }
@@ -212,7 +214,7 @@ static FailureOr<std::string> lossRow(TableWriter &writer, rt::LossOp loss) {
       writer.buffer(loss.getSymName(), numerator, symbolsOf(module));
   SmallVector<int64_t> reads(loss.getDenominatorInputs());
   row.denominatorInputs = writer.array(
-      "int32_t", "kReads_" + loss.getSymName().str(), numberTexts(reads));
+      "int32_t", snake("kReads", loss.getSymName()), numberTexts(reads));
   if (FloatAttr guard = loss.getAtLeastAttr())
     row.atLeast = constantText(guard);
   if (FloatAttr guard = loss.getPlusAttr())

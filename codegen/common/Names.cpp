@@ -102,53 +102,6 @@ std::string typeIdentifier(StringRef name) {
   return result;
 }
 
-std::string dimText(const nn::DimExpr &dim, StringRef prefix) {
-  std::string result;
-  for (const nn::DimExpr::Term &term : dim.terms()) {
-    int64_t c = term.coefficient;
-    if (!result.empty()) {
-      result += c < 0 ? " - " : " + ";
-      c = c < 0 ? -c : c;
-    }
-    SmallVector<std::string> factors;
-    if (c != 1 || term.symbols.empty())
-      factors.push_back(std::to_string(c));
-    for (const std::string &symbol : term.symbols)
-      factors.push_back((prefix + identifier(symbol)).str());
-    result += join(factors, " * ");
-  }
-  return result.empty() ? "0" : result;
-}
-
-std::string shapeText(ArrayRef<nn::DimExpr> shape) {
-  SmallVector<std::string> dims;
-  for (const nn::DimExpr &dim : shape)
-    dims.push_back(dim.str());
-  return "[" + join(dims, ", ") + "]";
-}
-
-std::string atom(StringRef text) {
-  if (all_of(text, [](char c) { return isAlnum(c) || c == '_' || c == '.'; }))
-    return text.str();
-  return ("(" + text + ")").str();
-}
-
-std::string quoted(StringRef text) {
-  // Octal escapes end after three digits, whatever follows; no trigraph
-  // survives.
-  std::string result = "\"";
-  for (unsigned char c : text) {
-    if (isPrint(c) && c != '"' && c != '\\' && c != '?')
-      result += char(c);
-    else {
-      const char digits[] = {'\\', char('0' + (c >> 6)),
-                             char('0' + (c >> 3 & 7)), char('0' + (c & 7))};
-      result.append(digits, 4);
-    }
-  }
-  return result + "\"";
-}
-
 std::string commentText(StringRef text) {
   std::string result = text.str();
   for (char &c : result)
@@ -166,6 +119,12 @@ std::string markdownText(StringRef text) {
   }
   return result;
 }
+
+std::string snake(StringRef a, StringRef b) { return (a + "_" + b).str(); }
+
+std::string camel(StringRef a, StringRef b) { return (a + b).str(); }
+
+std::string dotted(StringRef a, StringRef b) { return (a + "." + b).str(); }
 
 std::string NameScope::unique(StringRef wanted) {
   std::string base = identifier(wanted), name = base;

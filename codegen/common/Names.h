@@ -10,11 +10,8 @@
 #ifndef CODEGEN_COMMON_NAMES_H
 #define CODEGEN_COMMON_NAMES_H
 
-#include "dialects/nn/DimExpr.h"
-#include "runtime/Enums.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/StringSet.h"
-#include <optional>
 #include <string>
 
 namespace dt::codegen {
@@ -24,25 +21,11 @@ std::string identifier(llvm::StringRef name);
 /// "llm.layer.fwd" -> "LlmLayerFwd".
 std::string typeIdentifier(llvm::StringRef name);
 
-/// Text of a size as C++: the symbol `s` reads as `prefix` followed by its
-/// identifier.
-std::string dimText(const nn::DimExpr &dim, llvm::StringRef prefix = "");
-/// For comments: "2*40, 64".
-std::string shapeText(llvm::ArrayRef<nn::DimExpr> shape);
-/// The text in parentheses unless it is one token.
-std::string atom(llvm::StringRef text);
-/// A case of an enum of runtime/Enums.h: "dt::rt::Reduction::Sum".
-template <typename E> std::string enumText(E value) {
-  using Table = rt::EnumTable<E>;
-  return std::string("dt::rt::") + Table::name +
-         "::" + Table::cases[size_t(value)].name;
-}
-/// Empty if there is none.
-template <typename E> std::string enumText(std::optional<E> value) {
-  return value ? enumText(*value) : "";
-}
-/// A C++ string literal with quotes.
-std::string quoted(llvm::StringRef text);
+/// "llm", "kernels" -> "llm_kernels"; "Llm", "Sizes" -> "LlmSizes".
+std::string snake(llvm::StringRef a, llvm::StringRef b);
+std::string camel(llvm::StringRef a, llvm::StringRef b);
+/// "llm", "h" -> "llm.h".
+std::string dotted(llvm::StringRef a, llvm::StringRef b);
 /// Anybody's text as it may stand behind `//` or `#`: what could end the line,
 /// join the next one or change the order in which it is read becomes '?'.
 std::string commentText(llvm::StringRef text);

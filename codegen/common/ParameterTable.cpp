@@ -34,7 +34,7 @@ static std::string onnxRefs(TableWriter &writer,
     row.initializer = quoted(initializer);
     rows.push_back(listText(row));
   }
-  return writer.array<rows::OnnxRef>("kOnnx_" + parameter.name, rows);
+  return writer.array<rows::OnnxRef>(snake("kOnnx", parameter.name), rows);
 }
 
 /// How a rank's part lies in the whole.
@@ -42,15 +42,15 @@ static void describeParts(TableWriter &writer, const ParameterRow &parameter,
                           rows::ParameterInfo &row) {
   rt::ParameterDeclOp decl = parameter.decl;
   if (auto layout = decl.getLayout()) {
-    row.whole = writer.array("int64_t", "kWhole_" + parameter.name,
+    row.whole = writer.array("int64_t", snake("kWhole", parameter.name),
                              numberTexts(layout->getShape()));
     if (!layout->getUnpadded().empty())
-      row.unpadded = writer.array("int64_t", "kUnpadded_" + parameter.name,
+      row.unpadded = writer.array("int64_t", snake("kUnpadded", parameter.name),
                                   numberTexts(layout->getUnpadded()));
-    row.cuts = cuts(writer, "kCuts_" + parameter.name, layout->getCuts());
+    row.cuts = cuts(writer, snake("kCuts", parameter.name), layout->getCuts());
   }
   if (auto partial = decl.getPartialAttr(); partial && !partial.empty())
-    row.partial = cuts(writer, "kPartial_" + parameter.name,
+    row.partial = cuts(writer, snake("kPartial", parameter.name),
                        llvm::to_vector(partial.getAsRange<dist::CutAttr>()));
 }
 
@@ -59,8 +59,7 @@ static llvm::StringMap<int64_t> indicesOf(rt::ProgramOp program) {
   llvm::StringMap<int64_t> indices;
   for (auto module : program.getBody().getOps<rt::ModuleOp>())
     for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>())
-      indices[(module.getSymName() + "." + decl.getSymName()).str()] =
-          decl.getIndex();
+      indices[dotted(module.getSymName(), decl.getSymName())] = decl.getIndex();
   return indices;
 }
 
@@ -83,9 +82,8 @@ FailureOr<std::string> writeParameters(TableWriter &writer) {
     row.decay = decl.getDecay();
     row.init = decl.getInit() ? quoted(*decl.getInit()) : "nullptr";
     if (auto tied = decl.getTiedAttr())
-      row.tied = indices.lookup((tied.getRootReference().getValue() + "." +
-                                 tied.getLeafReference().getValue())
-                                    .str());
+      row.tied = indices.lookup(dotted(tied.getRootReference().getValue(),
+                                       tied.getLeafReference().getValue()));
     describeParts(writer, parameter, row);
     if (auto factor = decl.getLrFactor())
       row.lrFactor = factor->convertToDouble();

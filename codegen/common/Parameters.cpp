@@ -59,7 +59,7 @@ FailureOr<std::vector<ParameterRow>> collectParameters(rt::ProgramOp program) {
       if (!row.decl) {
         row.decl = decl;
         row.module = m;
-        row.name = (module.getExternalName() + "." + decl.getSymName()).str();
+        row.name = dotted(module.getExternalName(), decl.getSymName());
         row.fromFile = !decl.getInit() && !decl.getTiedAttr();
       }
       for (auto attribute : decl.getOnnx()) {

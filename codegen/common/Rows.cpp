@@ -7,56 +7,49 @@
 #include "codegen/common/Rows.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ErrorHandling.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
 namespace dt::codegen {
 
-std::string numberText(double value) {
-  std::string text;
-  raw_string_ostream(text) << format("%.17g", value);
-  return text;
-}
-
 /// Nothing is said of a column without a default.
 static void checkSaid(const Row &row, const Cell &cell) {
-  if (cell.text.empty() && !cell.initial)
-    report_fatal_error("a row of " + row.table + " says nothing in column '" +
-                       cell.column + "'");
+  if (cell.text.empty() && !cell.initial) {
+    errs() << "a row of " << row.table << " says nothing in column '"
+           << cell.column << "'\n";
+    report_fatal_error("a table is not complete");
+  }
 }
 
 std::string listText(const Row &row) {
-  SmallVector<std::string> values;
+  SmallVector<cpp::Code> values;
   size_t said = 0;
   for (const Cell *cell : row.cells) {
     checkSaid(row, *cell);
-    values.push_back(cell->text.empty() ? cell->initial : cell->text);
+    values.push_back(cell->text.empty() ? cpp::Code(cell->initial)
+                                        : cell->text);
     if (!cell->text.empty())
       said = values.size();
   }
-  return "{" + join(ArrayRef(values).take_front(said), ", ") + "}";
+  return cpp::list(ArrayRef(values).take_front(said));
 }
 
-SmallVector<std::string> fieldTexts(const Row &row,
-                                    ArrayRef<const Cell *> without) {
-  SmallVector<std::string> fields;
+SmallVector<cpp::Code> fieldTexts(const Row &row,
+                                  ArrayRef<const Cell *> without) {
+  SmallVector<cpp::Code> fields;
   for (const Cell *cell : row.cells) {
     if (is_contained(without, cell))
       continue;
     checkSaid(row, *cell);
     if (!cell->text.empty())
-      fields.push_back(("." + cell->column + " = " + cell->text).str());
+      fields.push_back(cpp::field(cell->column, cell->text));
   }
   return fields;
 }
 
-std::string fieldsText(const Row &row) {
-  return "{" + join(fieldTexts(row), ", ") + "}";
-}
+std::string fieldsText(const Row &row) { return cpp::list(fieldTexts(row)); }
 
 Cell *findCell(const Row &row, StringRef column) {
   auto it = find_if(row.cells,

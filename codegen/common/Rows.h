@@ -18,16 +18,13 @@
 #ifndef CODEGEN_COMMON_ROWS_H
 #define CODEGEN_COMMON_ROWS_H
 
-#include "codegen/common/Names.h"
+#include "codegen/common/Text.h"
 
 #include "llvm/ADT/SmallVector.h"
 
 #include <type_traits>
 
 namespace dt::codegen {
-
-/// With all digits that a double has.
-std::string numberText(double value);
 
 struct Cell;
 
@@ -72,7 +69,7 @@ struct Cell {
 /// out.
 std::string listText(const Row &row);
 /// ".a = 1": the columns of which something is said, but those in `without`.
-llvm::SmallVector<std::string>
+llvm::SmallVector<cpp::Code>
 fieldTexts(const Row &row, llvm::ArrayRef<const Cell *> without = {});
 /// "{.a = 1, .b = 2}".
 std::string fieldsText(const Row &row);

@@ -12,7 +12,6 @@
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include "llvm/Support/Format.h"
 
 using namespace mlir;
 
@@ -70,44 +69,6 @@ std::optional<rt::DType> dtypeOf(Type element) {
     sort = element.isBF16() ? "BF" : "F";
   return rt::fromText<rt::DType>(
       sort + std::to_string(element.getIntOrFloatBitWidth()));
-}
-
-/// The fewest digits that give the same float again.
-static std::string floatText(const llvm::APFloat &value, bool isDouble) {
-  if (value.isNaN())
-    return "dt::rt::kNaN";
-  if (value.isInfinity())
-    return value.isNegative() ? "(-dt::rt::kInf)" : "dt::rt::kInf";
-  double number =
-      isDouble ? value.convertToDouble() : double(value.convertToFloat());
-  std::string text;
-  for (int digits = isDouble ? 15 : 6; digits <= 17; ++digits) {
-    text.clear();
-    llvm::raw_string_ostream(text) << llvm::format("%.*g", digits, number);
-    double again = std::strtod(text.c_str(), nullptr);
-    if (isDouble ? again == number : float(again) == float(number))
-      break;
-  }
-  if (text.find_first_of(".e") == std::string::npos)
-    text += ".0";
-  if (!isDouble)
-    text += "f";
-  return value.isNegative() ? "(" + text + ")" : text;
-}
-
-std::string constantText(Attribute value) {
-  if (auto number = dyn_cast<FloatAttr>(value))
-    return floatText(number.getValue(), number.getType().isF64());
-  auto integer = cast<IntegerAttr>(value);
-  if (integer.getType().isInteger(1))
-    return integer.getValue().isZero() ? "false" : "true";
-  if (integer.getType().isUnsignedInteger())
-    return std::to_string(integer.getValue().getZExtValue());
-  int64_t number = integer.getValue().getSExtValue();
-  if (number == std::numeric_limits<int64_t>::min())
-    return "INT64_MIN";
-  return number < 0 ? "(" + std::to_string(number) + ")"
-                    : std::to_string(number);
 }
 
 namespace {

@@ -52,7 +52,7 @@ std::string writeRanks(TableWriter &writer) {
       tasks.push_back(taskRow(writer, task));
     rows::RankInfo row;
     row.rows = writer.shared<rows::TaskRow>(
-        "kRows" + std::to_string(rank.getRank()), tasks);
+        camel("kRows", std::to_string(rank.getRank())), tasks);
     table.push_back(listText(row));
   }
   return writer.array<rows::RankInfo>("kRanks", table);

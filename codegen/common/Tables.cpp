@@ -27,7 +27,7 @@ std::string TableWriter::array(StringRef type, StringRef name,
   if (rows.empty())
     return "{}";
   std::string unique = scope.unique(name);
-  std::string value = "{\n    " + llvm::join(rows, ",\n    ") + "}";
+  std::string value = cpp::table(SmallVector<cpp::Code>(rows));
   written += unique + value;
   auto element = emitc::OpaqueType::get(builder.getContext(), type);
   emitc::GlobalOp::create(
@@ -65,9 +65,10 @@ std::string TableWriter::tensor(StringRef label, Type type,
   row.name = quoted(label);
   row.type = enumText(dtypeOf(buffer.getElementType()));
   row.rank = extents.size();
-  row.shape = extents.empty()
-                  ? "nullptr"
-                  : shared<rows::Extent>("kShape " + shapeText(shape), extents);
+  row.shape =
+      extents.empty()
+          ? "nullptr"
+          : shared<rows::Extent>(snake("kShape", shapeText(shape)), extents);
   return listText(row);
 }
 

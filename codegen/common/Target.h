@@ -18,6 +18,12 @@
 
 namespace dt::codegen {
 
+/// A call of a function: its name, its template's arguments, its arguments.
+struct Call {
+  std::string callee;
+  llvm::SmallVector<cpp::Code> templates, arguments;
+};
+
 class Target {
 public:
   virtual ~Target() = default;
@@ -42,16 +48,16 @@ public:
   virtual mlir::LogicalResult
   emitPoints(rt::KernelOp kernel, mlir::OpBuilder &builder, NameScope &names,
              llvm::ArrayRef<std::string> buffers) const = 0;
-  /// Text that starts the kernel function `callee`, up to its arguments; sizes
-  /// read as `size.x`. Nothing: a plain call.
-  virtual std::string launch(rt::KernelOp kernel,
-                             llvm::StringRef callee) const {
-    return "";
+  /// What starts the kernel function `callee`, with the arguments ahead of the
+  /// kernel's own; sizes read as `size.x`.
+  virtual Call launch(rt::KernelOp kernel, llvm::StringRef callee) const {
+    return {callee.str(), {}, {}};
   }
-  /// How a launch names an argument of `count` elements that the kernel writes;
-  /// "{}" stands for its address.
-  virtual std::string writtenArgument(const std::string &count) const {
-    return "{}";
+  /// How a launch names an argument of `count` elements at `address` that the
+  /// kernel writes.
+  virtual std::string writtenArgument(const cpp::Code &address,
+                                      const cpp::Code &count) const {
+    return address;
   }
   /// Whether kernels of equal bodies are printed equally, too.
   virtual bool isSame(rt::KernelOp a, rt::KernelOp b) const { return true; }

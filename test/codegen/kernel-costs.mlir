@@ -105,7 +105,7 @@ rt.program @p batch 64 micro 64 seed 0 pace @m {
       // CHECK: __shared__ float tile[32][33];
       // CHECK: tile[threadIdx.x / 32 + k][threadIdx.x % 32] = x[
       // CHECK: __syncthreads();
-      // CHECK: y[{{.*}}] = (tile[threadIdx.x % 32][threadIdx.x / 32 + k_2]);
+      // CHECK: y[{{.*}}] = tile[threadIdx.x % 32][threadIdx.x / 32 + k_2];
       rt.kernel @transpose point [%i < 128, %j < n] (%a = %x : !rt.buffer<f32, [n, 128]>, %b = %y : !rt.buffer<f32, [n, 128]> as !rt.buffer<f32, [128, n]>) {
         %v = rt.load %a[%j, %i] : !rt.buffer<f32, [n, 128]>
         rt.store %v, %b[%i, %j] : !rt.buffer<f32, [128, n]>

@@ -28,7 +28,7 @@
 // CHECK: context.parameters.b = reinterpret_cast<float *>(task.parameters + 64);
 // CHECK: context.gradients.b = reinterpret_cast<float *>(task.gradients + 128);
 // CHECK: static const dt::rt::bf16 m_constant[2] = {dt::rt::bf16(1.0f), dt::rt::bf16((-2.5f))};
-// CHECK: dt::rt::bf16* local = reinterpret_cast<dt::rt::bf16 *>(scratch + 0);
+// CHECK: dt::rt::bf16* local = reinterpret_cast<dt::rt::bf16 *>(scratch);
 // CHECK: dt::rt::fill(y, dt::rt::bf16(0.5f), 4);
 // CHECK: dt::rt::copy(local, y, 4);
 // CHECK: dt::rt::matmul(a, a, nullptr, c, {.batch = 1, .m = 2, .n = 2, .k = 2}, 0);

@@ -17,16 +17,16 @@ rt.program @p batch 4096 micro 4096 seed 0 pace @m {
 
     rt.func @f(%x: !rt.buffer<f32, [n, 1024]> {rt.name = "x"}, %c: !rt.buffer<f32, [1024]> {rt.access = "inout", rt.name = "c"}) attributes {scratch_bytes = 0 : i64} {
       // CHECK-LABEL: // [] columns{{$}}
-      // CHECK: const int place = blockIdx.x % parts.blocks * int(128) + threadIdx.x % 32 * 4,
+      // CHECK: const int place = (blockIdx.x % parts.blocks) * int(128) + (threadIdx.x % 32) * 4,
       // CHECK: float total[4];
       // CHECK: dt::rt::cuda::loadPacks<4, 4>([[X:.*]], x + ({{.*}} * 1024 + column));
-      // CHECK: float [[V:v[0-9]+]] = (float) ([[X]][[[C:[c_0-9]+]]]);
+      // CHECK: float [[V:v[0-9]+]] = (float) [[X]][[[C:[c_0-9]+]]];
       // CHECK-NEXT: total[[[C]]] = dt::rt::cuda::Add::of<float>(total[[[C]]], [[V]]);
       // CHECK: loadPacks<4, 4>(other, static_cast<float *>(parts.values) + k * parts.places + place);
-      // CHECK: for (int c = 0; c < 4; ++c) total[c] = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total[c]);
+      // CHECK: total[[[E:c_[0-9]+]]] = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total[[[E]]]);
       // CHECK: storePacks<4, 4>(static_cast<float *>(parts.values) + part * parts.places + place, total);
       // CHECK: const int own = column + [[D:.*]];
-      // CHECK: float [[W:v[0-9]+]] = c[own] + (total[[[D]]]);
+      // CHECK: float [[W:v[0-9]+]] = c[own] + total[[[D]]];
       // CHECK-NEXT: c[own] = [[W]];
       rt.kernel @columns column [] (%a = %x : !rt.buffer<f32, [n, 1024]>, %b = %c : !rt.buffer<f32, [1024]>) {
         %c0 = arith.constant 0 : index
@@ -59,7 +59,7 @@ rt.program @p batch 4096 micro 4096 seed 0 pace @m {
         }
       }
       // CHECK-LABEL: // [] all{{$}}
-      // CHECK: = first * 4; {{.*}} += 256 * int(parts.parts) * 4)
+      // CHECK: = first * 4; {{.*}} += (256 * int(parts.parts)) * 4)
       // CHECK: dt::rt::cuda::loadPacks<4, 4>(
       rt.kernel @all all [] (%a = %x : !rt.buffer<f32, [n, 1024]>, %b = %c : !rt.buffer<f32, [1024]>) {
         %c0 = arith.constant 0 : index

@@ -32,14 +32,14 @@
 // CHECK-LABEL: //===--- net.cpp
 // CHECK: context.arena.target = reinterpret_cast<float *>(task.arena + 256);
 // CHECK: class NetLayerFwd {
-// CHECK: float* z = reinterpret_cast<float *>(scratch + 0);
+// CHECK: float* z = reinterpret_cast<float *>(scratch);
 // CHECK: dt::rt::matmul(x, weight, bias, z, {.batch = 1, .m = size.batch, .n = 8, .k = 16, .transB = true}, 0);
 // CHECK: class NetForwardFwd {
 // CHECK: NetLayerFwd{.context = context,
 // CHECK-NEXT: .x = x,
 // CHECK-NEXT: .weight = parameters.fc_0_weight,
 // CHECK: class NetForwardBwd {
-// CHECK: dt::rt::copy(seed, context.seeds + 0, 1);
+// CHECK: dt::rt::copy(seed, context.seeds, 1);
 
 // CHECK-LABEL: //===--- program.cpp
 // CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .gradient = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight, .lrFactor = 0.5, .weightDecay = 0.25}
@@ -64,7 +64,8 @@
 // CUDA-LABEL: //===--- net_kernels.cu
 // CUDA: __global__ void net_forward_bwd_relu_mse_grad(
 // CUDA: const int point = (blockIdx.x * int(blockDim.x) + threadIdx.x) * 4;
-// CUDA: if (point >= 8 * batch) return;
+// CUDA: if (point >= 8 * batch) {
+// CUDA-NEXT: return;
 // CUDA: const int i = point / 8;
 // CUDA: const int j = point % 8;
 // CUDA-LABEL: //===--- net.cu

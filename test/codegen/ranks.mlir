@@ -11,7 +11,7 @@
 // CHECK: // the ranks of this replica
 // CHECK-NEXT: dt::rt::TensorParallel* group;
 // CHECK-LABEL: //===--- b.cpp
-// CHECK: context.arena.h = reinterpret_cast<float *>(task.arena + 0 + task.received * int64_t(64));
+// CHECK: context.arena.h = reinterpret_cast<float *>(task.arena + task.received * int64_t(64));
 // CHECK: context.arena.grad_h = reinterpret_cast<float *>(task.arena + 128 + task.late * int64_t(64));
 // CHECK: context.scratch = task.scratch;
 // CHECK: context.group = task.group;

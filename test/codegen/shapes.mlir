@@ -14,9 +14,12 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-LABEL: // [n] row{{$}}
       // CHECK-NEXT: __global__ void m_f_row(
       // CHECK: const int point = blockIdx.x * int(4) + threadIdx.x / 32, lane = threadIdx.x % 32;
-      // CHECK-NEXT: if (point >= n) return;
+      // CHECK-NEXT: if (point >= n) {
+      // CHECK-NEXT: return;
       // CHECK: float [[SUM:v[0-9]+]] = 0.0f;
-      // CHECK-NEXT: if (lane != 0) [[SUM]] = 0.0f;
+      // CHECK-NEXT: if (lane != 0) {
+      // CHECK-NEXT: [[SUM]] = 0.0f;
+      // CHECK-NEXT: }
       // CHECK-NEXT: #pragma unroll
       // CHECK-NEXT: for (int{{.*}} {{.*}} = 0; {{.*}} < 2; {{.*}} += 1) {
       // CHECK: const int [[R:.*]] = k * 32 + lane;
@@ -51,7 +54,7 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: [[KEPT]][k] = wide[i * 4096 + [[R]]];
       // CHECK: = dt::rt::cuda::reduceBlock<dt::rt::cuda::Maximum, 512>(
       // CHECK-NOT: __syncthreads
-      // CHECK: = ([[KEPT]][k_2]) -
+      // CHECK: = [[KEPT]][k_2] -
       // CHECK-NEXT: wide[
       // CHECK-NOT: __syncthreads
       // CHECK: return;
@@ -81,9 +84,10 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // CHECK-NEXT: for (int{{.*}} {{.*}} = part * 8 + tile; {{.*}} < (inside && !parts.last ? n : 0); {{.*}} += 8 * int(parts.parts)) {
       // CHECK: total = dt::rt::cuda::Add::of<float>(total, {{.*}});
       // CHECK: #pragma unroll 4
-      // CHECK-NEXT: for (int k = tile; k < (inside && parts.last ? int(parts.parts) : 0); k += 8) {
+      // CHECK-NEXT: for (int{{.*}} {{.*}} = tile; {{.*}} < (inside && parts.last ? int(parts.parts) : 0); {{.*}} += 8) {
       // CHECK: total = dt::rt::cuda::reduceTiles<dt::rt::cuda::Add>(total);
-      // CHECK-NEXT: if (!inside || tile != 0) return;
+      // CHECK-NEXT: if (!inside || tile != 0) {
+      // CHECK-NEXT: return;
       // CHECK: c[at] + total;
       rt.kernel @column column [%i < 4] (%a = %x : !rt.buffer<f32, [n, 64]>, %b = %c : !rt.buffer<f32, [64]>) {
         %c0 = arith.constant 0 : index
@@ -104,11 +108,17 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
       // A part of the loop a block.
       // CHECK-LABEL: // [] all{{$}}
       // CHECK-NEXT: __global__ void m_f_all({{.*}}, dt::rt::cuda::Parts
-      // CHECK: if (first != 0 || parts.last) [[SUM:v[0-9]+]] = 0.0f;
+      // CHECK: if (first != 0 || parts.last) {
+      // CHECK-NEXT: [[SUM:v[0-9]+]] = 0.0f;
+      // CHECK-NEXT: }
       // CHECK-NEXT: for (int{{.*}} [[T:.*]] = first; {{.*}} < (parts.last ? 0 : n * 64); {{.*}} += 256 * int(parts.parts)) {
       // CHECK: const int {{r.*}} = {{r.*}} % 64;
       // CHECK: [[SUM]] = dt::rt::cuda::reduceBlock<dt::rt::cuda::Add, 256>([[SUM]]);
       // CHECK-NEXT: if (!parts.last && parts.parts > 1) {
+      // CHECK-NEXT: if (lane == 0) {
+      // CHECK-NEXT: static_cast<float *>(parts.values)[(blockIdx.x / parts.blocks) * parts.places + point] = [[SUM]];
+      // CHECK-NEXT: }
+      // CHECK-NEXT: return;
       rt.kernel @all all [] (%a = %x : !rt.buffer<f32, [n, 64]>, %b = %s : !rt.buffer<f32, []>) {
         %c0 = arith.constant 0 : index
         %c1 = arith.constant 1 : index

@@ -15,7 +15,9 @@ rt.program @p batch 64 micro 64 seed 0 pace @m {
       // CHECK-NEXT: float *__restrict const y = v2;
       // CHECK-NEXT: const float *__restrict const z = v3;
       // CHECK-NEXT: const int point =
-      // CHECK-NEXT: if (point >= 64) return;
+      // CHECK-NEXT: if (point >= 64) {
+      // CHECK-NEXT: return;
+      // CHECK-NEXT: }
       // CHECK-NEXT: const int i = point;
       // CHECK-NEXT: float z_2[4];
       // CHECK-NEXT: loadPacks
@@ -23,7 +25,7 @@ rt.program @p batch 64 micro 64 seed 0 pace @m {
       // CHECK-NEXT: #pragma unroll
       // CHECK-NEXT: for (
       // CHECK-NEXT: const int c = {{.*}};
-      // CHECK-NEXT: y_2[c] = -(z_2[c]);
+      // CHECK-NEXT: y_2[c] = -z_2[c];
       // CHECK-NEXT: }
       rt.kernel @packs point [%i < 64] (%a = %x : !rt.buffer<f32, [64, n]>, %b = %y : !rt.buffer<f32, [64]>, %c = %z : !rt.buffer<f32, [64]>) {
         %v = rt.load %c[%i] : !rt.buffer<f32, [64]>

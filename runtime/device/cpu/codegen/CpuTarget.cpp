@@ -47,15 +47,15 @@ nn::DimExpr tripsOf(Block &block) {
   return most;
 }
 
-/// " if (parallel : n > 16384)", nothing when it is always so; null when it
+/// "if (parallel : n > 16384)", nothing when it is always so; null when it
 /// never is. Without the word `if` would decide about vectors, too (OpenMP 5.0,
 /// section 2.15).
 std::optional<std::string> parallelClause(rt::KernelOp kernel) {
   nn::DimExpr work = kernel.getNumPoints() * tripsOf(kernel.getBody().front());
   if (std::optional<int64_t> n = work.asConstant())
     return *n > kParallelWork ? std::optional<std::string>("") : std::nullopt;
-  return " if (parallel : " + dimText(work) + " > " +
-         std::to_string(kParallelWork) + ")";
+  return cpp::clause("if ", "parallel",
+                     cpp::compare(dimText(work), ">", kParallelWork));
 }
 
 class CpuTarget final : public Target {
@@ -106,24 +106,27 @@ public:
             kernel.getIndices()[i],
             body.nameLoopVariable(loops[i], std::string(1, "ijklmnop"[i % 8])));
     };
-    if (!shareInner) {
-      if (parallel)
-        body.line(loc,
-                  "#pragma omp parallel for schedule(static)" +
-                      (shared > 1 ? " collapse(" + std::to_string(shared) + ")"
-                                  : std::string()) +
-                      *parallel);
-    } else {
+    auto shareNext = [&](SmallVector<cpp::Code> words) {
+      if (!parallel->empty())
+        words.push_back(*parallel);
+      body.line(loc, cpp::pragma(words));
+    };
+    if (shareInner) {
       shared = rank - 1;
+    } else if (parallel) {
+      SmallVector<cpp::Code> words{"omp parallel for", "schedule(static)"};
+      if (shared > 1)
+        words.push_back(cpp::call("collapse", {shared}));
+      shareNext(words);
     }
     for (unsigned i = 0; i < shared; ++i)
       open(i);
     nameUpTo(shared, 0);
     if (shared < rank) {
-      body.line(loc, shareInner && parallel
-                         ? "#pragma omp parallel for simd schedule(static)" +
-                               *parallel
-                         : std::string("#pragma omp simd"));
+      if (shareInner && parallel)
+        shareNext({"omp parallel for simd", "schedule(static)"});
+      else
+        body.line(loc, cpp::pragma({"omp simd"}));
       open(rank - 1);
       nameUpTo(rank, rank - 1);
     }

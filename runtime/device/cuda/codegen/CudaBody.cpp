@@ -27,11 +27,17 @@ std::string combineName(Operation *op) {
                        .Case("minimumf", "Minimum")
                        .Case("maxnumf", "MaxNum")
                        .Case("minnumf", "MinNum");
-  return ("dt::rt::cuda::" + name).str();
+  return cpp::scoped("dt::rt::cuda", name);
 }
 
 std::string identityText(Operation *op) {
   return constantText(*arith::getNeutralElement(op));
+}
+
+std::string combined(Operation *op, StringRef type, const cpp::Code &a,
+                     const cpp::Code &b) {
+  return cpp::call(cpp::templated(cpp::scoped(combineName(op), "of"), {type}),
+                   {a, b});
 }
 
 namespace {
@@ -67,22 +73,25 @@ void CudaBody::namePoint(StringRef point) {
   for (unsigned i = bounds.size(); i-- > 0;) {
     std::string name = names.unique(std::string(1, "ijklmnop"[i % 8]));
     bind(kernel.getIndices()[i], name);
-    std::string at =
-        inner == "1" ? point.str() : point.str() + " / " + atom(inner);
-    if (i > 0)
-      at += " % " + atom(dimText(bounds[i]));
-    lines.push_back("const " + indexType() + " " + name + " = " + at + ";");
-    inner = inner == "1" ? dimText(bounds[i])
-                         : atom(inner) + " * " + atom(dimText(bounds[i]));
+    std::string at = cpp::quotient(point, inner), bound = dimText(bounds[i]);
+    lines.push_back(cpp::constant(indexType(), name,
+                                  i > 0 ? cpp::remainder(at, bound) : at));
+    inner = cpp::product(inner, bound);
   }
   for (const std::string &text : llvm::reverse(lines))
     line(kernel.getLoc(), text);
 }
 
 void CudaBody::leaveBeyond(StringRef point) {
-  line(kernel.getLoc(),
-       ("if (" + point + " >= " + dimText(kernel.getNumPoints()) + ") return;")
-           .str());
+  returnIf(kernel.getLoc(),
+           cpp::compare(point, ">=", dimText(kernel.getNumPoints())));
+}
+
+void CudaBody::unroll(Location loc, unsigned times) {
+  SmallVector<cpp::Code> words{"unroll"};
+  if (times)
+    words.push_back(times);
+  line(loc, cpp::pragma(words));
 }
 
 LogicalResult CudaBody::run() {
@@ -95,11 +104,12 @@ LogicalResult CudaBody::run() {
   if (plan.tile)
     return runTiles();
   if (plan.shape == rt::KernelShape::point) {
-    std::string number =
-        "blockIdx.x * " + indexType() + "(blockDim.x) + threadIdx.x";
-    if (plan.vector > 1)
-      number = "(" + number + ") * " + std::to_string(plan.vector);
-    line(loc, "const " + indexType() + " " + point + " = " + number + ";");
+    line(loc,
+         cpp::constant(
+             indexType(), point,
+             cpp::product(
+                 cpp::sum(cpp::product(kBlock, index("blockDim.x")), kThread),
+                 plan.vector)));
     leaveBeyond(point);
     if (plan.vector > 1)
       return runPoints(point);
@@ -110,27 +120,30 @@ LogicalResult CudaBody::run() {
   stride = std::to_string(plan.lanes);
   first = lane;
   if (plan.points > 1) {
-    line(loc, "const " + indexType() + " " + point + " = blockIdx.x * " +
-                  indexType() + "(" + std::to_string(plan.points) +
-                  ") + threadIdx.x / " + stride + ", " + lane +
-                  " = threadIdx.x % " + stride + ";");
+    line(loc, cpp::constants(
+                  indexType(),
+                  {{point, cpp::sum(cpp::product(kBlock, index(plan.points)),
+                                    cpp::quotient(kThread, stride))},
+                   {lane, cpp::remainder(kThread, stride)}}));
   } else if (plan.shape == rt::KernelShape::all) {
     std::string part = names.unique("part");
     first = names.unique("first");
-    line(loc, "const " + indexType() + " " + point +
-                  " = blockIdx.x % parts.blocks, " + part +
-                  " = blockIdx.x / parts.blocks, " + lane + " = threadIdx.x, " +
-                  first + " = " + part + " * " + stride + " + " + lane + ";");
-    stride += " * " + indexType() + "(parts.parts)";
+    line(loc,
+         cpp::constants(indexType(),
+                        {{point, cpp::remainder(kBlock, "parts.blocks")},
+                         {part, cpp::quotient(kBlock, "parts.blocks")},
+                         {lane, kThread},
+                         {first, cpp::sum(cpp::product(part, stride), lane)}}));
+    stride = cpp::product(stride, index("parts.parts"));
   } else {
-    line(loc, "const " + indexType() + " " + point + " = blockIdx.x, " + lane +
-                  " = threadIdx.x;");
+    line(loc, cpp::constants(indexType(), {{point, kBlock}, {lane, kThread}}));
   }
   leaveBeyond(point);
   namePoint(point);
   if (plan.shared > 0) {
     sharedName = names.unique("shared");
-    line(loc, "DT_DYNAMIC_SHARED(char, " + sharedName + ");");
+    line(loc,
+         cpp::statement(cpp::call("DT_DYNAMIC_SHARED", {"char", sharedName})));
   }
   return emit(kernel.getBody().front());
 }
@@ -203,22 +216,20 @@ std::string CudaBody::nameLoad(rt::LoadOp load) {
     if (!how.source && how.vector == 1 && !how.tiled) {
       for (Value index : load.getIndices())
         (void)text(index);
-      auto [pointer, at] = address(load.getBuffer(), load.getIndices());
-      line(load.getLoc(), name + " = " + pointer + "[" + at + "];");
+      line(load.getLoc(),
+           cpp::assign(name, place(load.getBuffer(), load.getIndices())));
     }
     Type stored =
         cast<rt::BufferType>(load.getBuffer().getType()).getElementType();
     return elementType(stored) == scalarType(load.getType())
                ? name
-               : cTypeName(load.getType()).str() + "(" + name + ")";
+               : cpp::call(cTypeName(load.getType()), {name});
   }
   if (how.kind != CudaAccess::Register)
     return "";
   // The variable may get another value before this one is used.
   std::string name = names.unique("before");
-  line(load.getLoc(),
-       ("const " + cTypeName(load.getType()) + " " + name + " = " + cell + ";")
-           .str());
+  line(load.getLoc(), cpp::constant(cTypeName(load.getType()), name, cell));
   return name;
 }
 
@@ -232,13 +243,13 @@ LogicalResult CudaBody::visitStore(rt::StoreOp store) {
     std::string name =
         array == arrays.end() ? cell : elementOf(array->second, store);
     if (!name.empty())
-      line(store.getLoc(), name + " = {};", *value);
+      line(store.getLoc(), cpp::assign(name, "{}"), *value);
     if (how.kind == CudaAccess::Memory && how.vector == 1) {
       for (Value index : store.getIndices())
         if (failed(text(index)))
           return failure();
-      auto [pointer, at] = address(store.getBuffer(), store.getIndices());
-      line(store.getLoc(), pointer + "[" + at + "] = " + name + ";");
+      line(store.getLoc(),
+           cpp::assign(place(store.getBuffer(), store.getIndices()), name));
     }
     return success();
   }
@@ -257,17 +268,9 @@ LogicalResult CudaBody::visitStore(rt::StoreOp store) {
   bool shared = writesShared(store);
   if (shared)
     barrier(loc);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    Value isFirst =
-        emitc::LiteralOp::create(b, loc, b.getI1Type(), lane + " == 0");
-    auto branch = emitc::IfOp::create(b, loc, isFirst, /*addThenBlock=*/true,
-                                      /*addElseBlock=*/false);
-    openBranch(branch.getThenRegion());
-    if (failed(KernelBody::visitStore(store)))
-      return failure();
-    closeBranch(branch.getThenRegion());
-  }
+  if (failed(visitUnder(loc, cpp::compare(lane, "==", 0),
+                        [&] { return KernelBody::visitStore(store); })))
+    return failure();
   if (shared)
     barrier(loc);
   return success();
@@ -281,7 +284,7 @@ LogicalResult CudaBody::visitFor(scf::ForOp loop) {
 }
 
 FailureOr<std::string> CudaBody::countTrips(ArrayRef<scf::ForOp> loops) {
-  std::string trips;
+  std::string trips = "1";
   for (scf::ForOp loop : loops) {
     // A constant or a size inside an outer loop has no name yet.
     Value bound = loop.getUpperBound();
@@ -292,7 +295,7 @@ FailureOr<std::string> CudaBody::countTrips(ArrayRef<scf::ForOp> loops) {
     FailureOr<std::string> n = text(bound, "bound");
     if (failed(n))
       return failure();
-    trips = trips.empty() ? *n : atom(trips) + " * " + atom(*n);
+    trips = cpp::product(trips, *n);
   }
   return trips;
 }
@@ -307,11 +310,12 @@ void CudaBody::nameIterations(ArrayRef<scf::ForOp> loops, StringRef number) {
   for (scf::ForOp loop : llvm::reverse(loops)) {
     bool outermost = loop == loops.front();
     std::string name = names.unique("r"),
-                n = atom(texts.lookup(loop.getUpperBound()));
-    line(loop.getLoc(), "const " + indexType() + " " + name + " = " +
-                            atom(rest) + (outermost ? "" : " % " + n) + ";");
+                n = texts.lookup(loop.getUpperBound());
+    line(loop.getLoc(),
+         cpp::constant(indexType(), name,
+                       outermost ? rest : cpp::remainder(rest, n)));
     texts[loop.getInductionVar()] = name;
-    rest = atom(rest) + " / " + n;
+    rest = cpp::quotient(rest, n);
   }
 }
 
@@ -335,24 +339,35 @@ LogicalResult CudaBody::visitNestBody(rt::LaneNest &nest,
 }
 
 void CudaBody::combineLanes(scf::ForOp loop, unsigned i, Value variable) {
-  std::string combine = combineName(rt::getCombiner(loop, i));
-  line(loop.getLoc(),
-       "{} = dt::rt::cuda::" +
-           (plan.lanes == kWarp ? "reduceWarp<" + combine
-                                : "reduceBlock<" + combine + ", " +
-                                      std::to_string(plan.lanes)) +
-           ">({});",
-       {variable, variable});
+  SmallVector<cpp::Code> templates{combineName(rt::getCombiner(loop, i))};
+  if (plan.lanes != kWarp)
+    templates.push_back(plan.lanes);
+  assignCall(loop.getLoc(), variable,
+             plan.lanes == kWarp ? "dt::rt::cuda::reduceWarp"
+                                 : "dt::rt::cuda::reduceBlock",
+             variable, templates);
 }
 
 void CudaBody::leavePart(scf::ForOp loop, Value variable) {
-  std::string type = cTypeName(plan.partial).str();
-  line(loop.getLoc(),
-       "if (!parts.last && parts.parts > 1) {{ if (" + lane +
-           " == 0) static_cast<" + type +
-           " *>(parts.values)[blockIdx.x / parts.blocks * parts.places + " +
-           pointName + "] = {}; return; }",
-       variable);
+  Location loc = loop.getLoc();
+  under(loc,
+        cpp::both(cpp::negation("parts.last"),
+                  cpp::compare("parts.parts", ">", 1)),
+        [&] {
+          under(loc, cpp::compare(lane, "==", 0), [&] {
+            line(loc,
+                 cpp::assign(partialOf(cpp::quotient(kBlock, "parts.blocks")),
+                             "{}"),
+                 variable);
+          });
+          line(loc, "return;");
+        });
+}
+
+std::string CudaBody::partialOf(const cpp::Code &part) const {
+  return cpp::element(
+      cpp::castTo("static_cast", cTypeName(plan.partial), "parts.values"),
+      cpp::sum(cpp::product(part, "parts.places"), pointName));
 }
 
 FailureOr<SmallVector<Value>> CudaBody::beginNest(rt::LaneNest &nest) {
@@ -364,15 +379,17 @@ FailureOr<SmallVector<Value>> CudaBody::beginNest(rt::LaneNest &nest) {
         texts.count(init) ? FailureOr<Value>(Value()) : expression(init);
     if (failed(start))
       return failure();
-    variables.push_back(
-        variable(loc, scalarType(init.getType()), *start ? "" : texts[init]));
+    Type type = scalarType(init.getType());
+    variables.push_back(variable(loc, type, *start ? "" : texts[init]));
     if (*start)
       emitc::AssignOp::create(b, loc, variables.back(), *start);
     bool isPart = plan.shape == rt::KernelShape::all;
-    line(loc,
-         "if (" + first + " != 0" + (isPart ? " || parts.last" : "") +
-             ") {} = " + identityText(rt::getCombiner(inner, i)) + ";",
-         variables.back());
+    std::string later = cpp::compare(first, "!=", 0),
+                identity = identityText(rt::getCombiner(inner, i));
+    under(loc, isPart ? cpp::either(later, "parts.last") : later, [&] {
+      emitc::AssignOp::create(b, loc, variables.back(),
+                              literal(loc, type, identity));
+    });
   }
   for (scf::ForOp loop : nest.loops)
     for (auto [argument, result, variable] :
@@ -412,7 +429,8 @@ LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
   } else {
     OpBuilder::InsertionGuard guard(b);
     emitc::ForOp cLoop = openLoop(
-        loc, first, isPart ? "parts.last ? 0 : " + *trips : *trips, stride);
+        loc, first, isPart ? cpp::select("parts.last", 0, *trips) : *trips,
+        stride);
     nameIterations(nest.loops, nameLoopVariable(cLoop, "r"));
     done = visitNestBody(nest, *variables);
   }
@@ -420,13 +438,16 @@ LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
   if (failed(done))
     return failure();
   if (isPart) {
-    std::string type = cTypeName(plan.partial).str(),
-                combine = combineName(rt::getCombiner(inner, 0));
+    OpBuilder::InsertionGuard guard(b);
+    std::string k = nameLoopVariable(
+        openLoop(loc, kThread,
+                 cpp::select("parts.last", index("parts.parts"), 0),
+                 plan.lanes),
+        "k");
     line(loc,
-         "for (unsigned k = threadIdx.x; parts.last && k < parts.parts; k += " +
-             std::to_string(plan.lanes) + ") {} = " + combine + "::of<" + type +
-             ">({}, static_cast<const " + type +
-             " *>(parts.values)[k * parts.places + " + pointName + "]);",
+         cpp::assign("{}",
+                     combined(rt::getCombiner(inner, 0),
+                              cTypeName(plan.partial), "{}", partialOf(k))),
          {variables->front(), variables->front()});
   }
   for (auto [i, variable] : llvm::enumerate(*variables))

@@ -22,7 +22,15 @@ std::string combineName(mlir::Operation *op);
 /// What changes nothing when it is combined.
 std::string identityText(mlir::Operation *op);
 
-constexpr char kUnroll[] = "#pragma unroll";
+/// `Add::of<type>(a, b)`, of an op that combines.
+std::string combined(mlir::Operation *op, llvm::StringRef type,
+                     const cpp::Code &a, const cpp::Code &b);
+
+// The hardware's numbers.
+constexpr char kBlock[] = "blockIdx.x", kThread[] = "threadIdx.x";
+// The runtime's calls that move a thread's elements.
+constexpr char kLoadPacks[] = "dt::rt::cuda::loadPacks",
+               kStorePacks[] = "dt::rt::cuda::storePacks";
 
 class CudaBody : public KernelBody {
 public:
@@ -41,7 +49,11 @@ protected:
 private:
   /// Gives the kernel's indices names, from the number of the point.
   void namePoint(llvm::StringRef point);
-  /// "if (point >= number) return;"
+  /// A number as one of indices.
+  std::string index(const cpp::Code &number) const {
+    return cpp::call(indexType(), {number});
+  }
+  void unroll(mlir::Location loc, unsigned times = 0);
   void leaveBeyond(llvm::StringRef point);
   mlir::LogicalResult runColumns();
   // Sums into rows that data says (CudaScatter.cpp).
@@ -93,6 +105,8 @@ private:
   visitNeighbours(llvm::ArrayRef<Access> accesses, mlir::Value variable,
                   llvm::StringRef first, llvm::StringRef step,
                   llvm::function_ref<mlir::LogicalResult()> body);
+  void movePacks(mlir::Location loc, llvm::StringRef callee, int64_t pack,
+                 const cpp::Code &to, const cpp::Code &from);
   std::string declareArray(const Access &access, unsigned size);
   std::string elementOf(llvm::StringRef array, mlir::Operation *source) const;
   /// The address of an access where `variable` is called `first`.
@@ -112,6 +126,8 @@ private:
   void combineLanes(mlir::scf::ForOp loop, unsigned i, mlir::Value variable);
   /// A part of a loop leaves its value, unless it is the only one.
   void leavePart(mlir::scf::ForOp loop, mlir::Value variable);
+  /// What a part has left for the kernel's point.
+  std::string partialOf(const cpp::Code &part) const;
   bool needsBarrier(mlir::Value buffer);
   bool writesShared(mlir::Operation *op);
   void barrier(mlir::Location loc);

@@ -30,7 +30,7 @@ LogicalResult CudaBody::visitRows(rt::ColumnSum &sum, StringRef total) {
   Value variable = columns.getInductionVar();
   std::string first = texts.lookup(variable);
   return visitNeighbours(accesses, variable, first, "", [&] {
-    return addColumn(sum, plan.vector > 1 ? total.str() + "[" + neighbour + "]"
+    return addColumn(sum, plan.vector > 1 ? cpp::element(total, neighbour)
                                           : total.str());
   });
 }
@@ -47,9 +47,8 @@ LogicalResult CudaBody::addColumn(rt::ColumnSum &sum, StringRef total) {
   if (failed(added))
     return failure();
   line(sum.combiner->getLoc(),
-       (total + " = " + combineName(sum.combiner) + "::of<" +
-        cTypeName(sum.added.getType()) + ">(" + total + ", {});")
-           .str(),
+       cpp::assign(total, combined(sum.combiner, cTypeName(sum.added.getType()),
+                                   total, "{}")),
        *added);
   return success();
 }
@@ -68,7 +67,7 @@ LogicalResult CudaBody::finishColumns(rt::ColumnSum &sum, StringRef total,
     cell = names.unique("cell");
     auto buffer = cast<rt::BufferType>(sum.store.getBuffer().getType());
     line(sum.store.getLoc(),
-         (cTypeName(buffer.getElementType()) + " " + cell + ";").str());
+         cpp::declare(cTypeName(buffer.getElementType()), cell));
   }
   for (scf::ForOp loop : sum.before)
     if (failed(visitLoop(loop)))
@@ -89,34 +88,40 @@ LogicalResult CudaBody::runColumns() {
   Location loc = kernel.getLoc();
   rt::ColumnSum sum = *rt::getColumnSum(kernel);
   scf::ForOp columns = sum.columns.inner();
-  std::string identity = identityText(sum.combiner),
-              width = std::to_string(plan.width), place = names.unique("place"),
-              column = names.unique("column"), tile = names.unique("tile"),
-              part = names.unique("part"), inside = names.unique("inside"),
-              total = names.unique("total"), point = names.unique("point"),
-              type = cTypeName(plan.partial).str(),
-              combine = combineName(sum.combiner),
-              size = std::to_string(plan.vector);
+  std::string place = names.unique("place"), column = names.unique("column"),
+              tile = names.unique("tile"), part = names.unique("part"),
+              inside = names.unique("inside"), total = names.unique("total"),
+              point = names.unique("point"),
+              type = cTypeName(plan.partial).str();
   bool several = plan.vector > 1;
-  // A statement for each column of the thread: its sum, its number.
+  // A statement for each column of the thread: its sum becomes what is said of
+  // the sum and its number.
   auto forEach =
-      [&](llvm::function_ref<std::string(std::string, std::string)> statement) {
-        if (!several)
-          return line(loc, statement(total, "0"));
-        line(loc, kUnroll);
-        line(loc, "for (int c = 0; c < " + size + "; ++c) " +
-                      statement(total + "[c]", "c"));
+      [&](llvm::function_ref<std::string(std::string, std::string)> value) {
+        OpBuilder::InsertionGuard guard(b);
+        std::string own = total, c = "0";
+        if (several) {
+          unroll(loc);
+          c = nameLoopVariable(openLoop(loc, 0, plan.vector, 1), "c");
+          own = cpp::element(total, c);
+        }
+        line(loc, cpp::assign(own, value(own, c)));
       };
-  line(loc, "if (parts.places == 0) return;");
-  line(loc, "const " + indexType() + " " + place +
-                " = blockIdx.x % parts.blocks * " + indexType() + "(" +
-                std::to_string(kWarp * plan.vector) + ") + threadIdx.x % 32" +
-                (several ? " * " + size : "") + ", " + tile +
-                " = threadIdx.x / 32, " + part +
-                " = blockIdx.x / parts.blocks;");
-  line(loc, "const " + indexType() + " " + point + " = " + place +
-                " < parts.places ? " + place + " / " + width + " : 0, " +
-                column + " = " + place + " % " + width + ";");
+  returnIf(loc, cpp::compare("parts.places", "==", 0));
+  std::string inBlock =
+      cpp::sum(cpp::product(cpp::remainder(kBlock, "parts.blocks"),
+                            index(kWarp * plan.vector)),
+               cpp::product(cpp::remainder(kThread, kWarp), plan.vector));
+  line(loc, cpp::constants(indexType(),
+                           {{place, inBlock},
+                            {tile, cpp::quotient(kThread, kWarp)},
+                            {part, cpp::quotient(kBlock, "parts.blocks")}}));
+  std::string isPlace = cpp::compare(place, "<", "parts.places");
+  line(loc,
+       cpp::constants(
+           indexType(),
+           {{point, cpp::select(isPlace, cpp::quotient(place, plan.width), 0)},
+            {column, cpp::remainder(place, plan.width)}}));
   namePoint(point);
   for (Operation &op : kernel.getBody().front())
     if (!isa<scf::ForOp>(op) && failed(visit(&op)))
@@ -125,12 +130,11 @@ LogicalResult CudaBody::runColumns() {
                          trips = countTrips(sum.rows);
   if (failed(n) || failed(trips) || failed(flushLoads()))
     return failure();
-  line(loc, "const bool " + inside + " = " + place + " < parts.places && " +
-                column + " < " + *n + ";");
-  line(loc, type + " " + total + (several ? "[" + size + "];" : ";"));
-  forEach([&](std::string sum, std::string) {
-    return sum + " = " + identity + ";";
-  });
+  line(loc, cpp::constant("bool", inside,
+                          cpp::both(isPlace, cpp::compare(column, "<", *n))));
+  line(loc,
+       cpp::declare(type, several ? cpp::element(total, plan.vector) : total));
+  forEach([&](std::string, std::string) { return identityText(sum.combiner); });
   texts[columns.getInductionVar()] = column;
   // Where the cell is, rows do not say: named here, it is known behind them.
   for (Value index : sum.store.getIndices())
@@ -138,10 +142,10 @@ LogicalResult CudaBody::runColumns() {
       return failure();
   {
     OpBuilder::InsertionGuard guard(b);
-    emitc::ForOp loop =
-        openLoop(loc, part + " * 8 + " + tile,
-                 inside + " && !parts.last ? " + *trips + " : 0",
-                 "8 * " + indexType() + "(parts.parts)");
+    emitc::ForOp loop = openLoop(
+        loc, cpp::sum(cpp::product(part, kTiles), tile),
+        cpp::select(cpp::both(inside, cpp::negation("parts.last")), *trips, 0),
+        cpp::product(kTiles, index("parts.parts")));
     nameIterations(sum.rows, nameLoopVariable(loop, "r"));
     if (failed(visitRows(sum, total)))
       return failure();
@@ -154,45 +158,56 @@ LogicalResult CudaBody::runColumns() {
         std::min<int64_t>(
             plan.vector,
             16 / llvm::divideCeil(plan.partial.getIntOrFloatBitWidth(), 8)));
-  auto values = [&](llvm::StringRef part) {
-    return ("static_cast<" + type + " *>(parts.values) + " + part +
-            " * parts.places + " + place)
-        .str();
+  auto values = [&](StringRef part) {
+    return cpp::sum(cpp::sum(cpp::castTo("static_cast", type, "parts.values"),
+                             cpp::product(part, "parts.places")),
+                    place);
   };
-  std::string packs = "<" + size + ", " + std::to_string(pack) + ">(";
-  line(loc, "#pragma unroll 4"); // several loads are on their way
-  line(loc, "for (int k = " + tile + "; k < (" + inside +
-                " && parts.last ? int(parts.parts) : 0); k += 8) {");
-  line(loc, type + " other[" + size + "];");
-  line(loc, "dt::rt::cuda::loadPacks" + packs + "other, " + values("k") + ");");
-  forEach([&](std::string sum, std::string other) {
-    return sum + " = " + combine + "::of<" + type + ">(" + sum + ", other[" +
-           other + "]);";
+  {
+    OpBuilder::InsertionGuard guard(b);
+    unroll(loc, 4); // several loads are on their way
+    std::string k =
+        nameLoopVariable(openLoop(loc, tile,
+                                  cpp::select(cpp::both(inside, "parts.last"),
+                                              index("parts.parts"), 0),
+                                  kTiles),
+                         "k");
+    std::string other = names.unique("other");
+    line(loc, cpp::declare(type, cpp::element(other, plan.vector)));
+    movePacks(loc, kLoadPacks, pack, other, values(k));
+    forEach([&](std::string own, std::string c) {
+      return combined(sum.combiner, type, own, cpp::element(other, c));
+    });
+  }
+  forEach([&](std::string own, std::string) {
+    return cpp::call(cpp::templated("dt::rt::cuda::reduceTiles",
+                                    {combineName(sum.combiner)}),
+                     {own});
   });
-  line(loc, "}");
-  forEach([&](std::string sum, std::string) {
-    return sum + " = dt::rt::cuda::reduceTiles<" + combine + ">(" + sum + ");";
-  });
-  line(loc, "if (!" + inside + " || " + tile + " != 0) return;");
-  line(loc, "if (!parts.last && parts.parts > 1) {");
-  line(loc, "dt::rt::cuda::storePacks" + packs + values(part) + ", " +
-                (several ? "" : "&") + total + ");");
-  line(loc, "return; }");
+  returnIf(loc,
+           cpp::either(cpp::negation(inside), cpp::compare(tile, "!=", 0)));
+  under(loc,
+        cpp::both(cpp::negation("parts.last"),
+                  cpp::compare("parts.parts", ">", 1)),
+        [&] {
+          movePacks(loc, kStorePacks, pack, values(part),
+                    several ? total : cpp::addressOf(total));
+          line(loc, "return;");
+        });
   if (!several)
     return finishColumns(sum, total, column);
   OpBuilder::InsertionGuard guard(b);
-  line(loc, kUnroll);
-  std::string number = nameLoopVariable(openLoop(loc, "0", size, "1"), "c"),
+  unroll(loc);
+  std::string number = nameLoopVariable(openLoop(loc, 0, plan.vector, 1), "c"),
               own = names.unique("own");
-  line(loc, "const " + indexType() + " " + own + " = " + column + " + " +
-                number + ";");
+  line(loc, cpp::constant(indexType(), own, cpp::sum(column, number)));
   for (Value index : sum.store.getIndices()) {
     forgetSlice(index, columns.getInductionVar());
     texts[columns.getInductionVar()] = own;
     if (failed(nameSlice(index)))
       return failure();
   }
-  return finishColumns(sum, total + "[" + number + "]", own);
+  return finishColumns(sum, cpp::element(total, number), own);
 }
 
 void CudaBody::forgetSlice(Value value, Value variable) {

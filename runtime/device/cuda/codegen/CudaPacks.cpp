@@ -14,26 +14,29 @@ using namespace mlir;
 
 namespace dt::codegen {
 
+/// In packs of `pack` elements.
+void CudaBody::movePacks(Location loc, StringRef callee, int64_t pack,
+                         const cpp::Code &to, const cpp::Code &from) {
+  createCall(b, loc, {}, callee, {to, from}, {}, {plan.vector, pack});
+}
+
 std::string CudaBody::declareArray(const Access &access, unsigned size) {
   std::string &name = arrays[access.op];
   name = names.unique(texts.lookup(access.buffer));
   StringRef type = cTypeName(access.type().getElementType());
   CudaAccess how = plan.getAccess(access.op);
   if (how.shared == 0)
-    line(access.op->getLoc(),
-         (type + " " + name + "[" + Twine(size) + "];").str());
+    line(access.op->getLoc(), cpp::declare(type, cpp::element(name, size)));
   else
     line(access.op->getLoc(),
-         ("dt::rt::cuda::Kept<" + type + ", " + Twine(size - how.shared) +
-          ", " + Twine(plan.threads()) + "> " + name + "(" + sharedName +
-          " + " + Twine(how.begin) + ");")
-             .str());
+         cpp::declare(cpp::templated("dt::rt::cuda::Kept",
+                                     {type, size - how.shared, plan.threads()}),
+                      cpp::call(name, {cpp::sum(sharedName, how.begin)})));
   return name;
 }
 
 std::string CudaBody::elementOf(StringRef array, Operation *source) const {
-  const std::string &at = plan.getAccess(source).kept ? kept : neighbour;
-  return (array + "[" + at + "]").str();
+  return cpp::element(array, plan.getAccess(source).kept ? kept : neighbour);
 }
 
 FailureOr<std::string> CudaBody::plusText(Value index, Value variable,
@@ -48,7 +51,7 @@ FailureOr<std::string> CudaBody::plusText(Value index, Value variable,
                                       variable, first);
   if (failed(a) || failed(b))
     return failure();
-  return *a == "0" ? *b : *b == "0" ? *a : *a + " + " + *b;
+  return cpp::sum(*a, *b);
 }
 
 FailureOr<std::string> CudaBody::placeOf(const Access &access, Value variable,
@@ -70,15 +73,19 @@ FailureOr<std::string> CudaBody::placeOf(const Access &access, Value variable,
   texts.erase(last);
   if (before)
     texts[last] = *before;
-  return pointer + " + " + atom(place);
+  return cpp::sum(pointer, cpp::atom(place));
 }
 
 LogicalResult
 CudaBody::visitNeighbours(ArrayRef<Access> accesses, Value variable,
                           StringRef first, StringRef step,
                           llvm::function_ref<LogicalResult()> body) {
-  std::string size = std::to_string(plan.vector);
-  SmallVector<std::pair<Location, std::string>> stores;
+  struct Store {
+    Location loc;
+    unsigned pack;
+    std::string to, from;
+  };
+  SmallVector<Store> stores;
   for (const Access &access : accesses) {
     CudaAccess how = plan.getAccess(access.op);
     if (how.kind != CudaAccess::Memory || how.vector == 1)
@@ -86,19 +93,15 @@ CudaBody::visitNeighbours(ArrayRef<Access> accesses, Value variable,
     std::string array =
         how.kept ? arrays.lookup(access.op) : declareArray(access, plan.vector);
     if (how.kept && steps > 1)
-      array += (" + " + step + " * " + size).str();
+      array = cpp::sum(array, cpp::product(step, plan.vector));
     FailureOr<std::string> place = placeOf(access, variable, first);
     if (failed(place))
       return failure();
-    std::string packs =
-        "Packs<" + size + ", " + std::to_string(how.vector) + ">(";
+    Location loc = access.op->getLoc();
     if (access.isStore)
-      stores.emplace_back(access.op->getLoc(), "dt::rt::cuda::store" + packs +
-                                                   *place + ", " + array +
-                                                   ");");
+      stores.push_back({loc, how.vector, *place, array});
     else
-      line(access.op->getLoc(),
-           "dt::rt::cuda::load" + packs + array + ", " + *place + ");");
+      movePacks(loc, kLoadPacks, how.vector, array, *place);
   }
   kept = steps > 1 ? step.str() : "0";
   texts[variable] = first.str();
@@ -108,19 +111,18 @@ CudaBody::visitNeighbours(ArrayRef<Access> accesses, Value variable,
   } else {
     Location loc = kernel.getLoc();
     OpBuilder::InsertionGuard guard(b);
-    line(loc, kUnroll);
-    neighbour = nameLoopVariable(openLoop(loc, "0", size, "1"), "c");
-    kept =
-        steps > 1 ? step.str() + " * " + size + " + " + neighbour : neighbour;
+    unroll(loc);
+    neighbour = nameLoopVariable(openLoop(loc, 0, plan.vector, 1), "c");
+    kept = steps > 1 ? cpp::sum(cpp::product(step, plan.vector), neighbour)
+                     : neighbour;
     std::string name = names.unique("r");
-    line(loc, "const " + indexType() + " " + name + " = " + first.str() +
-                  " + " + neighbour + ";");
+    line(loc, cpp::constant(indexType(), name, cpp::sum(first, neighbour)));
     texts[variable] = name;
     if (failed(body()))
       return failure();
   }
-  for (auto &[loc, text] : stores)
-    line(loc, text);
+  for (const Store &store : stores)
+    movePacks(store.loc, kStorePacks, store.pack, store.to, store.from);
   return success();
 }
 
@@ -139,54 +141,43 @@ LogicalResult CudaBody::visitSteps(rt::LaneNest &nest,
   for (const Access &access : accesses)
     if (plan.getAccess(access.op).kept)
       declareArray(access, steps * plan.vector);
-  std::string size = std::to_string(plan.vector),
-              begin = plan.vector > 1 ? lane + " * " + size : lane, step;
+  std::string begin = cpp::product(lane, plan.vector), step;
   int64_t width = int64_t(plan.lanes) * plan.vector;
   OpBuilder::InsertionGuard guard(b);
   std::string at;
   if (steps == 0) {
-    at = nameLoopVariable(openLoop(loc, begin, trips, std::to_string(width)),
-                          "r");
+    at = nameLoopVariable(openLoop(loc, begin, trips, width), "r");
   } else {
+    at = begin;
     if (steps > 1) {
-      line(loc, kUnroll);
-      step =
-          nameLoopVariable(openLoop(loc, "0", std::to_string(steps), "1"), "k");
+      unroll(loc);
+      step = nameLoopVariable(openLoop(loc, 0, steps, 1), "k");
+      at = cpp::sum(cpp::product(step, width), begin);
     }
-    at = names.unique("r");
-    line(
-        loc,
-        "const " + indexType() + " " + at + " = " +
-            (piece.empty() ? "" : piece + " + ") +
-            (step.empty() ? "" : step + " * " + std::to_string(width) + " + ") +
-            begin + ";");
+    if (!piece.empty())
+      at = cpp::sum(piece, at);
+    std::string name = names.unique("r");
+    line(loc, cpp::constant(indexType(), name, at));
+    at = name;
   }
-  auto visitBody = [&] { return visitNestBody(nest, variables); };
-  if (steps == 0 || (piece.empty() && trips == std::to_string(steps * width)))
+  auto visitRow = [&] {
     return visitNeighbours(accesses, row.getInductionVar(), at, step,
-                           visitBody);
+                           [&] { return visitNestBody(nest, variables); });
+  };
+  if (steps == 0 || (piece.empty() && trips == std::to_string(steps * width)))
+    return visitRow();
   // A branch, since nothing follows a loop's body that could be skipped to.
-  Value inside =
-      emitc::LiteralOp::create(b, loc, b.getI1Type(), at + " < " + atom(trips));
-  auto branch = emitc::IfOp::create(b, loc, inside, /*addThenBlock=*/true,
-                                    /*addElseBlock=*/false);
-  openBranch(branch.getThenRegion());
-  if (failed(visitNeighbours(accesses, row.getInductionVar(), at, step,
-                             visitBody)))
-    return failure();
-  closeBranch(branch.getThenRegion());
-  return success();
+  return visitUnder(loc, cpp::compare(at, "<", trips), visitRow);
 }
 
 /// A part of a nest of which a lane has neighbours along the innermost loop.
 LogicalResult CudaBody::visitPart(rt::LaneNest &nest, ArrayRef<Value> variables,
                                   StringRef trips) {
   scf::ForOp row = nest.inner();
-  std::string size = " * " + std::to_string(plan.vector);
   OpBuilder::InsertionGuard guard(b);
-  emitc::ForOp loop =
-      openLoop(row.getLoc(), first + size, ("parts.last ? 0 : " + trips).str(),
-               stride + size);
+  emitc::ForOp loop = openLoop(row.getLoc(), cpp::product(first, plan.vector),
+                               cpp::select("parts.last", 0, trips),
+                               cpp::product(stride, plan.vector));
   nameIterations(nest.loops, nameLoopVariable(loop, "r"));
   for (size_t i = 1; i < nest.loops.size(); ++i)
     if (failed(visitStatements(nest.loops[i - 1], nest.loops[i])))
@@ -222,23 +213,24 @@ LogicalResult CudaBody::visitOnline(rt::LaneNest &most, rt::LaneNest &sum) {
     return failure();
   Value m = largest->front(), s = total->front(),
         result = most.inner()->getResult(0);
-  std::string type = cTypeName(result.getType()).str(),
-              before = names.unique("before"), base = names.unique("base");
+  Type scalar = scalarType(result.getType());
+  std::string type = cTypeName(scalar).str(), before = names.unique("before"),
+              base = names.unique("base");
   inNest = true;
   steps = CudaPlan::kPiece / plan.vector;
   {
     OpBuilder::InsertionGuard guard(b);
     piece = nameLoopVariable(
-        openLoop(loc, "0", *trips,
-                 std::to_string(plan.lanes * CudaPlan::kPiece)),
-        "piece");
-    line(loc, "const " + type + " " + before + " = {};", m);
+        openLoop(loc, 0, *trips, plan.lanes * CudaPlan::kPiece), "piece");
+    line(loc, cpp::constant(type, before, "{}"), m);
     if (failed(visitSteps(most, *largest, *trips)))
       return failure();
-    line(loc, "const " + type + " " + base + " = dt::rt::cuda::finiteOr0({});",
-         m);
-    line(loc, "{} = dt::rt::cuda::rescale({}, " + before + ", " + base + ");",
-         {s, s});
+    line(
+        loc,
+        cpp::constant(type, base, cpp::call("dt::rt::cuda::finiteOr0", {"{}"})),
+        m);
+    assignCall(loc, s, "dt::rt::cuda::rescale",
+               {s, literal(loc, scalar, before), literal(loc, scalar, base)});
     texts[result] = base;
     if (failed(visitSteps(sum, *total, *trips)))
       return failure();
@@ -248,9 +240,10 @@ LogicalResult CudaBody::visitOnline(rt::LaneNest &most, rt::LaneNest &sum) {
   steps = plan.steps;
   inNest = false;
   std::string own = names.unique("own");
-  line(loc, "const " + type + " " + own + " = {};", m);
+  line(loc, cpp::constant(type, own, "{}"), m);
   combineLanes(most.inner(), 0, m);
-  line(loc, "{} = dt::rt::cuda::rescale({}, " + own + ", {});", {s, s, m});
+  assignCall(loc, s, "dt::rt::cuda::rescale",
+             {s, literal(loc, scalar, own), m});
   combineLanes(sum.inner(), 0, s);
   return success();
 }

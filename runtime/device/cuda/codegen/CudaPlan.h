@@ -13,7 +13,7 @@
 
 namespace dt::codegen {
 
-constexpr unsigned kWarp = 32;
+constexpr unsigned kWarp = 32, kTiles = 8;
 
 /// How a kernel is started.
 struct CudaPlan {
@@ -45,7 +45,7 @@ struct CudaPlan {
 
   unsigned threads() const {
     if (shape == rt::KernelShape::column)
-      return 8 * kWarp;
+      return kTiles * kWarp;
     return shape == rt::KernelShape::point ? points / vector : lanes * points;
   }
   /// As dt::rt::cuda::partsFor: into how many parts so many iterations are cut,

@@ -38,24 +38,20 @@ CudaBody::visitColumns(rt::ColumnSum &sum,
   if (failed(n))
     return failure();
   OpBuilder::InsertionGuard guard(b);
-  line(loc, "#pragma unroll");
+  unroll(loc);
   int64_t steps = llvm::divideCeil(plan.width, int64_t(kWarp));
-  std::string k = nameLoopVariable(
-                  openLoop(loc, "0", std::to_string(steps), "1"), "k"),
+  std::string k = nameLoopVariable(openLoop(loc, 0, steps, 1), "k"),
               column = names.unique("column");
-  line(loc, "const " + indexType() + " " + column + " = " + k + " * 32 + " +
-                lane + ";");
+  line(loc, cpp::constant(indexType(), column,
+                          cpp::sum(cpp::product(k, kWarp), lane)));
   texts[columns.getInductionVar()] = column;
-  auto branch =
-      emitc::IfOp::create(b, loc,
-                          emitc::LiteralOp::create(b, loc, b.getI1Type(),
-                                                   column + " < " + atom(*n)),
-                          /*addThenBlock=*/true, /*addElseBlock=*/false);
-  openBranch(branch.getThenRegion());
-  if (failed(body(k)))
-    return failure();
-  closeBranch(branch.getThenRegion());
-  return success();
+  return visitUnder(loc, cpp::compare(column, "<", *n),
+                    [&] { return body(k); });
+}
+
+/// Bits of the warp's lanes of which the condition holds.
+static std::string lanesWith(const cpp::Code &condition) {
+  return cpp::call("dt::rt::cuda::lanesWith", {condition});
 }
 
 /// Adds up all rows with the key, from `row` on: 32 keys are looked at
@@ -66,22 +62,21 @@ LogicalResult CudaBody::addRows(rt::ColumnSum &sum, StringRef row,
   scf::ForOp rows = sum.rows.front(), columns = sum.columns.inner();
   std::string n = *text(rows.getUpperBound(), "bound"),
               own = names.unique("own"), bits = names.unique("bits"),
-              same = names.unique("same"), index = indexType();
+              same = names.unique("same");
   OpBuilder::InsertionGuard guard(b);
-  std::string first = nameLoopVariable(openLoop(loc, row, n, "32"), "r"),
-              inside = first + " + " + lane + " < " + atom(n);
-  line(loc, ("const " + index + " " + own + " = " + inside + " ? " + first +
-             " + " + lane + " : " + row + ";")
-                .str());
+  std::string first = nameLoopVariable(openLoop(loc, row, n, kWarp), "r"),
+              mine = cpp::sum(first, lane), inside = cpp::compare(mine, "<", n);
+  line(loc, cpp::constant(indexType(), own, cpp::select(inside, mine, row)));
   FailureOr<std::string> others = keyOf(sum, own);
   if (failed(others))
     return failure();
-  line(loc, ("unsigned " + bits + " = dt::rt::cuda::lanesWith(" + inside +
-             " && " + *others + " == " + key + ");")
-                .str());
-  line(loc, "for (; " + bits + "; " + bits + " &= " + bits + " - 1) {");
-  line(loc, "const " + index + " " + same + " = " + first +
-                " + dt::rt::cuda::lowestBit(" + bits + ");");
+  line(loc, cpp::declare("unsigned", bits,
+                         lanesWith(cpp::both(
+                             inside, cpp::compare(*others, "==", key)))));
+  line(loc, cpp::openBits(bits));
+  line(loc, cpp::constant(
+                indexType(), same,
+                cpp::sum(first, cpp::call("dt::rt::cuda::lowestBit", {bits}))));
   texts[rows.getInductionVar()] = same;
   // What columns need of the row.
   WalkResult needed = columns.getBody()->walk([&](Operation *op) {
@@ -101,16 +96,16 @@ LogicalResult CudaBody::addRows(rt::ColumnSum &sum, StringRef row,
         FailureOr<Value> added = expression(sum.added, /*noInline=*/true);
         if (failed(added))
           return failure();
+        std::string total = cpp::element(totals, k);
         line(loc,
-             (totals + "[" + k + "] = " + combineName(sum.combiner) + "::of<" +
-              cTypeName(sum.added.getType()) + ">(" + totals + "[" + k +
-              "], {});")
-                 .str(),
+             cpp::assign(total,
+                         combined(sum.combiner, cTypeName(sum.added.getType()),
+                                  total, "{}")),
              *added);
         return success();
       })))
     return failure();
-  line(loc, "}");
+  line(loc, cpp::close());
   return success();
 }
 
@@ -122,7 +117,7 @@ LogicalResult CudaBody::addTotals(rt::ColumnSum &sum, StringRef key,
     for (Value index : sum.store.getIndices())
       if (failed(nameSlice(index)))
         return failure();
-    texts[sum.added] = (totals + "[" + k + "]").str();
+    texts[sum.added] = cpp::element(totals, k);
     for (Operation *op :
          {sum.load.getOperation(), sum.combiner, sum.store.getOperation()})
       if (failed(visit(op)))
@@ -138,10 +133,13 @@ LogicalResult CudaBody::runScattered() {
   rt::ColumnSum sum = *rt::getScatterSum(kernel);
   std::string item = names.unique("item"), point = names.unique("point"),
               row = names.unique("row"), totals = names.unique("totals"),
-              again = names.unique("again"), index = indexType();
+              again = names.unique("again");
   lane = names.unique("lane");
-  line(loc, "const " + index + " " + item + " = blockIdx.x * " + index +
-                "(4) + threadIdx.x / 32, " + lane + " = threadIdx.x % 32;");
+  line(loc,
+       cpp::constants(indexType(),
+                      {{item, cpp::sum(cpp::product(kBlock, index(plan.points)),
+                                       cpp::quotient(kThread, kWarp))},
+                       {lane, cpp::remainder(kThread, kWarp)}}));
   auto isSize = [](Operation &op) {
     return isa<arith::ConstantOp, rt::SizeOp>(op);
   };
@@ -152,10 +150,10 @@ LogicalResult CudaBody::runScattered() {
   FailureOr<std::string> n = text(sum.rows.front().getUpperBound(), "bound");
   if (failed(n))
     return failure();
-  line(loc, "if (" + item + " >= " + atom(dimText(kernel.getNumPoints())) +
-                " * " + atom(*n) + ") return;");
-  line(loc, "const " + index + " " + point + " = " + item + " / " + atom(*n) +
-                ", " + row + " = " + item + " % " + atom(*n) + ";");
+  returnIf(loc, cpp::compare(item, ">=",
+                             cpp::product(dimText(kernel.getNumPoints()), *n)));
+  line(loc, cpp::constants(indexType(), {{point, cpp::quotient(item, *n)},
+                                         {row, cpp::remainder(item, *n)}}));
   namePoint(point);
   for (Operation &op : body)
     if (!isSize(op) && !isa<scf::ForOp>(op) && failed(visit(&op)))
@@ -163,22 +161,27 @@ LogicalResult CudaBody::runScattered() {
   FailureOr<std::string> key = keyOf(sum, row);
   if (failed(key) || failed(flushLoads()))
     return failure();
-  line(loc, "bool " + again + " = false;");
+  line(loc, cpp::declare("bool", again, "false"));
   {
     OpBuilder::InsertionGuard guard(b);
-    std::string other = nameLoopVariable(openLoop(loc, lane, row, "32"), "r");
+    std::string other = nameLoopVariable(openLoop(loc, lane, row, kWarp), "r");
     FailureOr<std::string> others = keyOf(sum, other);
     if (failed(others))
       return failure();
-    line(loc, again + " = " + again + " || " + *others + " == " + *key + ";");
+    line(loc, cpp::assign(again, cpp::either(again, cpp::compare(*others,
+                                                                 "==", *key))));
   }
-  line(loc, "if (dt::rt::cuda::lanesWith(" + again + ")) return;");
-  std::string steps =
-      std::to_string(llvm::divideCeil(plan.width, int64_t(kWarp)));
-  line(loc, (cTypeName(sum.added.getType()) + " " + totals + "[" + steps + "];")
-                .str());
-  line(loc, "for (int k = 0; k < " + steps + "; ++k) " + totals +
-                "[k] = " + identityText(sum.combiner) + ";");
+  returnIf(loc, lanesWith(again));
+  line(loc,
+       cpp::declare(
+           cTypeName(sum.added.getType()),
+           cpp::element(totals, llvm::divideCeil(plan.width, int64_t(kWarp)))));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    std::string k = nameLoopVariable(
+        openLoop(loc, 0, llvm::divideCeil(plan.width, int64_t(kWarp)), 1), "k");
+    line(loc, cpp::assign(cpp::element(totals, k), identityText(sum.combiner)));
+  }
   auto before = std::tuple(texts, values, waiting);
   if (failed(addRows(sum, row, *key, totals)))
     return failure();

@@ -34,18 +34,21 @@ public:
   std::string kernelSpecifier(rt::KernelOp kernel) const override {
     unsigned threads = planOf(kernel).threads();
     return threads > 256
-               ? "__global__ __launch_bounds__(" + std::to_string(threads) + ")"
+               ? cpp::words(
+                     {"__global__", cpp::call("__launch_bounds__", {threads})})
                : "__global__";
   }
   StringRef streamArgument(rt::Stream stream) const override {
     return stream == rt::Stream::tp ? "context.tpStream" : "context.stream";
   }
   std::string constantAddress(StringRef name) const override {
-    return ("dt::rt::cuda::constant(" + name + ", sizeof " + name + ")").str();
+    return cpp::call("dt::rt::cuda::constant",
+                     {name, cpp::words({"sizeof", name})});
   }
-  std::string launch(rt::KernelOp kernel, StringRef callee) const override;
-  std::string writtenArgument(const std::string &count) const override {
-    return "dt::rt::cuda::out({}, " + count + ")";
+  Call launch(rt::KernelOp kernel, StringRef callee) const override;
+  std::string writtenArgument(const cpp::Code &address,
+                              const cpp::Code &count) const override {
+    return cpp::call("dt::rt::cuda::out", {address, count});
   }
   /// Of the CPU's files the headers with shapes.
   bool wantsFileOf(StringRef path) const override {
@@ -106,7 +109,7 @@ std::string tripsText(ArrayRef<scf::ForOp> loops) {
                     : matchPattern(bound, m_ConstantInt(&c))
                         ? std::to_string(c.getSExtValue())
                         : std::string("1");
-    trips = trips == "1" ? n : atom(trips) + " * " + atom(n);
+    trips = cpp::product(trips, n);
   }
   return trips;
 }
@@ -135,40 +138,44 @@ StringRef CudaTarget::getSlowness(Operation *call) const {
                  : "";
 }
 
-std::string CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
+Call CudaTarget::launch(rt::KernelOp kernel, StringRef callee) const {
   const CudaPlan &plan = planOf(kernel);
-  std::string points = dimText(kernel.getNumPoints(), "size."),
-              names = ("\"" + callee + "\", " + callee).str();
-  if (plan.shape == rt::KernelShape::column)
-    return ("dt::rt::cuda::launchColumns<" + cTypeName(plan.partial) + ", " +
-            Twine(plan.vector) + ">(" + names + ", " + atom(points) + " * " +
-            std::to_string(plan.width) + ", " +
-            tripsText(rt::getColumnSum(kernel)->rows) + ", context.stream")
-        .str();
-  if (plan.shape == rt::KernelShape::all)
-    return ("dt::rt::cuda::launchPoints<" + cTypeName(plan.partial) + ">(" +
-            names + ", " + points + ", " +
-            tripsText(rt::getSplitNest(kernel).loops) + ", context.stream")
-        .str();
-  if (plan.scattered)
-    points =
-        atom(points) + " * " + atom(tripsText(rt::getScatterSum(kernel)->rows));
+  std::string points = dimText(kernel.getNumPoints(), "size.");
+  Call call{"dt::rt::cuda::launch", {}, {quoted(callee), callee}};
+  auto add = [&](cpp::Codes arguments) {
+    llvm::append_range(call.arguments, arguments);
+    return call;
+  };
+  if (plan.shape == rt::KernelShape::column) {
+    call.callee = "dt::rt::cuda::launchColumns";
+    call.templates = {cTypeName(plan.partial), plan.vector};
+    return add({cpp::product(points, plan.width),
+                tripsText(rt::getColumnSum(kernel)->rows), "context.stream"});
+  }
+  if (plan.shape == rt::KernelShape::all) {
+    call.callee = "dt::rt::cuda::launchPoints";
+    call.templates = {cTypeName(plan.partial)};
+    return add(
+        {points, tripsText(rt::getSplitNest(kernel).loops), "context.stream"});
+  }
   if (plan.tile) {
     nn::Shape bounds = kernel.getBounds();
     std::string others = "1";
     for (auto [i, bound] : llvm::enumerate(bounds))
       if (i != *plan.tile && i + 1 != bounds.size())
-        others += " * " + atom(dimText(bound, "size."));
-    return "dt::rt::cuda::launch(" + names + ", dt::rt::cuda::gridForSquares(" +
-           others + ", " + dimText(bounds[*plan.tile], "size.") + ", " +
-           dimText(bounds.back(), "size.") + "), " +
-           std::to_string(plan.threads()) + ", 0, context.stream";
+        others = cpp::product(others, dimText(bound, "size."));
+    return add({cpp::call("dt::rt::cuda::gridForSquares",
+                          {others, dimText(bounds[*plan.tile], "size."),
+                           dimText(bounds.back(), "size.")}),
+                plan.threads(), 0, "context.stream"});
   }
-  std::string perBlock =
-      plan.points == 256 ? "" : ", " + std::to_string(plan.points);
-  return "dt::rt::cuda::launch(" + names + ", dt::rt::cuda::gridFor(" + points +
-         perBlock + "), " + std::to_string(plan.threads()) + ", " +
-         std::to_string(plan.shared) + ", context.stream";
+  if (plan.scattered)
+    points = cpp::product(points, tripsText(rt::getScatterSum(kernel)->rows));
+  SmallVector<cpp::Code> grid{points};
+  if (plan.points != 256)
+    grid.push_back(plan.points);
+  return add({cpp::call("dt::rt::cuda::gridFor", grid), plan.threads(),
+              plan.shared, "context.stream"});
 }
 
 std::string CudaTarget::cmakeLists(StringRef program,

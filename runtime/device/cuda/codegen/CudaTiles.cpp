@@ -15,51 +15,48 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-static constexpr char kAlong[] = "threadIdx.x % 32";
+/// A thread's place along a square's side.
+static std::string alongSquare() { return cpp::remainder(kThread, kWarp); }
 
 LogicalResult CudaBody::visitSquare(Value along, Value across,
                                     llvm::function_ref<LogicalResult()> body) {
   Location loc = kernel.getLoc();
   OpBuilder::InsertionGuard guard(b);
-  line(loc, "#pragma unroll");
-  std::string k = nameLoopVariable(openLoop(loc, "0", "32", "8"), "k"), inside;
-  neighbour = "threadIdx.x / 32 + " + k;
+  unroll(loc);
+  std::string k = nameLoopVariable(openLoop(loc, 0, kWarp, kTiles), "k");
+  neighbour = cpp::sum(cpp::quotient(kThread, kWarp), k);
+  SmallVector<std::string> inside;
   for (auto [index, thread] :
-       {std::pair(along, std::string(kAlong)), std::pair(across, neighbour)}) {
+       {std::pair(along, alongSquare()), std::pair(across, neighbour)}) {
     std::string at = names.unique("at");
-    line(loc, "const " + indexType() + " " + at + " = " +
-                  corners.lookup(index) + " + " + thread + ";");
+    line(loc, cpp::constant(indexType(), at,
+                            cpp::sum(corners.lookup(index), thread)));
     texts[index] = at;
     unsigned bound = cast<BlockArgument>(index).getArgNumber();
-    inside += (inside.empty() ? "" : " && ") + at + " < " +
-              atom(dimText(kernel.getBounds()[bound]));
+    inside.push_back(cpp::compare(at, "<", dimText(kernel.getBounds()[bound])));
   }
-  auto branch = emitc::IfOp::create(
-      b, loc, emitc::LiteralOp::create(b, loc, b.getI1Type(), inside),
-      /*addThenBlock=*/true, /*addElseBlock=*/false);
-  openBranch(branch.getThenRegion());
-  if (failed(body()))
-    return failure();
-  closeBranch(branch.getThenRegion());
-  return success();
+  return visitUnder(loc, cpp::both(inside[0], inside[1]), body);
 }
 
 /// Names where the block's square begins, and all other indices.
 void CudaBody::nameSquare(Value along, Value across) {
   Location loc = kernel.getLoc();
-  std::string rest = "blockIdx.x";
+  std::string rest = kBlock;
   auto take = [&](Value index, bool last) {
-    nn::DimExpr bound =
-        kernel.getBounds()[cast<BlockArgument>(index).getArgNumber()];
-    std::string n = atom(dimText(bound)), name = names.unique("square");
+    std::string
+        n = dimText(
+            kernel.getBounds()[cast<BlockArgument>(index).getArgNumber()]),
+        name = names.unique("square");
     bool corner = index == along || index == across;
     if (corner)
-      n = "((" + n + " + 31) / 32)";
-    line(loc, "const " + indexType() + " " + name + " = " + indexType() + "(" +
-                  rest + ")" + (last ? "" : " % " + n) +
-                  (corner ? " * 32;" : ";"));
+      n = cpp::quotient(cpp::sum(n, kWarp - 1), kWarp);
+    std::string at = this->index(rest);
+    if (!last)
+      at = cpp::remainder(at, n);
+    line(loc, cpp::constant(indexType(), name,
+                            corner ? cpp::product(at, kWarp) : at));
     (corner ? corners : texts)[index] = name;
-    rest += " / " + n;
+    rest = cpp::quotient(rest, n);
   };
   SmallVector<Value> order = {along, across};
   for (Value index : llvm::reverse(kernel.getIndices()))
@@ -73,7 +70,7 @@ LogicalResult CudaBody::runTiles() {
   Location loc = kernel.getLoc();
   Value inner = kernel.getIndices().back(),
         outer = kernel.getIndices()[*plan.tile];
-  line(loc, "if (" + atom(dimText(kernel.getNumPoints())) + " == 0) return;");
+  returnIf(loc, cpp::compare(dimText(kernel.getNumPoints()), "==", 0));
   nameSquare(inner, outer);
   SmallVector<Access> tiled;
   for (Access &access : getAccesses(kernel))
@@ -81,18 +78,20 @@ LogicalResult CudaBody::runTiles() {
       tiled.push_back(access);
   for (const Access &access : tiled) {
     std::string &name = arrays[access.op] = names.unique("tile");
-    line(loc, ("__shared__ " + cTypeName(access.type().getElementType()) + " " +
-               name + "[32][33];")
-                  .str());
+    line(loc,
+         cpp::declare(cpp::words({"__shared__",
+                                  cTypeName(access.type().getElementType())}),
+                      cpp::element(cpp::element(name, kWarp), kWarp + 1)));
   }
   auto read = [&]() -> LogicalResult {
     for (const Access &access : tiled) {
       for (Value index : access.indices)
         if (failed(nameSlice(index)))
           return failure();
-      auto [pointer, at] = address(access.buffer, access.indices);
-      line(loc, arrays[access.op] + "[" + neighbour + "][" + kAlong +
-                    "] = " + pointer + "[" + at + "];");
+      line(loc,
+           cpp::assign(cpp::element(cpp::element(arrays[access.op], neighbour),
+                                    alongSquare()),
+                       place(access.buffer, access.indices)));
     }
     return success();
   };
@@ -102,7 +101,8 @@ LogicalResult CudaBody::runTiles() {
   std::tie(texts, values, waiting) = std::move(before);
   line(loc, "__syncthreads();");
   return visitSquare(inner, outer, [&] {
-    neighbour = std::string(kAlong) + "][" + neighbour;
+    for (const Access &access : tiled)
+      arrays[access.op] = cpp::element(arrays[access.op], alongSquare());
     return emit(kernel.getBody().front());
   });
 }
