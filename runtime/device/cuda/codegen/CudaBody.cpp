@@ -94,6 +94,12 @@ void CudaBody::unroll(Location loc, unsigned times) {
   line(loc, cpp::pragma(words));
 }
 
+std::string CudaBody::openUnrolled(Location loc, int64_t count,
+                                   StringRef wanted, int64_t step) {
+  unroll(loc);
+  return nameLoopVariable(openLoop(loc, 0, count, step), wanted);
+}
+
 LogicalResult CudaBody::run() {
   if (plan.shape == rt::KernelShape::column)
     return runColumns();
@@ -348,18 +354,12 @@ void CudaBody::combineLanes(scf::ForOp loop, unsigned i, Value variable) {
              variable, templates);
 }
 
-void CudaBody::leavePart(scf::ForOp loop, Value variable) {
-  Location loc = loop.getLoc();
+void CudaBody::leavePart(Location loc, llvm::function_ref<void()> leave) {
   under(loc,
         cpp::both(cpp::negation("parts.last"),
                   cpp::compare("parts.parts", ">", 1)),
         [&] {
-          under(loc, cpp::compare(lane, "==", 0), [&] {
-            line(loc,
-                 cpp::assign(partialOf(cpp::quotient(kBlock, "parts.blocks")),
-                             "{}"),
-                 variable);
-          });
+          leave();
           line(loc, "return;");
         });
 }
@@ -453,7 +453,14 @@ LogicalResult CudaBody::visitNest(rt::LaneNest &nest) {
   for (auto [i, variable] : llvm::enumerate(*variables))
     combineLanes(inner, i, variable);
   if (isPart)
-    leavePart(inner, variables->front());
+    leavePart(loc, [&] {
+      under(loc, cpp::compare(lane, "==", 0), [&] {
+        line(
+            loc,
+            cpp::assign(partialOf(cpp::quotient(kBlock, "parts.blocks")), "{}"),
+            variables->front());
+      });
+    });
   if (shared)
     barrier(loc);
   return success();

@@ -54,10 +54,15 @@ private:
     return cpp::call(indexType(), {number});
   }
   void unroll(mlir::Location loc, unsigned times = 0);
+  /// Opens a loop of `count` iterations that is unrolled; gives what its
+  /// variable is called.
+  std::string openUnrolled(mlir::Location loc, int64_t count,
+                           llvm::StringRef wanted, int64_t step = 1);
   void leaveBeyond(llvm::StringRef point);
   mlir::LogicalResult runColumns();
   // Sums into rows that data says (CudaScatter.cpp).
   mlir::LogicalResult runScattered();
+  int64_t columnsOfLane() const { return (plan.width + kWarp - 1) / kWarp; }
   mlir::FailureOr<std::string> keyOf(rt::ColumnSum &sum, llvm::StringRef row);
   mlir::LogicalResult addRows(rt::ColumnSum &sum, llvm::StringRef row,
                               llvm::StringRef key, llvm::StringRef totals);
@@ -124,8 +129,9 @@ private:
               llvm::function_ref<mlir::LogicalResult()> body);
 
   void combineLanes(mlir::scf::ForOp loop, unsigned i, mlir::Value variable);
-  /// A part of a loop leaves its value, unless it is the only one.
-  void leavePart(mlir::scf::ForOp loop, mlir::Value variable);
+  /// A part of a loop leaves what it has and returns, unless it is the only
+  /// one.
+  void leavePart(mlir::Location loc, llvm::function_ref<void()> leave);
   /// What a part has left for the kernel's point.
   std::string partialOf(const cpp::Code &part) const;
   bool needsBarrier(mlir::Value buffer);

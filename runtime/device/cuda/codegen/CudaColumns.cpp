@@ -101,8 +101,7 @@ LogicalResult CudaBody::runColumns() {
         OpBuilder::InsertionGuard guard(b);
         std::string own = total, c = "0";
         if (several) {
-          unroll(loc);
-          c = nameLoopVariable(openLoop(loc, 0, plan.vector, 1), "c");
+          c = openUnrolled(loc, plan.vector, "c");
           own = cpp::element(total, c);
         }
         line(loc, cpp::assign(own, value(own, c)));
@@ -186,19 +185,14 @@ LogicalResult CudaBody::runColumns() {
   });
   returnIf(loc,
            cpp::either(cpp::negation(inside), cpp::compare(tile, "!=", 0)));
-  under(loc,
-        cpp::both(cpp::negation("parts.last"),
-                  cpp::compare("parts.parts", ">", 1)),
-        [&] {
-          movePacks(loc, kStorePacks, pack, values(part),
-                    several ? total : cpp::addressOf(total));
-          line(loc, "return;");
-        });
+  leavePart(loc, [&] {
+    movePacks(loc, kStorePacks, pack, values(part),
+              several ? total : cpp::addressOf(total));
+  });
   if (!several)
     return finishColumns(sum, total, column);
   OpBuilder::InsertionGuard guard(b);
-  unroll(loc);
-  std::string number = nameLoopVariable(openLoop(loc, 0, plan.vector, 1), "c"),
+  std::string number = openUnrolled(loc, plan.vector, "c"),
               own = names.unique("own");
   line(loc, cpp::constant(indexType(), own, cpp::sum(column, number)));
   for (Value index : sum.store.getIndices()) {

@@ -111,8 +111,7 @@ CudaBody::visitNeighbours(ArrayRef<Access> accesses, Value variable,
   } else {
     Location loc = kernel.getLoc();
     OpBuilder::InsertionGuard guard(b);
-    unroll(loc);
-    neighbour = nameLoopVariable(openLoop(loc, 0, plan.vector, 1), "c");
+    neighbour = openUnrolled(loc, plan.vector, "c");
     kept = steps > 1 ? cpp::sum(cpp::product(step, plan.vector), neighbour)
                      : neighbour;
     std::string name = names.unique("r");
@@ -150,8 +149,7 @@ LogicalResult CudaBody::visitSteps(rt::LaneNest &nest,
   } else {
     at = begin;
     if (steps > 1) {
-      unroll(loc);
-      step = nameLoopVariable(openLoop(loc, 0, steps, 1), "k");
+      step = openUnrolled(loc, steps, "k");
       at = cpp::sum(cpp::product(step, width), begin);
     }
     if (!piece.empty())

@@ -12,8 +12,6 @@
 
 #include "runtime/device/cuda/codegen/CudaBody.h"
 
-#include "llvm/Support/MathExtras.h"
-
 using namespace mlir;
 
 namespace dt::codegen {
@@ -38,9 +36,7 @@ CudaBody::visitColumns(rt::ColumnSum &sum,
   if (failed(n))
     return failure();
   OpBuilder::InsertionGuard guard(b);
-  unroll(loc);
-  int64_t steps = llvm::divideCeil(plan.width, int64_t(kWarp));
-  std::string k = nameLoopVariable(openLoop(loc, 0, steps, 1), "k"),
+  std::string k = openUnrolled(loc, columnsOfLane(), "k"),
               column = names.unique("column");
   line(loc, cpp::constant(indexType(), column,
                           cpp::sum(cpp::product(k, kWarp), lane)));
@@ -172,14 +168,11 @@ LogicalResult CudaBody::runScattered() {
                                                                  "==", *key))));
   }
   returnIf(loc, lanesWith(again));
-  line(loc,
-       cpp::declare(
-           cTypeName(sum.added.getType()),
-           cpp::element(totals, llvm::divideCeil(plan.width, int64_t(kWarp)))));
+  line(loc, cpp::declare(cTypeName(sum.added.getType()),
+                         cpp::element(totals, columnsOfLane())));
   {
     OpBuilder::InsertionGuard guard(b);
-    std::string k = nameLoopVariable(
-        openLoop(loc, 0, llvm::divideCeil(plan.width, int64_t(kWarp)), 1), "k");
+    std::string k = nameLoopVariable(openLoop(loc, 0, columnsOfLane(), 1), "k");
     line(loc, cpp::assign(cpp::element(totals, k), identityText(sum.combiner)));
   }
   auto before = std::tuple(texts, values, waiting);

@@ -22,8 +22,7 @@ LogicalResult CudaBody::visitSquare(Value along, Value across,
                                     llvm::function_ref<LogicalResult()> body) {
   Location loc = kernel.getLoc();
   OpBuilder::InsertionGuard guard(b);
-  unroll(loc);
-  std::string k = nameLoopVariable(openLoop(loc, 0, kWarp, kTiles), "k");
+  std::string k = openUnrolled(loc, kWarp, "k", kTiles);
   neighbour = cpp::sum(cpp::quotient(kThread, kWarp), k);
   SmallVector<std::string> inside;
   for (auto [index, thread] :
