@@ -282,11 +282,13 @@ Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
   if (!most || !llvm::is_contained(kinds, kind))
     return plan.error(key, "the module counts no such items (kinds: " +
                                llvm::join(kinds, ", ") + ")");
-  bool own = moduleOf(unit).getItem().value_or("") == kind;
+  // A module's parts have the samples of its task, also where it works on other
+  // items.
+  bool own =
+      kind == dist::kSample || moduleOf(unit).getItem().value_or("") == kind;
   int64_t parts = unit.getNumParts();
   int64_t room = own ? rows * parts : rows;
-  int64_t needed =
-      kind == dist::kSample && own ? plan.micro * unit.span : *most;
+  int64_t needed = kind == dist::kSample ? plan.micro * unit.span : *most;
   if (room < needed)
     return plan.error(
         key,
