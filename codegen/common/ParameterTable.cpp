@@ -11,20 +11,6 @@ using namespace mlir;
 
 namespace dt::codegen {
 
-static std::string cuts(TableWriter &writer, StringRef name,
-                        ArrayRef<dist::CutAttr> values) {
-  SmallVector<std::string> rows;
-  for (dist::CutAttr cut : values) {
-    rows::CutInfo row;
-    row.dim = cut.getDim();
-    row.chunk = cut.getChunk();
-    row.over = cut.getOver();
-    row.stride = cut.getStride();
-    rows.push_back(listText(row));
-  }
-  return writer.shared<rows::CutInfo>(name, rows);
-}
-
 static std::string onnxRefs(TableWriter &writer,
                             const ParameterRow &parameter) {
   SmallVector<std::string> rows;
@@ -47,11 +33,12 @@ static void describeParts(TableWriter &writer, const ParameterRow &parameter,
     if (!layout->getUnpadded().empty())
       row.unpadded = writer.array("int64_t", snake("kUnpadded", parameter.name),
                                   numberTexts(layout->getUnpadded()));
-    row.cuts = cuts(writer, snake("kCuts", parameter.name), layout->getCuts());
+    row.cuts = writer.cuts(snake("kCuts", parameter.name), layout->getCuts());
   }
   if (auto partial = decl.getPartialAttr(); partial && !partial.empty())
-    row.partial = cuts(writer, snake("kPartial", parameter.name),
-                       llvm::to_vector(partial.getAsRange<dist::CutAttr>()));
+    row.partial =
+        writer.cuts(snake("kPartial", parameter.name),
+                    llvm::to_vector(partial.getAsRange<dist::CutAttr>()));
 }
 
 /// Index of each declaration's row by its name in the IR, "module.symbol".

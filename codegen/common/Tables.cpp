@@ -80,9 +80,31 @@ std::string TableWriter::buffer(StringRef label, rt::BufferDeclOp decl,
   row.slotStride = decl.getStride();
   if (decl.getSlots() != rt::SlotKind::Whole)
     row.slots = decl.getSlots();
-  if (decl.getCut())
-    row.cut = true;
+  if (decl.getUnjoined())
+    row.unjoined = true;
+  if (auto layout = decl.getLayout()) {
+    SmallVector<int64_t> numbers(layout->getUnpadded());
+    llvm::replace(numbers, ShapedType::kDynamic, int64_t(-1));
+    if (!numbers.empty())
+      row.unpadded =
+          shared("int64_t", ("kUnpadded " + label).str(), numberTexts(numbers));
+    if (!layout->getCuts().empty())
+      row.cuts = cuts(("kCuts " + label).str(), layout->getCuts());
+  }
   return listText(row);
+}
+
+std::string TableWriter::cuts(StringRef name, ArrayRef<dist::CutAttr> values) {
+  SmallVector<std::string> list;
+  for (dist::CutAttr cut : values) {
+    rows::CutInfo row;
+    row.dim = cut.getDim();
+    row.chunk = cut.getChunk();
+    row.over = cut.getOver();
+    row.stride = cut.getStride();
+    list.push_back(listText(row));
+  }
+  return shared<rows::CutInfo>(name, list);
 }
 
 int64_t TableWriter::moduleIndex(StringRef name) const {

@@ -42,6 +42,8 @@ public:
                      llvm::ArrayRef<std::string> symbols);
   std::string buffer(llvm::StringRef label, rt::BufferDeclOp decl,
                      llvm::ArrayRef<std::string> symbols);
+  /// An array of CutInfo.
+  std::string cuts(llvm::StringRef name, llvm::ArrayRef<dist::CutAttr> values);
 
   /// Index of a module, -1: there is none; of a loss.
   int64_t moduleIndex(llvm::StringRef name) const;

@@ -202,11 +202,25 @@ LogicalResult dt::rt::ModuleOp::verifyRegions() {
                  failed(verifyGradientsReady(*this)));
 }
 
+/// Of a declaration: `type` is what a rank has by `layout`, if there is one.
+static LogicalResult verifyPart(Operation *decl, Type type,
+                                std::optional<dt::dist::LayoutAttr> layout) {
+  if (!layout)
+    return success();
+  SmallVector<int64_t> local;
+  for (const dt::nn::DimExpr &dim : cast<BufferType>(type).getShape())
+    local.push_back(dim.asConstant().value_or(ShapedType::kDynamic));
+  if (ArrayRef(layout->getLocalShape()) == ArrayRef(local))
+    return success();
+  return decl->emitOpError()
+         << "of type " << type << " is no part by " << *layout;
+}
+
 LogicalResult BufferDeclOp::verify() {
   if (int64_t(getStride()) < 0 || getStride() % kAlignment)
     return emitOpError() << "stride must be a multiple of " << kAlignment
                          << " bytes";
-  return success();
+  return verifyPart(*this, getType(), getLayout());
 }
 
 BufferType ParameterDeclOp::getGradientType() {
@@ -215,15 +229,8 @@ BufferType ParameterDeclOp::getGradientType() {
 }
 
 LogicalResult ParameterDeclOp::verifySymbolUses(SymbolTableCollection &tables) {
-  if (auto layout = getLayout()) {
-    auto type = cast<BufferType>(getType());
-    SmallVector<int64_t> local;
-    for (const dt::nn::DimExpr &dim : type.getShape())
-      local.push_back(dim.asConstant().value_or(ShapedType::kDynamic));
-    if (ArrayRef(layout->getLocalShape()) != ArrayRef(local))
-      return emitOpError() << "of type " << type << " is no part by "
-                           << *layout;
-  }
+  if (failed(verifyPart(*this, getType(), getLayout())))
+    return failure();
   if (!getTiedAttr())
     return success();
   Operation *program = (*this)->getParentOfType<ProgramOp>();

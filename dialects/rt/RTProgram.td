@@ -90,9 +90,9 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
   let summary = "BufferInfo: a tensor in the module's arena that outlives a task";
-  let description = [{ In slot s at offset + s * stride. `received`, `early` or `late`: the kind of the slot (SlotKind of runtime/Enums.h); `whole` if absent. `cut`: a rank has a shard of the tensor. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$offset, I64Attr:$stride, DefaultValuedAttr<Dist_SlotKind, "::dt::rt::SlotKind::Whole">:$slots, UnitAttr:$cut);
-  let assemblyFormat = "$sym_name `:` $type `at` $offset `stride` $stride (custom<OptionalRuntimeEnum>($slots)^)? (`cut` $cut^)? attr-dict";
+  let description = [{ In slot s at offset + s * stride. `received`, `early` or `late`: the kind of the slot (SlotKind of runtime/Enums.h); without one it is `whole`. `unjoined`: rows of several parts are not those of the batch. `layout`: #dist.layout, if `type` is padded or a part. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$offset, I64Attr:$stride, DefaultValuedAttr<Dist_SlotKind, "::dt::rt::SlotKind::Whole">:$slots, UnitAttr:$unjoined, OptionalAttr<RT_LayoutAttr>:$layout);
+  let assemblyFormat = "$sym_name `:` $type `at` $offset `stride` $stride (custom<OptionalRuntimeEnum>($slots)^)? (`unjoined` $unjoined^)? (`layout` $layout^)? attr-dict";
   let hasVerifier = 1;
 }
 def RT_InputOp : RT_Op<"input"> {

@@ -210,7 +210,7 @@ private:
   void writeDeclaration(PlannedModule &m, const Declaration &d) {
     rt::BufferDeclOp::create(b, m.op.getLoc(), d.name, d.type, d.offset,
                              d.stride, d.slots.value_or(rt::SlotKind::Whole),
-                             d.cut);
+                             d.unjoined, d.layout);
   }
 
   void writeInput(PlannedModule &m, const PlannedModule::Input &input) {

@@ -195,8 +195,9 @@ FailureOr<unsigned> StepPlan::declare(PlannedModule &m, rt::FuncOp function,
     return failure();
   Declaration d{name.str(), type, slots};
   d.bytes = *bytes;
-  d.cut = function.getArgAttr(argument, dist::kLayoutAttr) ||
-          function.getArgAttr(argument, dist::kUnjoinedAttr);
+  d.unjoined = bool(function.getArgAttr(argument, dist::kUnjoinedAttr));
+  d.layout =
+      function.getArgAttrOfType<dist::LayoutAttr>(argument, dist::kLayoutAttr);
   m.declarations.push_back(d);
   return m.declarations.size() - 1;
 }

@@ -24,8 +24,10 @@ struct Declaration {
   rt::BufferType type;
   /// None: one for all microbatches, as nothing reads it after its task.
   std::optional<rt::SlotKind> slots;
-  bool cut = false;  ///< a rank has a part of the tensor
-  int64_t bytes = 0; ///< at the bounds of the module's symbols
+  /// Rows of several parts put together are not those of the batch.
+  bool unjoined = false;
+  dist::LayoutAttr layout = {}; ///< if padded or a rank's part, or null
+  int64_t bytes = 0;            ///< at the bounds of the module's symbols
   int64_t offset = 0, stride = 0;
 };
 

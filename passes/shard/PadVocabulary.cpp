@@ -317,10 +317,16 @@ void Padding::apply(int64_t to) {
     auto f = cast<func::FuncOp>(place.first);
     auto type = cast<RankedTensorType>(f.getResultTypes()[place.second]);
     auto whole = cast<RankedTensorType>(grown(type, dim));
-    if (!f.getResultAttr(place.second, nn::kResidualAttr))
-      f.setResultAttr(place.second, dist::kLayoutAttr,
-                      dist::LayoutAttr::get(f.getContext(), whole.getShape(),
-                                            type.getShape(), {}));
+    if (f.getResultAttr(place.second, nn::kResidualAttr))
+      continue;
+    // What it had before another of its axes was padded.
+    auto known = f.getResultAttrOfType<dist::LayoutAttr>(place.second,
+                                                         dist::kLayoutAttr);
+    SmallVector<int64_t> unpadded(known ? known.getUnpadded()
+                                        : type.getShape());
+    f.setResultAttr(
+        place.second, dist::kLayoutAttr,
+        dist::LayoutAttr::get(f.getContext(), whole.getShape(), unpadded, {}));
   }
   for (Operation *loss : losses)
     hide(loss);

@@ -211,7 +211,7 @@ private:
       for (int32_t d = 0; d < placement.replicas(m); ++d)
         for (int32_t t = 0; t < placement.tp(m); ++t)
           (placement.rankOf(m, d, t) == placement.rank() ? mine : theirs)
-              .insert(canonicalPlace(original, t));
+              .insert(canonicalPlace(original.cuts, t));
     }
     for (int64_t part : mine)
       if (theirs.count(part))

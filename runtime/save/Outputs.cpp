@@ -7,6 +7,7 @@
 #include "runtime/save/Outputs.h"
 #include "runtime/base/Clock.h"
 #include "runtime/base/Files.h"
+#include "runtime/base/Log.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/device/Device.h"
 
@@ -72,18 +73,61 @@ std::vector<int64_t> readNumbers(const TensorView &view) {
   return list;
 }
 
-/// Puts rows of items into [outer][items of the batch][unit].
-void place(const std::vector<int64_t> &items, const TensorView &rows,
-           size_t outer, size_t unit, std::vector<std::byte> &whole) {
-  size_t total = whole.size() / std::max<size_t>(outer, 1),
+/// An output's extents before it was cut, and before it was padded unless
+/// `padded`.
+std::vector<Extent> wholeExtents(const BufferInfo &output, bool padded) {
+  const TensorInfo &tensor = output.tensor;
+  std::vector<Extent> extents(tensor.shape, tensor.shape + tensor.rank);
+  for (const CutInfo &cut : output.cuts) {
+    extents[size_t(cut.dim)].scale *= cut.over;
+    extents[size_t(cut.dim)].offset *= cut.over;
+  }
+  for (size_t i = 0; i < output.unpadded.size && !padded; ++i)
+    if (output.unpadded[i] >= 0)
+      extents[i] = {0, -1, output.unpadded[i]};
+  return extents;
+}
+
+std::vector<int64_t> wholeShape(const BufferInfo &output, const int64_t *dims,
+                                bool padded = false) {
+  std::vector<Extent> extents = wholeExtents(output, padded);
+  TensorInfo whole = output.tensor;
+  whole.shape = extents.data();
+  return shapeOf(whole, dims);
+}
+
+/// How the rows of a part that a rank has lie in the part's.
+ParameterLayout layoutOf(const std::vector<int64_t> &whole,
+                         const std::vector<int64_t> &padded,
+                         const std::vector<int64_t> &cuts) {
+  std::vector<ParameterLayout::Cut> list;
+  for (size_t i = 0; i + 4 <= cuts.size(); i += 4)
+    list.push_back({cuts[i], cuts[i + 1], cuts[i + 2], cuts[i + 3]});
+  return {whole, padded, std::move(list), "--save-outputs"};
+}
+
+/// A batch's output as bytes [outer][items][unit], which parts are put into.
+struct Rows {
+  size_t outer, unit;
+  std::vector<std::byte> bytes;
+
+  /// Bytes [begin, begin + count) of a part with these items.
+  void place(const std::vector<int64_t> &items, size_t begin,
+             const std::byte *from, size_t count);
+};
+
+void Rows::place(const std::vector<int64_t> &items, size_t begin,
+                 const std::byte *from, size_t count) {
+  size_t total = bytes.size() / std::max<size_t>(outer, 1),
          own = items.size() * unit;
-  for (size_t o = 0; o < outer; ++o)
-    for (size_t i = 0; i < items.size(); ++i) {
-      size_t to = o * total + size_t(items[i]) * unit,
-             from = o * own + i * unit;
-      if (size_t(items[i] + 1) * unit <= total && from + unit <= rows.size)
-        std::memcpy(whole.data() + to, rows.data + from, unit);
-    }
+  while (count > 0 && own > 0) {
+    size_t in = begin % unit, step = std::min(count, unit - in),
+           item = size_t(items[begin % own / unit]),
+           to = begin / own * total + item * unit + in;
+    if ((item + 1) * unit <= total && to + step <= bytes.size())
+      std::memcpy(bytes.data() + to, from, step);
+    begin += step, from += step, count -= step;
+  }
 }
 
 } // namespace
@@ -152,35 +196,67 @@ OutputCollector::OutputCollector(const Trainer &trainer, const Batch &batch)
     size_t parts = batch.assignment.modules[m].size() *
                    (module.wholeBatch ? 1 : size_t(partsOf(module)));
     for (size_t o = 0; o < module.outputs.size; ++o) {
-      const TensorInfo &tensor = module.outputs[o].tensor;
-      std::string name = std::string(module.origin) + "." + tensor.name;
-      if (module.outputs[o].cut)
+      const BufferInfo &info = module.outputs[o];
+      std::string name = std::string(module.origin) + "." + info.tensor.name;
+      int axis =
+          parts == 1 || info.unjoined ? -1 : itemAxis(info.tensor, module);
+      if (info.unjoined || (axis < 0 && parts != 1)) {
+        leaveOut(m, info, name);
         continue;
-      int axis = parts == 1 ? -1 : itemAxis(tensor, module);
-      if ((axis < 0 && parts != 1) || !names.insert(name).second)
+      }
+      if (!names.insert(name).second)
         continue;
-      Output output{name, int(m), int(o), tensor.type, axis, {}, {}};
+      Output output{name, int(m), int(o), info.tensor.type, axis, {}, {}};
       if (!total.empty() || module.symbols.empty())
-        output.shape = shapeOf(tensor, total.data());
+        output.shape = wholeShape(info, total.data());
       outputs.push_back(std::move(output));
     }
   }
 }
 
+void OutputCollector::leaveOut(size_t module, const BufferInfo &output,
+                               const std::string &name) const {
+  auto isNumerator = [&](const LossInfo &loss) {
+    return size_t(loss.module) == module &&
+           loss.numerator.offset == output.offset;
+  };
+  const Span<LossInfo> &losses = trainer.program().losses;
+  // A loss's numerator is in the dump as the loss.
+  if (trainer.comm().rank() == 0 &&
+      std::none_of(losses.begin(), losses.end(), isNumerator))
+    printError("warning: --save-outputs leaves out '%s', as the batch is in "
+               "several parts: %s\n",
+               name.c_str(),
+               output.unjoined ? "rows of parts put together are not those of "
+                                 "the whole"
+                               : "none of its axes counts items");
+}
+
+const BufferInfo &OutputCollector::infoOf(const Output &output) const {
+  return trainer.program()
+      .modules[size_t(output.module)]
+      .outputs[size_t(output.index)];
+}
+
 void OutputCollector::add(const TaskRow &row, const Part &part) {
-  if (row.kind != TaskKind::Forward || !trainer.placement().counts(row.index))
+  if (row.kind != TaskKind::Forward)
     return;
   for (Output &output : outputs) {
-    if (output.module != row.index)
+    const BufferInfo &info = infoOf(output);
+    if (output.module != row.index ||
+        !trainer.placement().counts(row.index, info.cuts))
       continue;
     Block block;
     block.bytes = trainer.output(output.module, output.index, part, row);
     block.items = {0};
-    if (output.axis >= 0) {
-      const ModuleInfo &module = trainer.program().modules[row.index];
-      block.items = part.items[size_t(module.outputs[size_t(output.index)]
-                                          .tensor.shape[output.axis]
-                                          .symbol)];
+    if (output.axis >= 0)
+      block.items = part.items[size_t(info.tensor.shape[output.axis].symbol)];
+    block.whole = wholeShape(info, part.dims.data());
+    block.padded = wholeShape(info, part.dims.data(), true);
+    for (const CutInfo &cut : info.cuts) {
+      int32_t tp = trainer.placement().at(row.index).tp;
+      block.cuts.insert(block.cuts.end(),
+                        {cut.dim, cut.chunk, cut.over, placeOn(cut, tp)});
     }
     output.blocks.push_back(std::move(block));
   }
@@ -188,15 +264,19 @@ void OutputCollector::add(const TaskRow &row, const Part &part) {
 
 void OutputCollector::writeBlocks(const std::string &path) const {
   SafetensorsWriter writer;
+  auto numbers = [&](const std::string &key, const std::vector<int64_t> &list) {
+    writer.add(key, DType::I64, {int64_t(list.size())}, list.data());
+  };
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (!outputs[o].blocks.empty())
-      writer.add(std::to_string(o) + ".shape", DType::I64,
-                 {int64_t(outputs[o].shape.size())}, outputs[o].shape.data());
+      numbers(std::to_string(o) + ".shape", outputs[o].shape);
     for (size_t b = 0; b < outputs[o].blocks.size(); ++b) {
       const Block &block = outputs[o].blocks[b];
       std::string key = std::to_string(o) + "." + std::to_string(b);
-      writer.add(key + ".items", DType::I64, {int64_t(block.items.size())},
-                 block.items.data());
+      numbers(key + ".items", block.items);
+      numbers(key + ".whole", block.whole);
+      numbers(key + ".padded", block.padded);
+      numbers(key + ".cuts", block.cuts);
       writer.add(key + ".bytes", DType::U8, {int64_t(block.bytes.size())},
                  block.bytes.data());
     }
@@ -209,9 +289,9 @@ void OutputCollector::writeBlocks(const std::string &path) const {
 std::optional<std::vector<std::byte>> OutputCollector::whole(
     const Output &output, size_t number, std::vector<int64_t> &shape,
     const std::vector<std::unique_ptr<SafetensorsFile>> &files) const {
-  std::vector<std::byte> out;
+  const size_t size = sizeOf(output.type);
+  Rows rows{1, size, {}};
   bool found = false;
-  size_t outer = 1, unit = sizeOf(output.type);
   for (auto &file : files) {
     std::string prefix = std::to_string(number) + ".";
     const TensorView *extents = file->find(prefix + "shape");
@@ -220,30 +300,38 @@ std::optional<std::vector<std::byte>> OutputCollector::whole(
     if (!found) {
       found = true;
       shape = readNumbers(*extents);
-      out.resize(size_t(elementCount(shape)) * unit);
+      rows.bytes.resize(size_t(elementCount(shape)) * size);
       if (output.axis < 0) // the only part
-        unit = out.size();
-      const TensorInfo &tensor = trainer.program()
-                                     .modules[size_t(output.module)]
-                                     .outputs[size_t(output.index)]
-                                     .tensor;
+        rows.unit = rows.bytes.size();
+      std::vector<Extent> whole = wholeExtents(infoOf(output), false);
       for (int i = 0; output.axis >= 0 && i < int(shape.size()); ++i)
         if (i < output.axis)
-          outer *= size_t(shape[size_t(i)]);
+          rows.outer *= size_t(shape[size_t(i)]);
         else
-          unit *= size_t(i > output.axis ? shape[size_t(i)]
-                                         : tensor.shape[i].scale);
+          rows.unit *= size_t(i > output.axis ? shape[size_t(i)]
+                                              : whole[size_t(i)].scale);
     }
     for (size_t b = 0;; ++b) {
       std::string key = prefix + std::to_string(b);
-      const TensorView *items = file->find(key + ".items"),
-                       *bytes = file->find(key + ".bytes");
-      if (!items || !bytes)
+      const TensorView *bytes = file->find(key + ".bytes");
+      if (!bytes)
         break;
-      place(readNumbers(*items), *bytes, outer, unit, out);
+      auto numbers = [&](const char *what) {
+        const TensorView *view = file->find(key + what);
+        return view ? readNumbers(*view) : std::vector<int64_t>();
+      };
+      if (bytes->size == 0) // a part without items
+        continue;
+      std::vector<int64_t> items = numbers(".items");
+      ParameterLayout layout =
+          layoutOf(numbers(".whole"), numbers(".padded"), numbers(".cuts"));
+      for (const ParameterLayout::Run &run : layout.runs())
+        rows.place(items, size_t(run.whole) * size,
+                   bytes->data + size_t(run.part) * size,
+                   size_t(run.count) * size);
     }
   }
-  return found ? std::optional(std::move(out)) : std::nullopt;
+  return found ? std::optional(std::move(rows.bytes)) : std::nullopt;
 }
 
 void OutputCollector::join(const std::vector<std::string> &paths,

@@ -30,9 +30,10 @@ struct RankFile {
 };
 
 /// Joins the parts' outputs to those of the global batch: rows of items are put
-/// where the items stand in the batch. The only part there is is written as it
-/// is. Of several parts, an output without an item axis is left out, as one
-/// that is cut inside a tensor-parallel group or padded (class scores) is.
+/// where the items stand in the batch, what tensor-parallel ranks have of a row
+/// where it stands in the row, and padding is dropped. The only part there is
+/// is written as it is. Of several parts, an output without an item axis is
+/// left out, as one that is unjoined is; rank 0 prints a line for each.
 class OutputCollector {
 public:
   /// Throws CommonError if parts cannot be joined: where an axis has rows
@@ -49,6 +50,9 @@ private:
   /// Rows of an output: [outer][items][inner bytes], and where the items stand.
   struct Block {
     std::vector<int64_t> items;
+    /// The part's shape, the same with padding, and how that is cut: axis,
+    /// chunk, over and this rank's place for each cut.
+    std::vector<int64_t> whole, padded, cuts;
     std::vector<std::byte> bytes;
   };
   struct Output {
@@ -62,6 +66,10 @@ private:
   std::optional<std::vector<std::byte>>
   whole(const Output &output, size_t number, std::vector<int64_t> &shape,
         const std::vector<std::unique_ptr<SafetensorsFile>> &files) const;
+  const BufferInfo &infoOf(const Output &output) const;
+  /// Says so.
+  void leaveOut(size_t module, const BufferInfo &output,
+                const std::string &name) const;
   void writeBlocks(const std::string &path) const;
   void join(const std::vector<std::string> &paths, const std::string &path,
             const StepResult &result) const;

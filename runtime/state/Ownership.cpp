@@ -223,7 +223,7 @@ void Ownership::findOwned(size_t p) {
   size_t m = size_t(info.module);
   const Placement::Place &place = placement.at(m);
   if (originals[p] != p || !place.runs() ||
-      canonicalPlace(info, place.tp) != place.tp)
+      canonicalPlace(info.cuts, place.tp) != place.tp)
     return;
   FloatRange range = rangeOf(p);
   // Without a gradient, and where all replicas update alike: the first.
@@ -307,7 +307,8 @@ std::map<int64_t, std::set<int>> holdersOf(const ProgramInfo &program,
     size_t m = size_t(program.parameters[row].module);
     for (int32_t d = 0; d < placement.replicas(m); ++d)
       for (int32_t t = 0; t < placement.tp(m); ++t)
-        holders[canonicalPlace(original, t)].insert(placement.rankOf(m, d, t));
+        holders[canonicalPlace(original.cuts, t)].insert(
+            placement.rankOf(m, d, t));
   }
   return holders;
 }

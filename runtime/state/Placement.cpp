@@ -79,16 +79,16 @@ std::vector<int> Placement::peers(size_t module, int32_t place) const {
   return group;
 }
 
-bool Placement::counts(size_t module) const {
+bool Placement::counts(size_t module, Span<CutInfo> cuts) const {
   const Place &place = places[module];
-  if (!place.runs() || place.tp != 0)
+  if (!place.runs() || place.tp != canonicalPlace(cuts, place.tp))
     return false;
   return !program.modules[module].wholeBatch || place.replica == 0;
 }
 
-int64_t canonicalPlace(const ParameterInfo &parameter, int64_t tp) {
+int64_t canonicalPlace(Span<CutInfo> cuts, int64_t tp) {
   int64_t place = 0;
-  for (const CutInfo &cut : parameter.cuts)
+  for (const CutInfo &cut : cuts)
     place += placeOn(cut, tp) * cut.stride;
   return place;
 }

@@ -44,8 +44,8 @@ public:
 
   /// Whether values that all ranks of the module have alike (loss terms of a
   /// part, outputs) count here: place 0 of a replica, of a whole-batch module
-  /// its first rank only.
-  bool counts(size_t module) const;
+  /// its first rank only. Of what is cut: the canonical place of each part.
+  bool counts(size_t module, Span<CutInfo> cuts = {}) const;
 
 private:
   const ProgramInfo &program;
@@ -58,9 +58,9 @@ inline int64_t placeOn(const CutInfo &axis, int64_t tp) {
   return tp / axis.stride % axis.over;
 }
 
-/// The tensor-parallel place with the same indices on the axes that cut a
-/// parameter and 0 on all others: the rank that counts what several hold alike.
-int64_t canonicalPlace(const ParameterInfo &parameter, int64_t tp);
+/// The tensor-parallel place with the same indices on the axes of `cuts` and 0
+/// on all others: the rank that counts what several hold alike.
+int64_t canonicalPlace(Span<CutInfo> cuts, int64_t tp);
 
 } // namespace dt::rt
 

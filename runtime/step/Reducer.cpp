@@ -82,7 +82,7 @@ void Reducer::makeTies() {
       for (size_t row : tie.rows) {
         size_t m = size_t(program.parameters[row].module);
         const Placement::Place &place = placement.at(m);
-        if (place.runs() && canonicalPlace(original, place.tp) == part)
+        if (place.runs() && canonicalPlace(original.cuts, place.tp) == part)
           own.push_back(
               {row, part == place.tp && (place.replica == 0 ||
                                          !program.modules[m].wholeBatch)});

@@ -166,18 +166,23 @@ class Runner:
         batch = batches.make(self.models / case["model"], case["samples"])
         return {name: words.shortened(values, case) for name, values in batch.items()}
 
-    def train(self, case, folder, ranks, flags=(), batch=None):
-        save_file(batch or self.batch(case), folder / "batch.safetensors")
-        command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", str(STEPS), "--threads", "1", "--save-gradients", "gradients.safetensors"]
-        command += ["--metrics", "metrics.jsonl", "--report", "report.json", *flags]
+    def run_program(self, folder, ranks, *flags):
+        """A built program on what stands in `batch.safetensors`."""
+        command = [folder / "program/build/train", "--batch", "batch.safetensors", "--threads", "1", *flags]
         if ranks > 1:
-            command += ["--ranks", str(ranks), "--traffic", "traffic.json"]
+            command += ["--ranks", str(ranks)]
         try:
             done = subprocess.run([str(c) for c in command], cwd=folder, capture_output=True, text=True, timeout=HANGS)
         except subprocess.TimeoutExpired:
             raise Failure("hangs")
         if done.returncode:
             raise Failure(f"train ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}")
+        return done
+
+    def train(self, case, folder, ranks, flags=(), batch=None):
+        save_file(batch or self.batch(case), folder / "batch.safetensors")
+        traffic = ["--traffic", "traffic.json"] if ranks > 1 else []
+        self.run_program(folder, ranks, "--steps", str(STEPS), "--save-gradients", "gradients.safetensors", "--metrics", "metrics.jsonl", "--report", "report.json", *traffic, *flags)
         losses = [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
         return load_file(folder / "gradients.safetensors"), np.array(losses)
 

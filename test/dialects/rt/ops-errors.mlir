@@ -268,6 +268,14 @@ rt.module @m ranks [0] arena 64 scratch 0 parameters 128 trainable 64 {
 
 // -----
 
+rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
+  rt.symbol @n max 2
+  // expected-error @+1 {{of type '!rt.buffer<f32, [n, 4]>' is no part by #dist.layout<?x4 of ?x3, [#dist.cut<1, 2, 2, 1>]>}}
+  rt.buffer_decl @b : !rt.buffer<f32, [n, 4]> at 0 stride 0 layout #dist.layout<?x4 of ?x3, [#dist.cut<1, 2, 2, 1>]>
+}
+
+// -----
+
 rt.program @p batch 1 micro 1 seed 0 pace @m {
   rt.module @m ranks [0] arena 0 scratch 0 parameters 64 trainable 64 {
     rt.parameter_decl @w : !rt.buffer<f32, [4]> index 0 at 0 trainable from []

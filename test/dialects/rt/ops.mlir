@@ -46,8 +46,8 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
   rt.module @a origin "net" unit "net" stage 0 item "sample" tp 2 dp 1 ranks [0, 1] zero 0 arena 64 scratch 0 parameters 64 trainable 64 {
     // CHECK: rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay by 2.500000e-01 lr_factor 5.000000e-01 init "ones" from [] layout <4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
     rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay by 0.25 lr_factor 0.5 init "ones" from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
-    // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 cut
-    rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 cut
+    // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 unjoined
+    rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 unjoined
     rt.output "h" @h
     // CHECK: rt.entry forward @f [@h]
     rt.entry forward @f [@h]
@@ -72,8 +72,8 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
     rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 1 at 0 from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> tied @a::@w
     // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
     rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 64 received
-    // CHECK: rt.buffer_decl @r : !rt.buffer<f32, [4]> at 128 stride 0 early cut
-    rt.buffer_decl @r : !rt.buffer<f32, [4]> at 128 stride 0 early cut
+    // CHECK: rt.buffer_decl @r : !rt.buffer<f32, [4]> at 128 stride 0 early unjoined layout <8 of 7, [#dist.cut<0, 4, 2, 1>]>
+    rt.buffer_decl @r : !rt.buffer<f32, [4]> at 128 stride 0 early unjoined layout #dist.layout<8 of 7, [#dist.cut<0, 4, 2, 1>]>
     // CHECK: rt.buffer_decl @g : !rt.buffer<f32, [4]> at 128 stride 0 late
     rt.buffer_decl @g : !rt.buffer<f32, [4]> at 128 stride 0 late
     // CHECK: rt.buffer_decl @k : !rt.buffer<f32, [4]> at 128 stride 0{{$}}

@@ -26,6 +26,13 @@ constexpr Extent kBatchByBatch[] = {{1, 0, 0}, {1, 0, 0}};
 constexpr BufferInfo kSquare[] = {
     {{"prediction", DType::F32, 2, kBatchByBatch}, kPrediction, kSlot}};
 
+// The tower's second column is padding.
+constexpr int64_t kOneColumn[] = {-1, 1};
+// An output that counts no items.
+constexpr Extent kOne[] = {{0, -1, 1}};
+constexpr BufferInfo kAlone[] = {
+    {{"alone", DType::F32, 1, kOne}, kPrediction, kSlot}};
+
 /// The first step's outputs.
 std::string save(SmallProgram &program, TemporaryFolder &folder) {
   Options options;
@@ -64,6 +71,55 @@ TEST(Outputs, RowsWithoutAPlaceAreAnError) {
                "several parts of the batch: axis 0 has the size 1*batch + 1");
   program.modules[1].outputs = kSquare;
   EXPECT_ERROR(save(program, folder), "two of its axes count items");
+}
+
+TEST(Outputs, PaddingIsLeftOut) {
+  ProgramFolder folder;
+  for (int64_t micro : {int64_t(2), kSamples}) {
+    SmallProgram plain(micro), program(micro);
+    SafetensorsFile whole(save(plain, folder));
+    const TensorView &both =
+        whole.get("tower.embeds", DType::F32, {kImages, 2});
+    BufferInfo padded[] = {program.modules[0].outputs[0]};
+    padded[0].unpadded = kOneColumn;
+    program.modules[0].outputs = padded;
+    std::vector<float> want = floatsOf(both), first;
+    for (size_t i = 0; i < want.size(); i += 2)
+      first.push_back(want[i]);
+    SafetensorsFile file(save(program, folder));
+    EXPECT_EQ(floatsOf(file.get("tower.embeds", DType::F32, {kImages, 1})),
+              first);
+  }
+}
+
+TEST(Outputs, WhatIsLeftOutIsSaid) {
+  ProgramFolder folder;
+  auto saved = [&](const BufferInfo *output, int64_t micro) {
+    SmallProgram program(micro);
+    program.modules[1].outputs = {output, 1};
+    testing::internal::CaptureStderr();
+    std::string path = save(program, folder);
+    SafetensorsFile file(path);
+    std::string name = std::string("head.") + output->tensor.name;
+    return std::make_pair(file.find(name) != nullptr,
+                          testing::internal::GetCapturedStderr());
+  };
+  auto [there, said] = saved(kAlone, kSamples);
+  EXPECT_TRUE(there);
+  EXPECT_EQ(said, "");
+  std::tie(there, said) = saved(kAlone, 2);
+  EXPECT_FALSE(there);
+  EXPECT_EQ(said, "warning: --save-outputs leaves out 'head.alone', as the "
+                  "batch is in several parts: none of its axes counts "
+                  "items\n");
+  SmallProgram program(2);
+  BufferInfo unjoined = program.modules[1].outputs[0];
+  unjoined.unjoined = true;
+  std::tie(there, said) = saved(&unjoined, 2);
+  EXPECT_FALSE(there);
+  EXPECT_EQ(said, "warning: --save-outputs leaves out 'head.prediction', as "
+                  "the batch is in several parts: rows of parts put together "
+                  "are not those of the whole\n");
 }
 
 /// A bound or a number added is one of the whole batch's denominator, not of a
