@@ -2,72 +2,20 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Every item is worked on exactly once, parts keep their bounds, reordering
-// keeps the samples of a step and evens the work.
+// Every item is worked on exactly once, whatever the layout and the order;
+// parts keep their bounds.
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/runtime/data/Fixture.h"
-#include "test/runtime/data/TestProgram.h"
+#include "test/runtime/data/Chain.h"
 
-#include "runtime/data/BatchSource.h"
-#include "runtime/data/Cut.h"
-
-#include <numeric>
 #include <random>
-#include <set>
 
 using namespace dt;
 using namespace dt::rt;
 using namespace dt::test;
 
 namespace {
-using Counts = std::vector<int>;
-constexpr Reorder kModes[] = {Reorder::None, Reorder::Intra, Reorder::Inter,
-                              Reorder::Both};
-
-Items range(int64_t from, int64_t to) {
-  Items out(static_cast<size_t>(to - from));
-  std::iota(out.begin(), out.end(), from);
-  return out;
-}
-
-StepItems stepItems(int64_t samples, std::vector<StepItems::Kind> kinds) {
-  StepItems items;
-  items.samples = samples;
-  items.kinds = std::move(kinds);
-  items.where = "step 3";
-  return items;
-}
-
-/// vision (image) -> llm (sample, knows its images) -> generator (target).
-struct Chain : TestProgram {
-  Chain(int64_t global, int64_t micro, int32_t vision, int32_t llm,
-        int32_t generator, int64_t most = 1000)
-      : TestProgram(global, micro) {
-    add("vision", "image", vision, most);
-    add("llm", "sample", llm, most, vision)
-        .symbols.push_back({"images", "image", most});
-    add("generator", "target", generator, most, vision + llm);
-    edge(0, 1), edge(1, 2);
-    info.pace = 1;
-    rows1F1B();
-    finish();
-  }
-};
-
-/// Symbol `symbol` of all parts of a module, joined and sorted.
-Items joined(const Assignment &a, size_t module, size_t symbol = 0) {
-  Items all;
-  for (const auto &replicas : a.modules[module])
-    for (const PartItems &part : replicas) {
-      const Items &own = part.symbols[symbol];
-      EXPECT_TRUE(std::is_sorted(own.begin(), own.end()));
-      all.insert(all.end(), own.begin(), own.end());
-    }
-  std::sort(all.begin(), all.end());
-  return all;
-}
 
 TEST(Assignment, SamplesAndItemsInContiguousRuns) {
   Chain program(8, 4, 3, 2, 1);
@@ -109,55 +57,6 @@ TEST(Assignment, AnEarlierReplicaHasTheLargerPart) {
   EXPECT_EQ(a.part(2, 0, 0).symbols[0], range(0, 2));
   EXPECT_EQ(a.part(2, 0, 1).symbols[0], range(2, 4));
   EXPECT_EQ(a.part(2, 0, 4).symbols[0], range(6, 7));
-}
-
-TEST(Assignment, SharesFollowSpeeds) {
-  Chain program(8, 8, 3, 2, 1);
-  static constexpr int32_t kVision[] = {1, 3, 2}, kModel[] = {3, 1};
-  program.modules[0].info.speeds = kVision;
-  program.modules[1].info.speeds = kModel;
-  program.finish();
-  StepItems items = stepItems(8, {kindOf("image", {3, 0, 3, 1, 0, 2, 3, 0}),
-                                  kindOf("target", {1, 0, 0, 0, 0, 0, 0, 0})});
-  for (Reorder mode : kModes) {
-    Assignment a = Assigner(program.info, mode).assign(items);
-    // Contiguous, as many as the replica is fast.
-    EXPECT_EQ(a.part(0, 0, 0).symbols[0], range(0, 2));
-    EXPECT_EQ(a.part(0, 0, 1).symbols[0], range(2, 8));
-    EXPECT_EQ(a.part(0, 0, 2).symbols[0], range(8, 12));
-    EXPECT_EQ(a.part(1, 0, 0).symbols[0], range(0, 6));
-    EXPECT_EQ(a.part(1, 0, 1).symbols[0], range(6, 8));
-    EXPECT_EQ(a.part(2, 0, 0).symbols[0], range(0, 1));
-    // All are done at the same time.
-    EXPECT_EQ(a.balance[0].after, 1);
-    EXPECT_EQ(a.balance[1].after, 1);
-  }
-  // By cost where items differ in it: a sample with images is dear.
-  program.modules[1].symbols[1].cost = 10;
-  program.finish();
-  Assignment a = Assigner(program.info, Reorder::Intra).assign(items);
-  double cost[2];
-  for (int r : {0, 1})
-    cost[r] = double(a.part(1, 0, r).symbols[0].size()) +
-              10.0 * double(a.part(1, 0, r).symbols[1].size());
-  EXPECT_NEAR(cost[0] / cost[1], 3, 0.3);
-  EXPECT_EQ(joined(a, 1), range(0, 8));
-}
-
-/// Replicas of equal number share samples only if they are equally fast.
-TEST(Assignment, UnequalSpeedsCutForThemselves) {
-  TestProgram program(6, 6);
-  program.add("a", "sample", 2, 1000);
-  program.add("b", "sample", 2, 1000);
-  program.edge(0, 1);
-  EXPECT_EQ(partGroups(program.finish()).size(), 1u);
-  static constexpr int32_t kSpeeds[] = {2, 1};
-  program.modules[1].info.speeds = kSpeeds;
-  program.finish();
-  EXPECT_EQ(partGroups(program.info).size(), 2u);
-  Assignment a = Assigner(program.info, Reorder::None).assign(stepItems(6, {}));
-  EXPECT_EQ(a.part(0, 0, 0).symbols[0], range(0, 3));
-  EXPECT_EQ(a.part(1, 0, 0).symbols[0], range(0, 4));
 }
 
 TEST(Assignment, EverythingOnceWhateverTheLayoutAndTheMode) {
@@ -206,56 +105,6 @@ TEST(Assignment, EverythingOnceWhateverTheLayoutAndTheMode) {
   }
 }
 
-/// Samples cost what they and their images do; images are all alike.
-TEST(Assignment, IntraEvensTheWorkWithinBounds) {
-  Chain program(8, 8, 2, 4, 1, 16);
-  program.modules[1].symbols[0].max = 3;
-  program.modules[1].symbols[0].cost = 1;
-  program.modules[1].symbols[1].cost = 10;
-  program.finish();
-  // The first samples have the images: a contiguous cut puts them together.
-  StepItems items = stepItems(8, {kindOf("image", {3, 3, 3, 3, 0, 0, 0, 0}),
-                                  kindOf("target", {0, 0, 0, 0, 0, 0, 0, 0})});
-  Assignment given = Assigner(program.info, Reorder::None).assign(items),
-             even = Assigner(program.info, Reorder::Intra).assign(items);
-  EXPECT_DOUBLE_EQ(given.balance[1].after, given.balance[1].before);
-  EXPECT_GT(given.balance[1].after, 1.9);
-  EXPECT_DOUBLE_EQ(even.balance[1].before, given.balance[1].before);
-  EXPECT_LT(even.balance[1].after, 1.01);
-  EXPECT_EQ(even.microbatches, given.microbatches);
-  for (int r = 0; r < 4; ++r) {
-    EXPECT_LE(even.part(1, 0, r).symbols[0].size(), 3u);
-    EXPECT_EQ(even.part(1, 0, r).symbols[1].size(), 3u);
-  }
-  EXPECT_EQ(joined(even, 1), range(0, 8));
-  for (int r = 0; r < 2; ++r)
-    EXPECT_EQ(even.part(0, 0, r).symbols, given.part(0, 0, r).symbols);
-}
-
-TEST(Assignment, InterShortensTheSchedule) {
-  Chain program(12, 2, 1, 1, 1);
-  program.modules[0].symbols[0].cost = 1000;
-  program.modules[1].symbols[0].cost = 1500;
-  program.modules[2].symbols[0].cost = 10;
-  program.finish();
-  // Samples with many images come in pairs.
-  StepItems items =
-      stepItems(12, {kindOf("image", {5, 5, 0, 0, 5, 5, 0, 0, 5, 5, 0, 0}),
-                     kindOf("target", Counts(12, 1))});
-  Assignment a = Assigner(program.info, Reorder::Inter).assign(items);
-  EXPECT_GT(a.lengthBefore, 0);
-  EXPECT_LT(a.lengthAfter, 0.9 * a.lengthBefore);
-  EXPECT_EQ(joined(a, 0), range(0, 30));
-  // Where ten images in a microbatch are too many, others come together.
-  program.modules[0].symbols[0].max = 5;
-  program.finish();
-  EXPECT_ERROR(Assigner(program.info, Reorder::Intra).assign(items),
-               "is 10 in microbatch 0");
-  a = Assigner(program.info, Reorder::Inter).assign(items);
-  for (const auto &replicas : a.modules[0])
-    EXPECT_EQ(replicas[0].symbols[0].size(), 5u);
-}
-
 TEST(Assignment, StagesAndCopiesHaveEqualParts) {
   TestProgram program(6, 6);
   program.add("vision.0", "image", 3, 100).info.unit = "vision";
@@ -285,150 +134,6 @@ TEST(Assignment, StagesAndCopiesHaveEqualParts) {
   }
   EXPECT_EQ(joined(a, 4), range(0, 9));
   EXPECT_LT(a.balance[3].after, a.balance[3].before);
-}
-
-/// Pieces are runs of what a replica has without them.
-TEST(Assignment, PiecesOfAShare) {
-  std::mt19937 random(2);
-  for (int round = 0; round < 40; ++round) {
-    auto below = [&](int n) { return int(random() % unsigned(n)); };
-    int64_t global = 1 + below(20), micro = 1 + below(int(global));
-    int32_t vision = 1 + below(3), llm = 1 + below(3), generator = 1 + below(3);
-    Chain whole(global, micro, vision, llm, generator),
-        cut(global, micro, vision, llm, generator);
-    std::vector<int32_t> pieces = {1 + below(4), 1 + below(4), 1 + below(4)};
-    Counts images, targets;
-    for (int64_t s = 0; s < global; ++s)
-      images.push_back(below(4)), targets.push_back(below(9));
-    StepItems items =
-        stepItems(global, {kindOf("image", images), kindOf("target", targets)});
-    for (size_t m = 0; m < 3; ++m) {
-      cut.modules[m].info.sub = pieces[m];
-      for (Chain *program : {&whole, &cut})
-        program->modules[m].symbols[0].cost = 3;
-    }
-    whole.finish(), cut.finish();
-    for (Reorder mode : kModes) {
-      Assignment a = Assigner(whole.info, mode).assign(items),
-                 b = Assigner(cut.info, mode).assign(items);
-      EXPECT_EQ(a.microbatches, b.microbatches);
-      EXPECT_EQ(joined(b, 1, 1), range(0, items.kinds[0].count));
-      EXPECT_DOUBLE_EQ(a.lengthAfter, b.lengthAfter);
-      for (size_t m = 0; m < 3; ++m) {
-        EXPECT_DOUBLE_EQ(a.balance[m].after, b.balance[m].after);
-        for (size_t k = 0; k < a.microbatches.size(); ++k)
-          for (size_t d = 0; d < a.modules[m][k].size(); ++d) {
-            const Items &share = a.modules[m][k][d].symbols[0];
-            Items sum;
-            size_t least = share.size(), before = share.size();
-            for (int32_t p = 0; p < pieces[m]; ++p) {
-              const PartItems &part =
-                  b.modules[m][k][d * size_t(pieces[m]) + size_t(p)];
-              const Items &own = part.symbols[0];
-              sum.insert(sum.end(), own.begin(), own.end());
-              EXPECT_LE(own.size(), before); // an earlier one has more
-              before = own.size(), least = std::min(least, own.size());
-              if (m == 1) // images of the piece's samples
-                for (int64_t image : part.symbols[1])
-                  EXPECT_TRUE(
-                      std::binary_search(own.begin(), own.end(),
-                                         items.kinds[0].owner[size_t(image)]));
-            }
-            EXPECT_EQ(sum, share);
-            EXPECT_LE(b.modules[m][k][d * size_t(pieces[m])].symbols[0].size(),
-                      least + 1);
-          }
-      }
-    }
-  }
-}
-
-/// A task has what its microbatches have at the places that they are given, and
-/// replicas share each of these out as they would alone.
-TEST(Assignment, TasksOfSeveralMicrobatches) {
-  std::mt19937 random(3);
-  auto below = [&](int n) { return int(random() % unsigned(n)); };
-  for (int round = 0; round < 60; ++round) {
-    int64_t micro = 1 + below(3), global = micro * (2 + below(8)) - below(2);
-    Chain program(global, micro, 1 + below(3), 1 + below(2), 1);
-    Chain alone(global, micro, program.modules[0].info.dp,
-                program.modules[1].info.dp, 1);
-    for (Chain *chain : {&program, &alone}) {
-      chain->modules[0].symbols[0].cost = 50;
-      chain->modules[1].symbols[1].cost = 3;
-    }
-    int32_t span = 2 + below(3);
-    program.modules[0].info.span = span;
-    program.rows.clear(), program.rows1F1B();
-    program.finish(), alone.finish();
-    Counts images, targets;
-    for (int64_t s = 0; s < global; ++s)
-      images.push_back(below(4)), targets.push_back(below(2));
-    StepItems items =
-        stepItems(global, {kindOf("image", images), kindOf("target", targets)});
-    for (Reorder mode : kModes) {
-      Assignment a = Assigner(program.info, mode).assign(items);
-      int64_t n = microbatchCount(program.info);
-      ASSERT_EQ(a.modules[0].size(), size_t((n + span - 1) / span));
-      ASSERT_EQ(a.modules[1].size(), size_t(n));
-      for (int64_t task = 0; task < int64_t(a.modules[0].size()); ++task) {
-        std::set<int64_t> samples;
-        for (int64_t k = task * span; k < std::min(n, (task + 1) * span); ++k)
-          samples.insert(a.microbatches[size_t(k)].begin(),
-                         a.microbatches[size_t(k)].end());
-        int64_t count = 0;
-        for (const PartItems &part : a.modules[0][size_t(task)])
-          for (int64_t item : part.symbols[0]) {
-            EXPECT_TRUE(samples.count(items.kinds[0].owner[size_t(item)]));
-            ++count;
-          }
-        int64_t all = 0;
-        for (int64_t sample : samples)
-          all += images[size_t(sample)];
-        EXPECT_EQ(count, all);
-      }
-      EXPECT_EQ(joined(a, 0), range(0, items.kinds[0].count));
-      if (mode == Reorder::Inter)
-        EXPECT_LE(a.lengthAfter, a.lengthBefore);
-      if (mode == Reorder::Inter || mode == Reorder::Both)
-        EXPECT_GT(a.lengthAfter, 0);
-      else // equal microbatches: the same shares, joined
-        for (int64_t k = 0; k < n; ++k)
-          for (int32_t d = 0; d < program.modules[0].info.dp; ++d) {
-            Items own = Assigner(alone.info, mode)
-                            .assign(items)
-                            .part(0, k, d)
-                            .symbols[0];
-            const Items &task = a.part(0, k / span, d).symbols[0];
-            EXPECT_TRUE(std::includes(task.begin(), task.end(), own.begin(),
-                                      own.end()));
-          }
-    }
-  }
-}
-
-/// On the same ranks: shares are of the same samples, whatever the pieces.
-TEST(Assignment, PiecesOfColocatedModules) {
-  TestProgram program(6, 6);
-  program.add("eyes", "image", 2, 100).info.sub = 3;
-  program.add("llm", "sample", 2, 100)
-      .symbols.push_back({"images", "image", 100});
-  program.modules[1].info.sub = 2;
-  program.edge(0, 1);
-  program.finish();
-  StepItems items = stepItems(6, {kindOf("image", {4, 0, 1, 2, 0, 2})});
-  Assignment a = Assigner(program.info, Reorder::None).assign(items);
-  ASSERT_EQ(a.modules[0][0].size(), 6u);
-  ASSERT_EQ(a.modules[1][0].size(), 4u);
-  EXPECT_EQ(a.part(0, 0, 0).symbols[0], range(0, 2)); // of images 0 to 4
-  EXPECT_EQ(a.part(0, 0, 1).symbols[0], range(2, 4));
-  EXPECT_EQ(a.part(0, 0, 2).symbols[0], range(4, 5));
-  EXPECT_EQ(a.part(0, 0, 3).symbols[0], range(5, 7));
-  EXPECT_EQ(a.part(0, 0, 5).symbols[0], range(8, 9));
-  EXPECT_EQ(a.part(1, 0, 0).symbols,
-            (std::vector<Items>{range(0, 2), range(0, 4)}));
-  EXPECT_EQ(a.part(1, 0, 1).symbols,
-            (std::vector<Items>{range(2, 3), range(4, 5)}));
 }
 
 TEST(Assignment, WholeBatchModules) {
@@ -512,17 +217,6 @@ TEST(Assignment, OneReplicaMayCountAnything) {
   a = Assigner(one.info, Reorder::Both).assign(items);
   EXPECT_EQ(a.part(0, 0, 0).symbols,
             (std::vector<Items>{range(0, 4), range(0, 4)}));
-}
-
-TEST(Assignment, SchedulesThatWaitInACircleAreLeftAlone) {
-  Chain program(4, 1, 1, 1, 1);
-  std::swap(program.rows[0].front(), program.rows[0].back());
-  program.finish();
-  StepItems items = stepItems(
-      4, {kindOf("image", {1, 3, 1, 1}), kindOf("target", {0, 0, 0, 0})});
-  Assignment a = Assigner(program.info, Reorder::Inter).assign(items);
-  EXPECT_EQ(a.lengthAfter, 0);
-  EXPECT_EQ(joined(a, 0), range(0, 6));
 }
 
 TEST(Assignment, Given) {
