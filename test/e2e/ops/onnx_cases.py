@@ -176,11 +176,8 @@ class Family:
 
 
 def families(only):
-    for make in (check_ops.elementwise, check_ops.products, check_ops.convolutions, check_ops.norms, check_ops.shapes, check_ops.slices, check_ops.reductions,
-                 check_ops.indexing, check_ops.resizes, check_ops.losses, check_ops.attention, check_ops.later):
-        make()
     result = {}
-    for model in check_ops.CASES:
+    for model in check_ops.make_all(without=[check_ops.control]):  # a branch's names are its own
         for opened in (False, True) if model.open_dims and model.name not in ONLY_FIXED else (False,):
             name = f"{'open' if opened else 'fixed'}{model.opset}"
             if not only or re.search(only, f"{name}.{model.name}"):
