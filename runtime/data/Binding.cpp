@@ -9,7 +9,7 @@
 #include "runtime/data/Binding.h"
 
 #include "runtime/base/Error.h"
-#include "runtime/data/Cut.h"
+#include "runtime/data/PartGroups.h"
 
 using namespace dt::rt;
 using namespace dt::rt::data;

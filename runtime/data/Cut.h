@@ -10,29 +10,12 @@
 #ifndef DT_RUNTIME_DATA_CUT_H
 #define DT_RUNTIME_DATA_CUT_H
 
-#include "runtime/data/Assignment.h"
+#include "runtime/data/PartGroups.h"
 #include "runtime/reorder/Partition.h"
 
 #include <map>
 
 namespace dt::rt {
-
-/// Modules whose shares are cut together, so that they have equal samples (or
-/// equal items, if all work by the same kind). Pieces are each module's own.
-struct PartGroup {
-  std::vector<int32_t> modules; ///< ascending
-  int32_t dp = 1;
-  std::vector<int32_t> speeds; ///< ModuleInfo::speeds, of all its modules
-  std::string item; ///< what is cut: "sample", or the kind of all its modules
-};
-/// All modules but whole-batch ones, each in one group.
-std::vector<PartGroup> partGroups(const ProgramInfo &program);
-/// Whether a part of the module has samples that dims and inputs of other kinds
-/// than its own can be about: it is not cut by items. `group`: its own.
-bool hasSamples(const ModuleInfo &module, const PartGroup &group);
-
-/// "sample" where the table says nothing.
-const char *itemOf(const ModuleInfo &module);
 
 /// Predicted times are whole numbers of 1/256 ns from here on, so that all
 /// ranks compute the same.

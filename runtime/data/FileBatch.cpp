@@ -18,8 +18,8 @@
 #include "runtime/base/Safetensors.h"
 #include "runtime/data/BatchFiles.h"
 #include "runtime/data/Convert.h"
-#include "runtime/data/Cut.h"
 #include "runtime/data/Fault.h"
+#include "runtime/data/PartGroups.h"
 #include "runtime/data/References.h"
 
 #include <algorithm>

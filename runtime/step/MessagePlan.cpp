@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/MessagePlan.h"
-#include "runtime/data/Cut.h"
+#include "runtime/data/PartGroups.h"
 #include "runtime/device/Device.h"
 #include "runtime/step/Routes.h"
 

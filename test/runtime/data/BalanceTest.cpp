@@ -9,7 +9,7 @@
 
 #include "test/runtime/data/Chain.h"
 
-#include "runtime/data/Cut.h"
+#include "runtime/data/PartGroups.h"
 
 using namespace dt;
 using namespace dt::rt;
