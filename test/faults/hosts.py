@@ -14,8 +14,6 @@ from driver import EVERY, Case, family, processes
 
 SLOW = "pread:*.tar:delay=40ms:rank=0"  # steps are long enough to be met in their middle
 SPLIT, LONE = "left:1,right:2", "left:2,right:1"
-# mpirun itself waits long for a machine that is out of reach, unless told otherwise (docs/faults.md).
-NOTICES = ("--mca", "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl", "2", "--mca", "oob_tcp_keepalive_probes", "2")
 
 
 def case(name, hosts=SPLIT, **settings):

@@ -55,8 +55,6 @@ struct GraphValue {
 
 class NodeImporter {
 public:
-  using Lookup = llvm::function_ref<GraphValue *(const std::string &)>;
-
   NodeImporter(const onnx::Node &node, mlir::OpBuilder &builder,
                mlir::Location loc, std::vector<GraphValue *> inputs,
                symbolic::Least least)

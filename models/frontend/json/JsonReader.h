@@ -72,7 +72,6 @@ public:
   bool ok() const { return error->empty(); }
   void fail(const llvm::Twine &what) const;
   const OrderedJson &raw() const { return *value; }
-  const std::string &getPath() const { return path; }
 
   /// An object whose keys are among these.
   void keys(llvm::ArrayRef<llvm::StringRef> known) const;

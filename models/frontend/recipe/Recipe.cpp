@@ -23,7 +23,7 @@ namespace dt::models {
 
 namespace {
 
-// The keys of each object; getRecipeKeys() gives them to the schema's test.
+// The keys of each object; docs/recipe.schema.json has the same.
 const StringRef kTopKeys[] = {
     "modules",   "connections", "items", "dims", "inputs", "tie",      "losses",
     "optimizer", "batch_norm",  "batch", "data", "seed",   "precision"};
@@ -440,27 +440,6 @@ Expected<Recipe> parseRecipe(StringRef text, StringRef path) {
 
 Expected<Recipe> readRecipe(StringRef path) {
   return readFile(path, parseRecipe);
-}
-
-std::vector<std::string> getRecipeKeys() {
-  std::vector<std::string> result;
-  auto add = [&](StringRef prefix, ArrayRef<StringRef> keys) {
-    for (StringRef key : keys)
-      result.push_back((prefix + key).str());
-  };
-  add("", kTopKeys);
-  add("modules.*.", kModuleKeys);
-  add("modules.*.init[].", kInitKeys);
-  add("connections.*.", kConnectionKeys);
-  add("items.*.", kItemKeys);
-  add("batch.", kBatchKeys);
-  for (const LossRule &rule : getLossRules())
-    add("losses[].", rule.getKeys());
-  for (const rt::OptimizerDescription &optimizer : rt::knownOptimizers)
-    add("optimizer.", keysOf(optimizer));
-  sort(result);
-  result.erase(std::unique(result.begin(), result.end()), result.end());
-  return result;
 }
 
 } // namespace dt::models

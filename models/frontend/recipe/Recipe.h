@@ -130,9 +130,6 @@ llvm::Expected<Recipe> readRecipe(llvm::StringRef path);
 /// The same from text; `path` is for messages and relative files.
 llvm::Expected<Recipe> parseRecipe(llvm::StringRef text, llvm::StringRef path);
 
-/// Every key that a recipe may have, as "losses[].kind", "modules.*.onnx"; the
-/// parser knows no others, and docs/recipe.schema.json has the same.
-std::vector<std::string> getRecipeKeys();
 /// "adamw (betas 0.9: …, eps 1e-08: …); sgd (…)": the optimizers and what each
 /// has of its own, with initial values, for help.
 std::string listOptimizers();

@@ -19,7 +19,6 @@ struct Verdict {
   int error = 0;            ///< not 0: it fails with this errno
   size_t most = size_t(-1); ///< it moves at most so many bytes
   long flip = -1;           ///< not negative: this byte of it has another bit
-  bool acts() const { return error || most != size_t(-1) || flip >= 0; }
 };
 
 /// Whether a rule names this call at all; cheap.
