@@ -64,10 +64,10 @@ void joinReaders(nn::CastOp cast) {
     read(*use, cast.getInput());
 }
 
-/// What makes the cast's input stores the cast's type. Of dear operators only
-/// those whose rule wants the result in full, gradients of weights, store
-/// float32 of bf16 operands, and none does the other way round; elementwise ops
-/// read what is stored narrow as cheaply.
+/// What makes the cast's input stores the cast's type. Of compute-heavy
+/// operators only those whose rule wants the result in full, gradients of
+/// weights, store float32 of bf16 operands, and none does the other way round;
+/// elementwise ops read what is stored narrow as cheaply.
 void joinProducer(nn::CastOp cast) {
   Operation *op = cast.getInput().getDefiningOp();
   auto rule = op ? ruleOf(op) : std::nullopt;

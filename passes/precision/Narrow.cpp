@@ -1,4 +1,4 @@
-//===- Narrow.cpp - Dear operators in bf16 ----------------------*- C++ -*-===//
+//===- Narrow.cpp - Compute-heavy operators in bf16 -------------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
