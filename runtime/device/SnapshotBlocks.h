@@ -44,8 +44,8 @@ public:
   size_t blockOf(size_t place) const { return place / size; }
   /// Blocks that memory holds at a time.
   size_t held() const { return slots; }
-  /// Memory for them.
-  size_t room() const { return std::min(slots * size, end); }
+  /// Bytes of memory that these take.
+  size_t heldBytes() const { return std::min(slots * size, end); }
   /// Where in that memory a place of the row is, when it is there.
   size_t offsetOf(size_t place) const {
     return blockOf(place) % slots * size + place % size;

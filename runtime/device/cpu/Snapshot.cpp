@@ -63,7 +63,7 @@ bool Snapshot::begin() {
   SnapshotBlocks &row = copies->row;
   row.cut(most);
   try {
-    copies->memory.resize(row.room());
+    copies->memory.resize(row.heldBytes());
   } catch (const std::bad_alloc &) {
     return false;
   }

@@ -87,12 +87,12 @@ int64_t getBiasBytes(const AttentionShape &s) {
 
 /// What is needed for a part besides operands and a plan's workspace, in one
 /// block; what a call does not have is not to be used.
-struct Room {
+struct Scratch {
   size_t sums, lse; ///< [b, h, t] floats, bytes from the block's begin
   size_t bias, marks;
   size_t size = 0;
 
-  Room(const AttentionShape &p, bool backward) {
+  Scratch(const AttentionShape &p, bool backward) {
     size_t rows = size_t(p.b * p.h * p.t) * sizeof(float);
     auto add = [&](size_t bytes) {
       return std::exchange(size, size + (bytes + 255) / 256 * 256);
@@ -130,7 +130,7 @@ Part findPart(const AttentionProblem &whole) {
   Part part{whole.shape, nullptr};
   auto fits = [&] {
     if (getBiasBytes(part.shape) > allowedWorkspace() ||
-        !Room(part.shape, whole.backward).isThere())
+        !Scratch(part.shape, whole.backward).isThere())
       return false;
     const Plan &plan = keptPlan({part.shape, whole.backward});
     part.plan = plan.plan ? &plan : nullptr;
@@ -173,13 +173,13 @@ void forEachPart(const AttentionShape &s, const AttentionShape &p, Run run) {
 }
 
 /// A part's call; `addresses` as the graph has them, up to the bias.
-void queue(const Part &part, const Room &room, std::vector<void *> addresses,
-           void *stream) {
+void queue(const Part &part, const Scratch &scratch,
+           std::vector<void *> addresses, void *stream) {
   void *workspace = workspaceFor(*part.plan);
   if (!queues(*part.plan))
     return;
   if (hasBias(part.shape))
-    addresses.push_back(room.at<bf16>(room.bias));
+    addresses.push_back(scratch.at<bf16>(scratch.bias));
   if (hidesInGraph(part.shape))
     addresses.push_back(const_cast<float *>(&kHidden));
   execute(*part.plan, addresses, workspace, stream);
@@ -211,14 +211,14 @@ bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
   if (!part.plan)
     return refuse(s, false, kUnplanned);
   const AttentionShape &p = part.shape;
-  Room room(p, false);
-  auto *bias = room.at<bf16>(room.bias);
-  auto *marks = room.at<uint64_t>(room.marks);
+  Scratch scratch(p, false);
+  auto *bias = scratch.at<bf16>(scratch.bias);
+  auto *marks = scratch.at<uint64_t>(scratch.marks);
   forEachPart(s, p, [&](const Begin &at) {
     const void *itsMask = maskAt(mask, at.mask, s.mask);
     if (hasBias(p) && !at.biased)
       writeBias(p, itsMask, bias, marks, stream);
-    queue(part, room,
+    queue(part, scratch,
           {operand(q + at.q), operand(k + at.k), operand(v + at.v), o + at.o,
            lse + at.row, operand(&s.scale)},
           stream);
@@ -243,10 +243,11 @@ bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
   if (!part.plan)
     return refuse(s, true, kUnplanned);
   const AttentionShape &p = part.shape;
-  Room room(p, true);
-  auto *bias = room.at<bf16>(room.bias);
-  auto *marks = room.at<uint64_t>(room.marks);
-  auto *sums = room.at<float>(room.sums), *covered = room.at<float>(room.lse);
+  Scratch scratch(p, true);
+  auto *bias = scratch.at<bf16>(scratch.bias);
+  auto *marks = scratch.at<uint64_t>(scratch.marks);
+  auto *sums = scratch.at<float>(scratch.sums),
+       *covered = scratch.at<float>(scratch.lse);
   forEachPart(s, p, [&](const Begin &at) {
     const void *itsMask = maskAt(mask, at.mask, s.mask);
     const float *itsLse = lse + at.row;
@@ -255,7 +256,7 @@ bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
       writeBias(p, itsMask, bias, marks, stream);
     if (mayBeMarked(p))
       coverMarked(p, itsLse, covered, marked, stream);
-    queue(part, room,
+    queue(part, scratch,
           {operand(q + at.q), operand(k + at.k), operand(v + at.v),
            operand(o + at.o), operand(doutput + at.o),
            mayBeMarked(p) ? covered : operand(itsLse), dq + at.dq, dk + at.dk,

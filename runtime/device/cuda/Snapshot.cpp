@@ -34,7 +34,7 @@ struct Snapshot::Copies {
   cudaStream_t stream = nullptr;
   cudaEvent_t state = nullptr, ended = nullptr;
   std::byte *memory = nullptr; ///< pinned, and kept: making it is slow
-  size_t room = 0;
+  size_t reserved = 0;         ///< bytes of it
   SnapshotBlocks row;
   /// What CUDA's calls of the host are given: each is about a block.
   struct Turn {
@@ -49,7 +49,7 @@ struct Snapshot::Copies {
   bool wanted = false;          ///< somebody reads
 
   bool reserve(size_t bytes) {
-    if (bytes <= room)
+    if (bytes <= reserved)
       return true;
     release();
     if (cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) != cudaSuccess) {
@@ -57,14 +57,14 @@ struct Snapshot::Copies {
       memory = nullptr;
       return false;
     }
-    room = bytes;
+    reserved = bytes;
     return true;
   }
   void release() {
     if (memory)
       cuda::check(cudaFreeHost(memory), "cudaFreeHost");
     memory = nullptr;
-    room = 0;
+    reserved = 0;
   }
   void makeStream() {
     if (stream)
@@ -138,9 +138,9 @@ size_t Snapshot::add(const void *memory, size_t bytes) {
 
 bool Snapshot::begin() {
   copies->row.cut(most);
-  if (!copies->reserve(copies->row.room()))
+  if (!copies->reserve(copies->row.heldBytes()))
     return false;
-  mostTaken = std::max(mostTaken, copies->room);
+  mostTaken = std::max(mostTaken, copies->reserved);
   copies->makeStream();
   for (size_t block = 0; block < copies->row.blocks(); ++block)
     copies->turns.push_back({copies.get(), block});

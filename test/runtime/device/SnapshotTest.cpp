@@ -36,12 +36,12 @@ TEST(SnapshotBlocks, LieInTheirMemory) {
     }
     EXPECT_EQ(all, 1472u);
     row.cut(memory);
-    EXPECT_LE(row.room(), memory);
-    EXPECT_EQ(row.room() == all, memory >= all) << memory;
+    EXPECT_LE(row.heldBytes(), memory);
+    EXPECT_EQ(row.heldBytes() == all, memory >= all) << memory;
     EXPECT_LE(row.held(), row.blocks());
     std::set<size_t> seen;
     for (size_t first = 0; first + row.held() <= row.blocks(); ++first) {
-      std::vector<bool> taken(row.room());
+      std::vector<bool> taken(row.heldBytes());
       for (size_t block = first; block < first + row.held(); ++block)
         row.parts(block, [&](size_t place, const std::byte *at, size_t bytes) {
           EXPECT_EQ(row.blockOf(place), block);
@@ -64,13 +64,13 @@ TEST(SnapshotBlocks, AreLargeWhereTheyMay) {
   row.add(nullptr, size_t(100) << 20);
   row.cut(SIZE_MAX);
   EXPECT_EQ(row.blocks(), 7u);
-  EXPECT_EQ(row.room(), size_t(100) << 20);
+  EXPECT_EQ(row.heldBytes(), size_t(100) << 20);
   row.cut(size_t(40) << 20);
   EXPECT_EQ(row.held(), 2u);
-  EXPECT_EQ(row.room(), size_t(32) << 20);
+  EXPECT_EQ(row.heldBytes(), size_t(32) << 20);
   row.cut(size_t(20) << 20); // still one that is copied while one is read
   EXPECT_EQ(row.held(), 2u);
-  EXPECT_EQ(row.room(), size_t(20) << 20);
+  EXPECT_EQ(row.heldBytes(), size_t(20) << 20);
 }
 
 /// Some state, and an optimizer's step that changes all of it.
