@@ -5,7 +5,7 @@
 // A parameter may be padded and then cut along several axes of a
 // tensor-parallel group (CutInfo). Files know whole tensors without padding;
 // this maps elements of a part to them and back, for initial values,
-// checkpoints of any plan, exports and dumps.
+// checkpoints of any plan, exports and dumps; of outputs, too.
 //
 //===----------------------------------------------------------------------===//
 
