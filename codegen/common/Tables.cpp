@@ -87,9 +87,9 @@ std::string TableWriter::buffer(StringRef label, rt::BufferDeclOp decl,
     llvm::replace(numbers, ShapedType::kDynamic, int64_t(-1));
     if (!numbers.empty())
       row.unpadded =
-          shared("int64_t", ("kUnpadded " + label).str(), numberTexts(numbers));
+          shared("int64_t", snake("kUnpadded", label), numberTexts(numbers));
     if (!layout->getCuts().empty())
-      row.cuts = cuts(("kCuts " + label).str(), layout->getCuts());
+      row.cuts = cuts(snake("kCuts", label), layout->getCuts());
   }
   return listText(row);
 }

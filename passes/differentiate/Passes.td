@@ -52,7 +52,7 @@ def Differentiate : Pass<"nn-differentiate", "::dt::dist::ModuleOp"> {
 def MarkUntouched : Pass<"nn-mark-untouched", "::dt::dist::ModuleOp"> {
   let summary = "Mark trainable parameters that get no gradient";
   let description = [{
-    `nn.no_gradient` on such a parameter: no backward function accumulates into it, so the optimizer must leave it alone (no decay either).
+    `no_gradient` on such a parameter: no backward function accumulates into it, so the optimizer must leave it alone (no decay either).
   }];
 }
 

@@ -33,7 +33,7 @@ def SplitLosses : Pass<"dist-split-losses", "::mlir::ModuleOp"> {
     are sums over items, and their denominators depend on raw inputs only. Each quotient becomes a dist.loss of its own.
 
     - Signs, factors and conditions that do not depend on items stay around the numerator.
-    - `max(count, c)` and `count + c` become the loss's `dist.at_least` and `dist.plus`, which apply to the sum over the whole batch.
+    - `max(count, c)` and `count + c` become the loss's `at_least` and `plus`, which apply to the sum over the whole batch.
     - A condition that the count is not 0 is dropped: every loss has it.
 
     A loss that cannot be split stays as it is. It is an error later, if the batch is cut.
@@ -47,7 +47,7 @@ def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
     A loss that compares every item with every other cannot be summed over parts of the batch. The module is cut at the last values that belong to one item each (embeddings). What comes before stays and runs one microbatch
     at a time. What comes after becomes a `whole_batch` module with its own dims, which runs once a step. Parameters go where they are used.
 
-    Only if the batch is cut into microbatches, if modules are to be found inside this one (`dist.split`), or if it multiplies in bf16, which a whole-batch module does not.
+    Only if the batch is cut into microbatches, if modules are to be found inside this one (`split`), or if it multiplies in bf16, which a whole-batch module does not.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }
@@ -55,7 +55,7 @@ def CutContrastive : Pass<"dist-cut-contrastive", "::mlir::ModuleOp"> {
 def FindModules : Pass<"dist-find-modules", "::mlir::ModuleOp"> {
   let summary = "Cut one graph into the modules that it holds";
   let description = [{
-    For modules with the attribute `dist.split` (recipe: `"split": "auto"`), or all. Ops that depend on some of the raw inputs only, do a large share of the work and hand over little become a module: an encoder, a tower.
+    For modules with the attribute `split` (recipe: `"split": "auto"`), or all. Ops that depend on some of the raw inputs only, do a large share of the work and hand over little become a module: an encoder, a tower.
     What is left is the last module. Only structure decides (docs/modules.md); scopes in parameter names give names. A remark says where a module is cut and why, or why it stays whole. Attributes, types
     and functions stay as in the whole module, whose name is in `origin`.
   }];

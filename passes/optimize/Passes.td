@@ -63,7 +63,7 @@ def JoinProducts : Pass<"nn-join-products", "::mlir::ModuleOp"> {
   let summary = "Products that read one input, and their gradients, as one product over parameters side by side";
   let description = [{
     The gradient of an input that several products read (queries, keys and values; gate and up) is a sum dq Wq + dk Wk + dv Wv. It becomes one product of the concatenation of dq, dk and dv with the joined parameters
-    (`nn.beside` of nn.read). The gradients of the parameters and of biases become one each (`nn.beside` of nn.accumulate). Layer functions get one operand and one result for them. The forward products become one, too: the
+    (`beside` of nn.read). The gradients of the parameters and of biases become one each (`beside` of nn.accumulate). Layer functions get one operand and one result for them. The forward products become one, too: the
     result of each is some columns of the joint result. docs/joined-products.md says which products are joined.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];

@@ -26,7 +26,7 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
   let summary = "Choose a plan for a cluster and write it as attributes of modules";
   let description = [{
     Describes the program to the planner (docs/planning-model.md): layers from a copy that is outlined, figures from the nn cost interface. The best plan of the policy that can be executed is written as a plan file, and
-    applied as by dist-apply-plan. On `dist.plan`, `dist.plan_file` holds the plan's text, `dist.explanation` the explanation for the user, and `dist.plan_page` the same as a page with the timeline. The hardware is attached to
+    applied as by dist-apply-plan. The plan's text, the explanation for the user, and the same as a page with the timeline go to whoever made the pass (PlanTexts in passes/plan/Passes.h): `dt-opt --emit=plan`. The hardware is attached to
     the program as `dlti.target_system_spec`.
 
     A compiled program has the recipe's microbatches (of a recipe without `micro` microbatches of a size that divides the batch), and at most as many replicas of a module as a microbatch has of its items. Context and

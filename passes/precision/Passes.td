@@ -23,7 +23,7 @@ def PrecisionPipeline : Pipeline<[
 ]>;
 
 def Narrow : Pass<"nn-narrow", "::mlir::ModuleOp"> {
-  let summary = "Compute-heavy operators of modules with dist.precision = \"bf16\" take and give bf16";
+  let summary = "Compute-heavy operators of modules with precision bf16 take and give bf16";
   let description = [{
     Works on `@forward` of such modules, except `whole_batch` ones. Float32 operands of products, convolutions and attention are cast to bf16, and results back to float32, as the operator's precision rule allows
     (PrecisionOpInterface). An operator stays as it is if an operand is computed from integers only (angles from positions), since bf16 represents integers exactly only up to 256.

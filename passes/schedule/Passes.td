@@ -33,7 +33,7 @@ def SchedSolve : Pass<"sched-solve", "::mlir::ModuleOp"> {
 def ChooseBrokers : Pass<"dist-choose-brokers", "::mlir::ModuleOp"> {
   let summary = "Choose the routing of every edge's rows to the replicas that work on their items";
   let description = [{
-    Writes `dist.broker` on each `dist.edge`. Schedules and tables follow it.
+    Writes `broker` on each `dist.edge`. Schedules and tables follow it.
 
     | broker | if | rows |
     | --- | --- | --- |
@@ -47,7 +47,7 @@ def ChooseBrokers : Pass<"dist-choose-brokers", "::mlir::ModuleOp"> {
 def DistSchedule : Pass<"dist-schedule", "::mlir::ModuleOp"> {
   let summary = "Make the step's scheduling problem and solve it";
   let description = [{
-    Makes one `sched.problem @step` with a stage for each module (in the order of the program) and an edge for each `dist.edge` (in their order). Times and kept bytes are those of `dist.times`, else those that the planner's cost
+    Makes one `sched.problem @step` with a stage for each module (in the order of the program) and an edge for each `dist.edge` (in their order). Times and kept bytes are those of `times`, else those that the planner's cost
     model gives for the module's functions at the bounds. Makes a `sched.solution` by the schedule that `dist.plan` names, the same for ranks that do the same. Without a plan: one rank, schedule `accumulate`.
   }];
   let options = [

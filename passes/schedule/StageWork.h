@@ -52,7 +52,7 @@ planner::RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes);
 /// Elements of all parameters, as a rank has them.
 double countParameters(dist::ModuleOp stage);
 
-/// What `dist.times` says of a module, or of all stages of one that is to be
+/// What `times` says of a module, or of all stages of one that is to be
 /// cut; nothing without it.
 std::optional<planner::StageTimes> getTimes(dist::ModuleOp module);
 void setTimes(dist::ModuleOp module, llvm::ArrayRef<planner::StageTimes> stages,

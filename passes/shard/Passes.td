@@ -11,7 +11,7 @@ include "passes/Pipeline.td"
 
 include "mlir/Pass/PassBase.td"
 
-// From whole functions to those of one rank, where a module has `dist.tp`: each module by itself. dist-agree-ties tries it.
+// From whole functions to those of one rank, where a module has `tp`: each module by itself. dist-agree-ties tries it.
 def ShardEachModule : Pipeline<[
   // The partitioner reads forward and backward function as one line, and where a collective belongs shows only when it is done: halves come last.
   "dist.module(dist-prepare-shard, dist-shard, dist-finish-shard, dist-overlap, nn-split-backward)",
@@ -22,23 +22,23 @@ def ShardEachModule : Pipeline<[
 def ShardPipeline : Pipeline<["dist-agree-ties"] # ShardEachModule.passes>;
 
 def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
-  let summary = "Bring a module that has `dist.tp` into the form that the partitioner reads";
+  let summary = "Bring a module that has `tp` into the form that the partitioner reads";
   let description = [{
     Inlines calls of functions that are not called in a chain (the result of one is the operand of the next), since layouts could not meet at their boundaries. Biases of products become additions, since only one rank may add
     a bias to partial sums. Vocabularies are padded (PadVocabulary.h), also on one rank.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"tp", "tp", "int64_t", "0", "If not 0: sets `dist.tp` of every module">,
-    Option<"sequenceParallel", "sequence-parallel", "bool", "false", "Sets `dist.sequence_parallel` of every module">
+    Option<"tp", "tp", "int64_t", "0", "If not 0: sets `tp` of every module">,
+    Option<"sequenceParallel", "sequence-parallel", "bool", "false", "Sets `sequence_parallel` of every module">
   ];
 }
 
 def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {
   let summary = "Cut a module's functions over the ranks of its tensor-parallel group";
   let description = [{
-    See docs/sharding.md. Before: `.fwd` and `.bwd` functions, `dist.tp` and perhaps `dist.sequence_parallel` on the module. After: the same functions with local shapes and `dist` collectives, and
-    `dist.layout` on parameters. Without `dist.tp`, or with 1, nothing changes.
+    See docs/sharding.md. Before: `.fwd` and `.bwd` functions, `tp` and perhaps `sequence_parallel` on the module. After: the same functions with local shapes and `dist` collectives, and
+    `dist.layout` on parameters. Without `tp`, or with 1, nothing changes.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect", "::dt::dist::DistDialect"];
   let options = [
@@ -49,7 +49,7 @@ def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {
 def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
   let summary = "Biases go back into products";
   let description = [{
-    In modules with `dist.tp`: a bias that is added to a product immediately, with no reduction between, becomes the product's bias again.
+    In modules with `tp`: a bias that is added to a product immediately, with no reduction between, becomes the product's bias again.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
@@ -57,7 +57,7 @@ def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
 def Overlap : Pass<"dist-overlap", "::dt::dist::ModuleOp"> {
   let summary = "Mark collectives that are done in strips together with the products next to them";
   let description = [{
-    In modules with `dist.tp` and `dist.overlap` = N. Marks collectives of rows that gather the operand of an `nn.linear`, or that sum its result if nothing else reads it, with `dist.strips`: N, or the number of rows if that is
+    In modules with `tp` and `overlap` = N. Marks collectives of rows that gather the operand of an `nn.linear`, or that sum its result if nothing else reads it, with `strips`: N, or the number of rows if that is
     smaller (docs/sharding.md). The ops do not change; lowering cuts them.
   }];
   let dependentDialects = ["::dt::dist::DistDialect"];
@@ -66,7 +66,7 @@ def Overlap : Pass<"dist-overlap", "::dt::dist::ModuleOp"> {
 def SplitBackward : Pass<"nn-split-backward", "::dt::dist::ModuleOp"> {
   let summary = "Split .bwd into the half that computes gradients of inputs and the half that accumulates those of parameters";
   let description = [{
-    In modules with `dist.split_backward`. `@forward.bwd.input` computes its results, the gradients of the module's inputs; `@forward.bwd.weight` does the rest. Layers are split in the same way, once each. What both need is
+    In modules with `split_backward`. `@forward.bwd.input` computes its results, the gradients of the module's inputs; `@forward.bwd.weight` does the rest. Layers are split in the same way, once each. What both need is
     computed in the input half and returned for the other one, unless the weight half can compute it again from what it has. A module without gradients of inputs has only the weight half, one without
     gradients of parameters only the input half; `@forward.bwd` is removed in either case. Attributes: docs/architecture.md.
 

@@ -17,7 +17,7 @@ def StagesPipeline : Pipeline<["dist-cut-stages"]>;
 def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
   let summary = "Cut modules into pipeline stages";
   let description = [{
-    A module with `dist.pp`, `dist.vpp` (or `dist.stages`, the layers of each stage) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. The cuts balance nominal time and
+    A module with `pp`, `vpp` (or `stages`, the layers of each stage) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. The cuts balance nominal time and
     bytes that cross.
 
     - A value that crosses becomes a `dist.edge` from the stage that computes it to each stage that uses it.

@@ -4,7 +4,7 @@
 //
 // A group of a recipe's optimizer is a pattern over "module.parameter" and what
 // is other than the optimizer's for those that match. In IR each parameter says
-// it for itself (dist.lr_factor, dist.weight_decay), so that modules may be cut
+// it for itself (lr_factor, weight_decay), so that modules may be cut
 // into stages afterwards.
 //
 //===----------------------------------------------------------------------===//

@@ -73,7 +73,7 @@ checkReached(mlir::ModuleOp program, const Recipe &recipe,
              llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
 /// Marks the lookups whose indices are a raw input as it is, token ids in a
-/// parameter or labels in what the graph computes (nn.from_start): a number
+/// parameter or labels in what the graph computes (from_start): a number
 /// below 0 is an error there, as in PyTorch, and does not count from the end.
 void markLookups(mlir::ModuleOp program);
 

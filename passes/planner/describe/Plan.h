@@ -98,7 +98,7 @@ struct StageTimes {
   int64_t room = 0;    ///< bytes of activations of a rank; 0: no bound
   int64_t message = 0; ///< ns to the unit's next stage
 };
-/// Their keys in files, and the order of a dist.times.
+/// Their keys in files, and the order of a times.
 inline constexpr std::pair<const char *, int64_t StageTimes::*> kStageTimes[] =
     {{"forward", &StageTimes::forward}, {"input", &StageTimes::input},
      {"weight", &StageTimes::weight},   {"item", &StageTimes::item},
