@@ -87,9 +87,19 @@ def strings(root):
     return [f"{file.relative_to(root)}: ${name} is text, expected a typed attribute (names: {', '.join(sorted(NAMES))})" for file, name in found if name not in NAMES]
 
 
+LOOKUP = re.compile(r'\b(?:(?:get|has|set|remove)(?:Discardable|Inherent)?Attr(?:OfType<[^>]*>)?|(?:get|set|remove)(?:Arg|Result)Attr(?:OfType<[^>]*>)?)\((?:[^()";]*,\s*)?"([^"]+)"')
+
+
+def lookups(root):
+    """Attributes that code outside of the dialects asks for by a literal: ops have accessors, what is discardable has a constant beside its verifier."""
+    assert [LOOKUP.search(f"x->{call};")[1] for call in ('getAttrOfType<IntegerAttr>("a")', 'setArgAttr(i, "b", c)', 'hasAttr("d")')] == ["a", "b", "d"]
+    files = [file for top in ("passes", "codegen", "models", "tools", "runtime") for file in sorted(root.glob(f"{top}/**/*")) if file.suffix in (".h", ".cpp")]
+    return [f"{file.relative_to(root)}: looks up '{name}', expected an accessor of the op or a constant of the dialect" for file in files for name in LOOKUP.findall(file.read_text())]
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
-    wrong, arrows = heavy(root) + strings(root), 0
+    wrong, arrows = heavy(root) + strings(root) + lookups(root), 0
     for target in root.glob("runtime/device/*/codegen/"):
         ALLOWED.setdefault(target.relative_to(root).as_posix(), ALLOWED["runtime/device/cpu/codegen"])
     for top in ("dialects", "passes", "codegen", "runtime", "models"):

@@ -202,8 +202,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
         return success();
       })
       .Case<rt::ParameterOp, rt::GradientOp>([&](Operation *o) {
-        auto symbol =
-            o->getAttrOfType<FlatSymbolRefAttr>("parameter").getValue();
+        StringRef symbol = rt::getJoined(o).front();
         auto known = owner.names.parameters.find(symbol);
         if (known == owner.names.parameters.end())
           return LogicalResult(o->emitOpError()
@@ -270,15 +269,13 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::AttentionOp>([&](rt::AttentionOp a) {
         return emitAttention(
             a, "attentionForward",
-            {a.getQ(), a.getK(), a.getV(), a.getMask(), a.getO(), a.getLse()},
-            a.getMask());
+            {a.getQ(), a.getK(), a.getV(), a.getMask(), a.getO(), a.getLse()});
       })
       .Case<rt::AttentionGradOp>([&](rt::AttentionGradOp a) {
         return emitAttention(a, "attentionBackward",
                              {a.getQ(), a.getK(), a.getV(), a.getMask(),
                               a.getO(), a.getLse(), a.getDout(), a.getDq(),
-                              a.getDk(), a.getDv_()},
-                             a.getMask());
+                              a.getDk(), a.getDv_()});
       })
       .Case<rt::RankPlaceOp>(
           [&](rt::RankPlaceOp place) { return emitRankPlace(place); })

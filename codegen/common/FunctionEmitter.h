@@ -30,10 +30,12 @@ private:
   mlir::LogicalResult emitKernelCall(rt::KernelOp kernel);
   mlir::LogicalResult emitCall(rt::CallOp call);
   mlir::LogicalResult emitMatmul(rt::MatmulOp op);
-  mlir::LogicalResult emitConv(mlir::Operation *op, llvm::StringRef callee,
+  template <typename OpT>
+  mlir::LogicalResult emitConv(OpT op, llvm::StringRef callee,
                                mlir::ValueRange buffers);
-  mlir::LogicalResult emitAttention(mlir::Operation *op, llvm::StringRef callee,
-                                    mlir::ValueRange buffers, mlir::Value mask);
+  template <typename OpT>
+  mlir::LogicalResult emitAttention(OpT op, llvm::StringRef callee,
+                                    mlir::ValueRange buffers);
   mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
   mlir::LogicalResult emitCollective(rt::CollectiveOp op);

@@ -69,76 +69,83 @@ std::string FunctionEmitter::sizes(nn::DimsAttr dims) {
       dims.getShape(), [&](auto &dim) { return cpp::Code(size(dim)); }));
 }
 
-LogicalResult FunctionEmitter::emitConv(Operation *op, StringRef callee,
+static std::string numbers(ArrayRef<int64_t> values) {
+  return cpp::list(llvm::map_to_vector(
+      values, [](int64_t value) { return cpp::Code(value); }));
+}
+
+template <typename OpT>
+LogicalResult FunctionEmitter::emitConv(OpT op, StringRef callee,
                                         ValueRange buffers) {
-  auto number = [&](StringRef name) {
-    return op->getAttrOfType<IntegerAttr>(name).getInt();
-  };
-  auto numbers = [&](StringRef name) {
-    return cpp::list(llvm::map_to_vector(
-        op->getAttrOfType<DenseI64ArrayAttr>(name).asArrayRef(),
-        [](int64_t value) { return cpp::Code(value); }));
-  };
-  auto in = op->getAttrOfType<nn::DimsAttr>("in");
   SmallVector<cpp::Code> fields{
-      cpp::field("n", size(op->getAttrOfType<nn::DimAttr>("n").getSize())),
-      cpp::field("c", number("c")),
-      cpp::field("o", number("o")),
-      cpp::field("groups", number("groups")),
-      cpp::field("dims", in.getShape().size()),
-      cpp::field("in", sizes(in)),
-      cpp::field("kernel", numbers("kernel")),
-      cpp::field("stride", numbers("strides")),
-      cpp::field("dilation", numbers("dilations")),
-      cpp::field("padBegin", numbers("pad_begin")),
-      cpp::field("padEnd", numbers("pad_end"))};
+      cpp::field("n", size(op.getN())),
+      cpp::field("c", op.getC()),
+      cpp::field("o", op.getO()),
+      cpp::field("groups", op.getGroups()),
+      cpp::field("dims", op.getIn().size()),
+      cpp::field("in", sizes(op.getInAttr())),
+      cpp::field("kernel", numbers(op.getKernel())),
+      cpp::field("stride", numbers(op.getStrides())),
+      cpp::field("dilation", numbers(op.getDilations())),
+      cpp::field("padBegin", numbers(op.getPadBegin())),
+      cpp::field("padEnd", numbers(op.getPadEnd()))};
   if (mayBeTF32(op))
     fields.push_back(cpp::field("tf32", "true"));
   SmallVector<cpp::Code> extra{cpp::list(fields)};
-  if (isa<rt::ConvDwOp>(op))
-    extra.push_back(op->hasAttr("accumulate") ? 1 : 0);
+  if constexpr (std::is_same_v<OpT, rt::ConvDwOp>)
+    extra.push_back(op.getAccumulate() ? 1 : 0);
   return libraryCall(callee, buffers, extra);
 }
+template LogicalResult FunctionEmitter::emitConv(rt::ConvOp, StringRef,
+                                                 ValueRange);
+template LogicalResult FunctionEmitter::emitConv(rt::ConvDxOp, StringRef,
+                                                 ValueRange);
+template LogicalResult FunctionEmitter::emitConv(rt::ConvDwOp, StringRef,
+                                                 ValueRange);
 
-LogicalResult FunctionEmitter::emitAttention(Operation *op, StringRef callee,
-                                             ValueRange buffers, Value mask) {
-  SmallVector<cpp::Code> fields;
-  for (StringRef name : {"b", "t", "s", "h", "hk", "d", "dv"})
-    fields.push_back(
-        cpp::field(name, size(op->getAttrOfType<nn::DimAttr>(name).getSize())));
-  auto strides = [&](StringRef attribute, ArrayRef<StringRef> names) {
-    for (auto [dim, name] : llvm::zip(
-             op->getAttrOfType<nn::DimsAttr>(attribute).getShape(), names))
+template <typename OpT>
+LogicalResult FunctionEmitter::emitAttention(OpT op, StringRef callee,
+                                             ValueRange buffers) {
+  SmallVector<cpp::Code> fields{
+      cpp::field("b", size(op.getB())),   cpp::field("t", size(op.getT())),
+      cpp::field("s", size(op.getS())),   cpp::field("h", size(op.getH())),
+      cpp::field("hk", size(op.getHk())), cpp::field("d", size(op.getD())),
+      cpp::field("dv", size(op.getDv()))};
+  auto strides = [&](const nn::Shape &by, ArrayRef<StringRef> names) {
+    for (auto [dim, name] : llvm::zip(by, names))
       fields.push_back(cpp::field(name, size(dim)));
   };
-  strides("q_strides", {"qb", "qt", "qh"});
-  strides("k_strides", {"kb", "ks", "kh"});
-  strides("v_strides", {"vb", "vs", "vh"});
-  strides("o_strides", {"ob", "ot", "oh"});
-  auto scale = op->getAttrOfType<FloatAttr>("scale");
+  strides(op.getQStrides(), {"qb", "qt", "qh"});
+  strides(op.getKStrides(), {"kb", "ks", "kh"});
+  strides(op.getVStrides(), {"vb", "vs", "vh"});
+  strides(op.getOStrides(), {"ob", "ot", "oh"});
   fields.push_back(cpp::field("scale", constantText(owner.b.getF32FloatAttr(
-                                           scale.getValueAsDouble()))));
-  fields.push_back(
-      cpp::field("causal", op->hasAttr("causal") ? "true" : "false"));
-  auto emptyRow = op->getAttrOfType<rt::EmptyRowAttr>("empty_row");
-  fields.push_back(cpp::field("emptyRow", enumText(emptyRow.getValue())));
+                                           op.getScale().convertToDouble()))));
+  fields.push_back(cpp::field("causal", op.getCausal() ? "true" : "false"));
+  fields.push_back(cpp::field("emptyRow", enumText(op.getEmptyRow())));
   StringRef kind = "None";
-  if (mask) {
-    Type element = cast<rt::BufferType>(mask.getType()).getElementType();
+  if (op.getMask()) {
+    Type element =
+        cast<rt::BufferType>(op.getMask().getType()).getElementType();
     kind = element.isF32()    ? "Additive"
            : element.isBF16() ? "AdditiveNarrow"
                               : "Boolean";
   }
   fields.push_back(cpp::field("mask", cpp::scoped("dt::rt::MaskKind", kind)));
-  if (mask)
-    strides("mask_strides", {"maskB", "maskH", "maskT", "maskS"});
-  for (auto [attribute, name] : {std::pair("dq_strides", "dqStrides"),
-                                 {"dk_strides", "dkStrides"},
-                                 {"dv_strides", "dvStrides"}})
-    if (auto by = op->getAttrOfType<nn::DimsAttr>(attribute))
-      fields.push_back(cpp::field(name, sizes(by)));
+  if (op.getMask())
+    strides(op.getMaskStrides(), {"maskB", "maskH", "maskT", "maskS"});
+  if constexpr (std::is_same_v<OpT, rt::AttentionGradOp>)
+    for (auto [by, name] : {std::pair(op.getDqStridesAttr(), "dqStrides"),
+                            {op.getDkStridesAttr(), "dkStrides"},
+                            {op.getDvStridesAttr(), "dvStrides"}})
+      if (by)
+        fields.push_back(cpp::field(name, sizes(by)));
   return libraryCall(callee, buffers, {cpp::list(fields)});
 }
+template LogicalResult FunctionEmitter::emitAttention(rt::AttentionOp,
+                                                      StringRef, ValueRange);
+template LogicalResult FunctionEmitter::emitAttention(rt::AttentionGradOp,
+                                                      StringRef, ValueRange);
 
 /// The rank's place on an axis of its group.
 static std::string placeOnAxis(int64_t over, int64_t stride) {

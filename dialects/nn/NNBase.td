@@ -30,6 +30,8 @@ def NN_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let hasConstantMaterializer = 1;
   let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
     void registerAttributes();
   }];
@@ -72,6 +74,15 @@ def NN_InitAttr : NN_Attr<"Init", "init"> {
   }];
   let parameters = (ins StringRefParameter<>:$rule, StringRefParameter<>:$file, StringRefParameter<>:$initializer);
   let assemblyFormat = "`<` $rule `,` $file `,` $initializer `>`";
+}
+
+def NN_GradientAttr : NN_Attr<"Gradient", "gradient"> {
+  let summary = "What a value is the gradient of, and where it comes from";
+  let description = [{
+    `of`: the name of the output (on an argument of a backward function) or of the input (on a result). `edge`, "module.input", or `loss`, by name: who gives the gradient of an output.
+  }];
+  let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$of, OptionalParameter<"::mlir::StringAttr">:$edge, OptionalParameter<"::mlir::StringAttr">:$loss);
+  let assemblyFormat = "`<` struct(params) `>`";
 }
 
 def NN_BlockAttr : NN_Attr<"Block", "block"> {

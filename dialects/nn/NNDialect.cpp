@@ -62,6 +62,54 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
          << name << "' is no attribute of it, or not with this value";
 }
 
+/// What NNNames.h says of an argument or a result of a function.
+static bool isMark(NamedAttribute attribute, bool isResult) {
+  StringRef name = attribute.getName();
+  Attribute value = attribute.getValue();
+  if (name == kNameAttr)
+    return isa<StringAttr>(value);
+  if (name == kResidualAttr) {
+    auto number = dyn_cast<IntegerAttr>(value);
+    return isa<UnitAttr>(value) ||
+           (number && number.getType().isSignlessInteger(64) &&
+            number.getInt() >= 0);
+  }
+  if (auto gradient = dyn_cast<GradientAttr>(value))
+    return name == kGradientAttr && gradient.getOf() &&
+           !(gradient.getEdge() && gradient.getLoss());
+  if (name == kWantsGradAttr)
+    return !isResult && isa<UnitAttr>(value);
+  if (name == kParamGradAttr)
+    return isResult && isa<UnitAttr>(value);
+  auto sources = dyn_cast<ArrayAttr>(value);
+  return name == kGradientsAttr && isResult && sources &&
+         llvm::all_of(sources, [](Attribute source) {
+           auto gradient = dyn_cast<GradientAttr>(source);
+           return gradient && !gradient.getOf() &&
+                  !gradient.getEdge() != !gradient.getLoss();
+         });
+}
+
+LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                  unsigned index,
+                                                  NamedAttribute attribute) {
+  if (isMark(attribute, /*isResult=*/false))
+    return success();
+  return op->emitOpError("argument ")
+         << index << ": '" << attribute.getName().getValue()
+         << "' is no attribute of it, or not with this value";
+}
+
+LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op, unsigned,
+                                                     unsigned index,
+                                                     NamedAttribute attribute) {
+  if (isMark(attribute, /*isResult=*/true))
+    return success();
+  return op->emitOpError("result ")
+         << index << ": '" << attribute.getName().getValue()
+         << "' is no attribute of it, or not with this value";
+}
+
 Operation *NNDialect::materializeConstant(OpBuilder &builder, Attribute value,
                                           Type type, Location loc) {
   if (auto elements = dyn_cast<ElementsAttr>(value))

@@ -28,23 +28,18 @@ inline constexpr llvm::StringLiteral kSaveAttr = "nn.save";
 // Marks for the differentiation of a module function.
 /// Argument (unit): its gradient goes back over an edge.
 inline constexpr llvm::StringLiteral kWantsGradAttr = "nn.wants_grad";
-/// Result: where its gradients come from, an array of dictionaries with `edge`
-/// ("module.input") or `loss` (name of a loss).
+/// Result: where its gradients come from, an array of #nn.gradient without
+/// `of`.
 inline constexpr llvm::StringLiteral kGradientsAttr = "nn.gradients";
 
 // On the differentiated pair.
-/// Result of .fwd and argument of .bwd (unit), in equal order. Also: result of
-/// .bwd.input that .bwd.weight takes.
+/// Result of the forward function and argument of the backward one, in equal
+/// order (unit). On an argument of a half its number (i64): k is the k-th
+/// residual of the forward function; from their number on, those of the input
+/// half, which are results of that (unit).
 inline constexpr llvm::StringLiteral kResidualAttr = "nn.residual";
-/// Beside nn.residual on an argument of .bwd.input or .bwd.weight (i64): k is
-/// the k-th residual of .fwd; from their number on, those of .bwd.input.
-inline constexpr llvm::StringLiteral kResidualIndexAttr = "nn.residual_index";
-/// Argument of .bwd: gradient of the output of that name; result of .bwd:
-/// gradient of the input of that name.
-inline constexpr llvm::StringLiteral kGradOfAttr = "nn.grad_of";
-/// Beside nn.grad_of on an argument: the edge or the loss it comes from.
-inline constexpr llvm::StringLiteral kEdgeAttr = "nn.edge";
-inline constexpr llvm::StringLiteral kLossAttr = "nn.loss";
+/// Argument or result of a backward function (#nn.gradient).
+inline constexpr llvm::StringLiteral kGradientAttr = "nn.gradient";
 /// Result of a layer's .bwd (unit): a parameter's gradient, to be added to.
 inline constexpr llvm::StringLiteral kParamGradAttr = "nn.param_grad";
 

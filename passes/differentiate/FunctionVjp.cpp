@@ -319,30 +319,30 @@ Differentiator::differentiateCallee(func::FuncOp function, Save save,
 }
 
 /// Names on the arguments and results of a module's backward function.
-static void nameBackward(const FunctionVjp &pair, ArrayRef<Attribute> sources,
+static void nameBackward(const FunctionVjp &pair,
+                         ArrayRef<nn::GradientAttr> sources,
                          ArrayRef<StringAttr> outputNames) {
   func::FuncOp backward = pair.backward;
-  auto unit = UnitAttr::get(backward.getContext());
+  MLIRContext *context = backward.getContext();
+  auto unit = UnitAttr::get(context);
   for (auto [i, source] : llvm::enumerate(pair.inputs)) {
     if (source.kind == Source::residual)
       backward.setArgAttr(i, nn::kResidualAttr, unit);
     if (source.kind != Source::gradient)
       continue;
-    auto from = cast<DictionaryAttr>(sources[source.index]);
-    backward.setArgAttr(i, nn::kGradOfAttr, outputNames[source.index]);
-    if (Attribute edge = from.get("edge"))
-      backward.setArgAttr(i, nn::kEdgeAttr, edge);
-    if (Attribute loss = from.get("loss"))
-      backward.setArgAttr(i, nn::kLossAttr, loss);
+    nn::GradientAttr from = sources[source.index];
+    backward.setArgAttr(i, nn::kGradientAttr,
+                        nn::GradientAttr::get(context,
+                                              outputNames[source.index],
+                                              from.getEdge(), from.getLoss()));
   }
   for (auto [i, argument] : llvm::enumerate(pair.outputs)) {
     func::FuncOp forward = pair.forward;
-    if (Attribute name = forward.getArgAttr(argument, nn::kNameAttr))
-      backward.setResultAttr(i, nn::kGradOfAttr, name);
-    else
-      backward.setResultAttr(
-          i, nn::kGradOfAttr,
-          StringAttr::get(backward.getContext(), std::to_string(argument)));
+    auto name = forward.getArgAttrOfType<StringAttr>(argument, nn::kNameAttr);
+    if (!name)
+      name = StringAttr::get(context, std::to_string(argument));
+    backward.setResultAttr(i, nn::kGradientAttr,
+                           nn::GradientAttr::get(context, name, {}, {}));
   }
 }
 
@@ -357,7 +357,7 @@ LogicalResult Differentiator::differentiateModule(func::FuncOp function) {
     wanted.push_back(wants ? Want::value : Want::nothing);
   }
   SmallVector<unsigned> counts;
-  SmallVector<Attribute> sources;
+  SmallVector<nn::GradientAttr> sources;
   SmallVector<StringAttr> outputNames;
   for (unsigned i = 0; i < function.getNumResults(); ++i) {
     auto list = function.getResultAttrOfType<ArrayAttr>(i, nn::kGradientsAttr);
@@ -365,7 +365,7 @@ LogicalResult Differentiator::differentiateModule(func::FuncOp function) {
     counts.push_back(list ? list.size() : 0);
     auto name = function.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
     for (unsigned k = 0; k < counts.back(); ++k) {
-      sources.push_back(list[k]);
+      sources.push_back(cast<nn::GradientAttr>(list[k]));
       outputNames.push_back(name ? name
                                  : StringAttr::get(context, std::to_string(i)));
     }

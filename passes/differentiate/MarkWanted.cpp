@@ -113,8 +113,8 @@ void GradientGraph::seedLosses(Node &node,
     if (loss.getModuleAttr().getAttr() != node.module.getSymNameAttr())
       continue;
     if (auto i = dist::ModuleOp::findResult(node.forward, loss.getNumerator()))
-      sources[*i].push_back(b.getDictionaryAttr(
-          b.getNamedAttr("loss", b.getStringAttr(loss.getName()))));
+      sources[*i].push_back(nn::GradientAttr::get(
+          b.getContext(), {}, {}, b.getStringAttr(loss.getName())));
   }
 }
 
@@ -129,7 +129,7 @@ void GradientGraph::seedEdges(Node &node,
       continue;
     std::string name = (edge.getTarget() + "." + edge.getInput()).str();
     sources[*from].push_back(
-        b.getDictionaryAttr(b.getNamedAttr("edge", b.getStringAttr(name))));
+        nn::GradientAttr::get(b.getContext(), {}, b.getStringAttr(name), {}));
   }
 }
 

@@ -74,7 +74,8 @@ static LogicalResult verifyArguments(func::FuncOp backward,
     if (backward.getArgAttr(i, nn::kResidualAttr))
       continue;
     auto name = backward.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
-    auto gradient = backward.getArgAttrOfType<StringAttr>(i, nn::kGradOfAttr);
+    auto gradient =
+        backward.getArgAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr);
     if (!name && !gradient)
       return backward.emitOpError("takes argument ")
              << i << ", which is no input, residual or gradient";
@@ -84,14 +85,13 @@ static LogicalResult verifyArguments(func::FuncOp backward,
              << " does not have";
     if (!gradient)
       continue;
-    if (!outputs.contains(gradient.getValue()))
+    StringRef of = gradient.getOf();
+    if (!outputs.contains(of))
       return backward.emitOpError("takes the gradient of '")
-             << gradient.getValue() << "', which is no output of "
-             << forward.getName();
-    if (!backward.getArgAttr(i, nn::kEdgeAttr) &&
-        !backward.getArgAttr(i, nn::kLossAttr))
+             << of << "', which is no output of " << forward.getName();
+    if (!gradient.getEdge() && !gradient.getLoss())
       return backward.emitOpError("takes the gradient of '")
-             << gradient.getValue() << "' from no edge and no loss";
+             << of << "' from no edge and no loss";
   }
   return success();
 }
@@ -101,17 +101,18 @@ static LogicalResult verifyResults(func::FuncOp backward,
                                    func::FuncOp forward) {
   llvm::StringSet<> inputs = namesOf(forward, false, nn::kNameAttr);
   for (unsigned i = 0; i < backward.getNumResults(); ++i) {
-    auto of = backward.getResultAttrOfType<StringAttr>(i, nn::kGradOfAttr);
+    auto gradient =
+        backward.getResultAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr);
     if (backward.getResultAttr(i, nn::kParamGradAttr))
       return backward.emitOpError("returns the gradient of a parameter, "
                                   "result ")
              << i << ", instead of adding it up";
-    if (!of && !backward.getResultAttr(i, nn::kResidualAttr))
+    if (!gradient && !backward.getResultAttr(i, nn::kResidualAttr))
       return backward.emitOpError("returns result ")
              << i << ", which is neither a gradient nor a residual";
-    if (of && !inputs.contains(of.getValue()))
+    if (gradient && !inputs.contains(gradient.getOf()))
       return backward.emitOpError("returns the gradient of '")
-             << of.getValue() << "', which is no input of "
+             << gradient.getOf().getValue() << "', which is no input of "
              << forward.getName();
   }
   return success();
@@ -163,10 +164,10 @@ static LogicalResult verifyIndices(func::FuncOp half, ArrayRef<Type> given) {
   for (unsigned i = 0; i < half.getNumArguments(); ++i) {
     if (!half.getArgAttr(i, nn::kResidualAttr))
       continue;
-    auto index = half.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
+    auto index = half.getArgAttrOfType<IntegerAttr>(i, nn::kResidualAttr);
     if (!index)
       return half.emitOpError("takes a residual as argument ")
-             << i << " without an integer '" << nn::kResidualIndexAttr << "'";
+             << i << " without its number";
     int64_t k = index.getInt();
     if (k <= last)
       return half.emitOpError("takes residual ")
@@ -192,8 +193,7 @@ static LogicalResult verifyInputHalf(func::FuncOp half, func::FuncOp weight,
     return half.emitOpError("adds up gradients of parameters");
   llvm::DenseSet<int64_t> taken;
   for (unsigned i = 0; weight && i < weight.getNumArguments(); ++i)
-    if (auto index =
-            weight.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr))
+    if (auto index = weight.getArgAttrOfType<IntegerAttr>(i, nn::kResidualAttr))
       taken.insert(index.getInt());
   int64_t next = forwardResiduals;
   for (unsigned i = 0; i < half.getNumResults(); ++i) {
@@ -239,7 +239,7 @@ static LogicalResult verifyFunctions(const dist::Functions &functions) {
 /// What has residuals or gradients is linked to what they are of.
 static LogicalResult verifyUnlinked(func::FuncOp function) {
   for (bool results : {false, true})
-    for (StringRef mark : {nn::kResidualAttr, nn::kGradOfAttr})
+    for (StringRef mark : {nn::kResidualAttr, nn::kGradientAttr})
       for (unsigned i = 0; i < (results ? function.getNumResults()
                                         : function.getNumArguments());
            ++i)
@@ -273,13 +273,6 @@ static LogicalResult verifyParameterGradients(dist::ModuleOp module,
   return success();
 }
 
-static bool hasAttr(func::FuncOp f, unsigned i, bool isResult, StringRef name,
-                    StringRef value) {
-  Attribute attr = isResult ? f.getResultAttr(i, name) : f.getArgAttr(i, name);
-  auto text = dyn_cast_or_null<StringAttr>(attr);
-  return text && text.getValue() == value;
-}
-
 /// The functions of a module that compute gradients.
 static SmallVector<func::FuncOp, 2> findBackward(ModuleOp program,
                                                  StringRef module) {
@@ -292,13 +285,18 @@ static SmallVector<func::FuncOp, 2> findBackward(ModuleOp program,
 /// other way round.
 static LogicalResult verifyEdge(ModuleOp program, dist::EdgeOp edge) {
   bool taken = false, given = false;
-  std::string name = (edge.getTarget() + "." + edge.getInput()).str();
+  auto name = StringAttr::get(program.getContext(),
+                              edge.getTarget() + "." + edge.getInput());
   for (func::FuncOp f : findBackward(program, edge.getSource()))
     for (unsigned i = 0; i < f.getNumArguments(); ++i)
-      taken |= hasAttr(f, i, false, nn::kEdgeAttr, name);
+      if (auto gradient =
+              f.getArgAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr))
+        taken |= gradient.getEdge() == name;
   for (func::FuncOp f : findBackward(program, edge.getTarget()))
     for (unsigned i = 0; i < f.getNumResults(); ++i)
-      given |= hasAttr(f, i, true, nn::kGradOfAttr, edge.getInput());
+      if (auto gradient =
+              f.getResultAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr))
+        given |= gradient.getOf() == edge.getInputAttr();
   if (taken == given)
     return success();
   return edge.emitOpError()

@@ -38,7 +38,9 @@ std::string dt::lower::describe(Operation *op) {
 
 /// The seed of a loss comes from the task, not from the caller.
 static StringAttr seedOf(func::FuncOp function, unsigned argument) {
-  return function.getArgAttrOfType<StringAttr>(argument, nn::kLossAttr);
+  auto gradient =
+      function.getArgAttrOfType<nn::GradientAttr>(argument, nn::kGradientAttr);
+  return gradient ? gradient.getLoss() : StringAttr();
 }
 
 FunctionType FunctionLowering::makeType() {

@@ -21,6 +21,10 @@ StringRef argumentText(rt::FuncOp f, unsigned i, StringRef attribute) {
   return text ? text.getValue() : StringRef();
 }
 
+nn::GradientAttr gradientOf(rt::FuncOp f, unsigned i) {
+  return f.getArgAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr);
+}
+
 bool isWritten(rt::FuncOp f, unsigned i) { return f.getAccess(i) != "in"; }
 
 /// The symbol that counts the items of a tensor's first dim; "" if there is
@@ -262,7 +266,7 @@ LogicalResult StepPlan::declareForward(PlannedModule &m) {
 /// The gradient of an output that argument `i` takes: it comes over an edge.
 FailureOr<unsigned> StepPlan::findGradient(PlannedModule &m, rt::FuncOp f,
                                            unsigned i) {
-  StringRef name = argumentText(f, i, nn::kEdgeAttr);
+  StringRef name = gradientOf(f, i).getEdge();
   for (unsigned e : m.out) {
     PlannedEdge &edge = edges[e];
     if ((edge.op.getTarget() + "." + edge.op.getInput()).str() != name)
@@ -284,11 +288,11 @@ FailureOr<unsigned> StepPlan::findOperand(PlannedModule &m, rt::FuncOp f,
                                           unsigned i, unsigned &nextSaved) {
   if (f.getArgAttr(i, nn::kResidualAttr)) {
     // By its number (in halves), or the next one.
-    auto number = f.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
+    auto number = f.getArgAttrOfType<IntegerAttr>(i, nn::kResidualAttr);
     unsigned k = number ? unsigned(number.getInt()) : nextSaved++;
     if (k < m.saved.size())
       return m.saved[k];
-  } else if (f.getArgAttr(i, nn::kEdgeAttr)) {
+  } else if (auto gradient = gradientOf(f, i); gradient && gradient.getEdge()) {
     return findGradient(m, f, i);
   } else {
     StringRef name = argumentText(f, i, rt::RTDialect::kName);
@@ -314,7 +318,8 @@ StepPlan::declareFunction(PlannedModule &m, rt::FuncOp f,
       if (succeeded(d))
         m.saved.push_back(*d);
     } else {
-      StringRef input = argumentText(f, i, nn::kGradOfAttr);
+      nn::GradientAttr gradient = gradientOf(f, i);
+      StringRef input = gradient ? gradient.getOf().getValue() : StringRef();
       d = declare(m, f, i, ("grad." + input).str(), kWhole);
       for (unsigned e : m.in)
         if (succeeded(d) && edges[e].op.getInput() == input)

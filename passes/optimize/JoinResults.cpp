@@ -236,8 +236,7 @@ SmallVector<std::optional<unsigned>> numberArguments(func::FuncOp taker) {
     numbers.push_back(std::nullopt);
     if (!taker.getArgAttr(i, nn::kResidualAttr))
       continue;
-    auto number =
-        taker.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
+    auto number = taker.getArgAttrOfType<IntegerAttr>(i, nn::kResidualAttr);
     numbers.back() = number ? unsigned(number.getInt()) : next++;
   }
   return numbers;
@@ -265,9 +264,9 @@ void Residuals::replaceIn(func::FuncOp taker, const PartGroup &group) {
       taken.places.push_back(i);
       taken.parts.push_back(group.parts[found - group.places.begin()]);
     }
-    if (taker.getArgAttr(i, nn::kResidualIndexAttr))
+    if (taker.getArgAttrOfType<IntegerAttr>(i, nn::kResidualAttr))
       taker.setArgAttr(
-          i, nn::kResidualIndexAttr,
+          i, nn::kResidualAttr,
           b.getI64IntegerAttr(renumber(*numbers[i], group.places)));
   }
   if (!taken.places.empty())

@@ -203,7 +203,8 @@ private:
       StringRef name = read.getParameter();
       if (!prefix.empty() && name.consume_front(prefix))
         name.consume_front(".");
-      layer.setArgAttr(i, "nn.name", StringAttr::get(layer.getContext(), name));
+      layer.setArgAttr(i, nn::kNameAttr,
+                       StringAttr::get(layer.getContext(), name));
     }
   }
 

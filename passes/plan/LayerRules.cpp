@@ -96,7 +96,7 @@ void LayerBuilder::addParameter(Value value) {
   if (!type || !type.hasStaticShape())
     return;
   double count = double(type.getNumElements());
-  if (parameters.insert({read->getAttr("parameter"), count}).second)
+  if (parameters.insert({read.getParameterAttr(), count}).second)
     kind.parameters += count;
 }
 

@@ -151,7 +151,7 @@ private:
     func::FuncOp function = functions.weight;
     for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
       if (auto number =
-              function.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr))
+              function.getArgAttrOfType<IntegerAttr>(i, nn::kResidualAttr))
         numbers.insert(number.getInt());
     return numbers;
   }

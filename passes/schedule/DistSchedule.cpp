@@ -33,11 +33,13 @@ namespace {
 
 /// What goes back is an argument of the sender's backward.
 bool hasGradient(dist::EdgeOp edge, const dist::Functions &sender) {
-  std::string name = (edge.getTarget() + "." + edge.getInput()).str();
+  auto name = StringAttr::get(edge.getContext(),
+                              edge.getTarget() + "." + edge.getInput());
   for (func::FuncOp function : sender.getBackwards())
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      if (auto from = function.getArgAttrOfType<StringAttr>(i, nn::kEdgeAttr);
-          from && from.getValue() == name)
+      if (auto gradient =
+              function.getArgAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr);
+          gradient && gradient.getEdge() == name)
         return true;
   return false;
 }

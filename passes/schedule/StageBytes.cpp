@@ -83,23 +83,35 @@ double getResidualBytes(const Sizes &sizes, func::FuncOp function) {
   return getResultBytes(sizes, function, nn::kResidualAttr);
 }
 
-/// Arguments of functions that have a name by `attribute`, each once.
-static double getArgumentBytes(const Sizes &sizes,
-                               ArrayRef<func::FuncOp> functions,
-                               StringRef attribute) {
+/// An argument that is an input; null: it is none.
+static StringAttr getInput(func::FuncOp function, unsigned i) {
+  return function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
+}
+
+/// The edge that an argument comes over as a gradient; null: none.
+static StringAttr getEdge(func::FuncOp function, unsigned i) {
+  auto gradient =
+      function.getArgAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr);
+  return gradient ? gradient.getEdge() : StringAttr();
+}
+
+/// Arguments of functions for which `nameOf` has a name, each once.
+static double
+getArgumentBytes(const Sizes &sizes, ArrayRef<func::FuncOp> functions,
+                 function_ref<StringAttr(func::FuncOp, unsigned)> nameOf) {
   double bytes = 0;
-  llvm::StringSet<> counted;
+  llvm::DenseSet<StringAttr> counted;
   for (func::FuncOp function : functions)
     for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
-      if (auto text = function.getArgAttrOfType<StringAttr>(i, attribute))
-        if (counted.insert(text.getValue()).second)
+      if (StringAttr name = nameOf(function, i))
+        if (counted.insert(name).second)
           bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]);
   return bytes;
 }
 
 double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
   return getArgumentBytes(sizes, dist::getFunctions(module).getBackwards(),
-                          nn::kNameAttr);
+                          getInput);
 }
 
 static bool hasHalves(const dist::Functions &functions) {
@@ -111,14 +123,13 @@ double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
   func::FuncOp forward = functions.forward, weight = functions.weight;
   if (!hasHalves(functions))
     return getResidualBytes(sizes, forward) + getInputBytes(module, sizes);
-  double bytes = getArgumentBytes(sizes, weight, nn::kNameAttr);
+  double bytes = getArgumentBytes(sizes, weight, getInput);
   // The forward's residuals have the first numbers.
   int64_t count = 0;
   for (unsigned i = 0; i < forward.getNumResults(); ++i)
     count += forward.getResultAttr(i, nn::kResidualAttr) != nullptr;
   for (unsigned i = 0; i < weight.getNumArguments(); ++i) {
-    auto number =
-        weight.getArgAttrOfType<IntegerAttr>(i, nn::kResidualIndexAttr);
+    auto number = weight.getArgAttrOfType<IntegerAttr>(i, nn::kResidualAttr);
     if (number && number.getInt() < count)
       bytes += sizes.bytesOfItem(weight.getArgumentTypes()[i]);
   }
@@ -126,8 +137,7 @@ double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
 }
 
 double getGradientBytes(dist::ModuleOp module, const Sizes &sizes) {
-  return getArgumentBytes(sizes, dist::getFunctions(module).weight,
-                          nn::kEdgeAttr);
+  return getArgumentBytes(sizes, dist::getFunctions(module).weight, getEdge);
 }
 
 /// Outputs that some module takes, or those that none does.
@@ -291,8 +301,7 @@ SlotBytes getSlotBytes(dist::ModuleOp module) {
   double kept = getResidualBytes(sizes, functions.forward) +
                 getInputBytes(module, sizes),
          sent = getOutputBytes(module, sizes, /*taken=*/true),
-         gradients =
-             getArgumentBytes(sizes, functions.getBackwards(), nn::kEdgeAttr),
+         gradients = getArgumentBytes(sizes, functions.getBackwards(), getEdge),
          toWeights =
              getKeptToWeights(module, sizes) + getGradientBytes(module, sizes);
   SlotBytes bytes;
@@ -300,7 +309,7 @@ SlotBytes getSlotBytes(dist::ModuleOp module) {
   bytes.early = kept + sent + gradients - toWeights;
   bytes.late = getResidualBytes(sizes, functions.input);
   for (func::FuncOp function : functions.getBackwards())
-    bytes.late += getResultBytes(sizes, function, nn::kGradOfAttr);
+    bytes.late += getResultBytes(sizes, function, nn::kGradientAttr);
   if (!hasHalves(functions))
     bytes = {0, bytes.all(), 0};
   double pieces = double(dist::Placement(module).sub);

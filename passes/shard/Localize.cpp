@@ -14,6 +14,7 @@ using namespace dt;
 using namespace dt::shard;
 
 #include "passes/shard/ShardInterfaces.cpp.inc"
+#include "llvm/ADT/TypeSwitch.h"
 
 Operation *dt::shard::cloneLocal(OpBuilder &builder, Operation *op,
                                  ValueRange operands, TypeRange types) {
@@ -80,10 +81,10 @@ struct ChunkModel : LocalizeOpInterface::FallbackModel<ChunkModel> {
                               ValueRange operands, TypeRange types,
                               const FactorCut &cut) const {
     Operation *local = cloneLocal(builder, op, operands, types);
-    auto chunk = local->getAttrOfType<IntegerAttr>("chunk");
-    if (chunk && cut.factor + 1 == cut.rule->factors.size())
-      local->setAttr("chunk",
-                     builder.getI64IntegerAttr(chunk.getInt() / cut.axis.over));
+    if (cut.factor + 1 == cut.rule->factors.size())
+      llvm::TypeSwitch<Operation *>(local)
+          .Case<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp>(
+              [&](auto op) { op.setChunk(op.getChunk() / cut.axis.over); });
     return {local->getResult(0)};
   }
 };

@@ -257,7 +257,7 @@ void FunctionSplitter::copyArgument(func::FuncOp half, unsigned i,
   int64_t index = 0;
   for (unsigned k = 0; k < from; ++k)
     index += work.getArgAttr(k, nn::kResidualAttr) != nullptr;
-  half.setArgAttr(i, nn::kResidualIndexAttr, builder.getI64IntegerAttr(index));
+  half.setArgAttr(i, nn::kResidualAttr, builder.getI64IntegerAttr(index));
 }
 
 void FunctionSplitter::makeInput() {
@@ -295,7 +295,7 @@ void FunctionSplitter::makeInput() {
 SmallVector<Value> FunctionSplitter::listWeightArguments() {
   SmallVector<Value> arguments;
   auto isGradient = [&](BlockArgument a) {
-    return work.getArgAttr(a.getArgNumber(), nn::kGradOfAttr) != nullptr;
+    return work.getArgAttr(a.getArgNumber(), nn::kGradientAttr) != nullptr;
   };
   // A gradient that nobody uses still arrives.
   auto takes = [&](BlockArgument a) {
@@ -341,8 +341,7 @@ void FunctionSplitter::makeWeight() {
     if (auto a = dyn_cast<BlockArgument>(v)) {
       copyArgument(halves.weight, i, a);
     } else if (isModuleFunction) {
-      halves.weight.setArgAttr(i, nn::kResidualAttr, builder.getUnitAttr());
-      halves.weight.setArgAttr(i, nn::kResidualIndexAttr,
+      halves.weight.setArgAttr(i, nn::kResidualAttr,
                                builder.getI64IntegerAttr(next++));
     }
   }

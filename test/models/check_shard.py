@@ -111,18 +111,17 @@ class Case:
         arguments, order = [], iter(range(len(residuals)))
         for (_, type_), a in zip(f.blocks[0].arguments, dictionaries(f.attrs.get("arg_attrs", ""))):
             if "nn.residual" in a:
-                index = a.get("nn.residual_index")
-                arguments.append(residuals[int(index.split()[0]) if index else next(order)])
+                number = a["nn.residual"]
+                arguments.append(residuals[int(number.split()[0]) if number else next(order)])
             elif "nn.name" in a:
                 arguments.append([self.inputs[a["nn.name"].strip('"')]] * m.ranks)
             else:
-                key = a["nn.grad_of"] + a.get("nn.edge", a.get("nn.loss", ""))
-                arguments.append([random(key, m.shape(type_)[0])] * m.ranks)
+                arguments.append([random(a["nn.gradient"], m.shape(type_)[0])] * m.ranks)
         for value, a in zip(m.call(function, arguments), dictionaries(f.attrs.get("res_attrs", ""))):
             if "nn.residual" in a:
                 residuals.append(value)
             else:
-                found["gradient of input " + a["nn.grad_of"]] = m.whole_of(None, value)
+                found["gradient of input " + a["nn.gradient"]] = m.whole_of(None, value)
 
 
 def compare(wanted, found):

@@ -15,7 +15,7 @@ dist.module @m {
   // VJP: nn.reduce sum
   // VJP: nn.accumulate @decay
   // KERNEL: rt.kernel @scan [%{{.*}} < batch, %{{.*}} < 8]
-  func.func @forward(%x: tensor<?x6x8xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "loss", nn.gradients = [{loss = "l"}]}) {
+  func.func @forward(%x: tensor<?x6x8xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "loss", nn.gradients = [#nn.gradient<loss = "l">]}) {
     %0 = nn.read @decay : tensor<8xf32>
     %1 = example.scan %x, %0 {reverse = 1 : i64} : tensor<?x6x8xf32, #nn.dims<batch>>, tensor<8xf32>
     %2 = nn.reduce sum %1 {axes = array<i64: 0, 1, 2>} : tensor<?x6x8xf32, #nn.dims<batch>>

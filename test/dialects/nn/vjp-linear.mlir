@@ -14,7 +14,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.linear_dw %[[X]], %[[DY]]
 // CHECK-NEXT: %[[V2:.*]] = nn.reduce sum %[[DY]] {axes = array<i64: 0, 1>}
 // CHECK-NEXT: return %[[V0]], %[[V1]], %[[V2]]
-  func.func @linear(%x: tensor<2x5x3xf32> {nn.wants_grad}, %w: tensor<4x3xf32> {nn.wants_grad}, %b: tensor<4xf32> {nn.wants_grad}) -> (tensor<2x5x4xf32> {nn.gradients = [{edge = "m.linear"}]}) {
+  func.func @linear(%x: tensor<2x5x3xf32> {nn.wants_grad}, %w: tensor<4x3xf32> {nn.wants_grad}, %b: tensor<4xf32> {nn.wants_grad}) -> (tensor<2x5x4xf32> {nn.gradients = [#nn.gradient<edge = "m.linear">]}) {
     %0 = nn.linear %x, %w, %b : tensor<2x5x3xf32>, tensor<4x3xf32>, tensor<4xf32>
     return %0 : tensor<2x5x4xf32>
   }
@@ -24,7 +24,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.linear %[[DY]], %[[X2]]
 // CHECK-NEXT: %[[V1:.*]] = nn.linear_dw %[[X]], %[[DY]] {in_out}
 // CHECK-NEXT: return %[[V0]], %[[V1]]
-  func.func @linear_in_out(%x: tensor<2x5x3xf32> {nn.wants_grad}, %w: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<2x5x4xf32> {nn.gradients = [{edge = "m.linear_in_out"}]}) {
+  func.func @linear_in_out(%x: tensor<2x5x3xf32> {nn.wants_grad}, %w: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<2x5x4xf32> {nn.gradients = [#nn.gradient<edge = "m.linear_in_out">]}) {
     %0 = nn.linear %x, %w {in_out} : tensor<2x5x3xf32>, tensor<3x4xf32>
     return %0 : tensor<2x5x4xf32>
   }
@@ -34,7 +34,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.linear %[[DY]], %[[X]] {in_out}
 // CHECK-NEXT: return %[[V0]]
-  func.func @linear_frozen(%x: tensor<2x5x3xf32> {nn.wants_grad}, %w: tensor<4x3xf32>) -> (tensor<2x5x4xf32> {nn.gradients = [{edge = "m.linear_frozen"}]}) {
+  func.func @linear_frozen(%x: tensor<2x5x3xf32> {nn.wants_grad}, %w: tensor<4x3xf32>) -> (tensor<2x5x4xf32> {nn.gradients = [#nn.gradient<edge = "m.linear_frozen">]}) {
     %0 = nn.linear %x, %w : tensor<2x5x3xf32>, tensor<4x3xf32>
     return %0 : tensor<2x5x4xf32>
   }
@@ -44,7 +44,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.matmul %[[DY]], %[[X2]] {trans_b}
 // CHECK-NEXT: %[[V1:.*]] = nn.matmul %[[X]], %[[DY]] {trans_a}
 // CHECK-NEXT: return %[[V0]], %[[V1]]
-  func.func @matmul_nn(%x: tensor<6x2x3xf32> {nn.wants_grad}, %y: tensor<6x3x4xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [{edge = "m.matmul_nn"}]}) {
+  func.func @matmul_nn(%x: tensor<6x2x3xf32> {nn.wants_grad}, %y: tensor<6x3x4xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.matmul_nn">]}) {
     %0 = nn.matmul %x, %y : tensor<6x2x3xf32>, tensor<6x3x4xf32>
     return %0 : tensor<6x2x4xf32>
   }
@@ -54,7 +54,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.matmul %[[DY]], %[[X2]]
 // CHECK-NEXT: %[[V1:.*]] = nn.matmul %[[DY]], %[[X]] {trans_a}
 // CHECK-NEXT: return %[[V0]], %[[V1]]
-  func.func @matmul_nt(%x: tensor<6x2x3xf32> {nn.wants_grad}, %y: tensor<6x4x3xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [{edge = "m.matmul_nt"}]}) {
+  func.func @matmul_nt(%x: tensor<6x2x3xf32> {nn.wants_grad}, %y: tensor<6x4x3xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.matmul_nt">]}) {
     %0 = nn.matmul %x, %y {trans_b} : tensor<6x2x3xf32>, tensor<6x4x3xf32>
     return %0 : tensor<6x2x4xf32>
   }
@@ -64,7 +64,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.matmul %[[X2]], %[[DY]] {trans_b}
 // CHECK-NEXT: %[[V1:.*]] = nn.matmul %[[X]], %[[DY]]
 // CHECK-NEXT: return %[[V0]], %[[V1]]
-  func.func @matmul_tn(%x: tensor<6x3x2xf32> {nn.wants_grad}, %y: tensor<6x3x4xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [{edge = "m.matmul_tn"}]}) {
+  func.func @matmul_tn(%x: tensor<6x3x2xf32> {nn.wants_grad}, %y: tensor<6x3x4xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.matmul_tn">]}) {
     %0 = nn.matmul %x, %y {trans_a} : tensor<6x3x2xf32>, tensor<6x3x4xf32>
     return %0 : tensor<6x2x4xf32>
   }
@@ -74,7 +74,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.matmul %[[X2]], %[[DY]] {trans_a, trans_b}
 // CHECK-NEXT: %[[V1:.*]] = nn.matmul %[[DY]], %[[X]] {trans_a, trans_b}
 // CHECK-NEXT: return %[[V0]], %[[V1]]
-  func.func @matmul_tt(%x: tensor<6x3x2xf32> {nn.wants_grad}, %y: tensor<6x4x3xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [{edge = "m.matmul_tt"}]}) {
+  func.func @matmul_tt(%x: tensor<6x3x2xf32> {nn.wants_grad}, %y: tensor<6x4x3xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.matmul_tt">]}) {
     %0 = nn.matmul %x, %y {trans_a, trans_b} : tensor<6x3x2xf32>, tensor<6x4x3xf32>
     return %0 : tensor<6x2x4xf32>
   }
@@ -84,7 +84,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.linear_dw %[[X]], %[[DY]] {in_out}
 // CHECK-NEXT: return %[[V0]]
-  func.func @matmul_shared(%x: tensor<6x2x3xf32>, %y: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [{edge = "m.matmul_shared"}]}) {
+  func.func @matmul_shared(%x: tensor<6x2x3xf32>, %y: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<6x2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.matmul_shared">]}) {
     %0 = nn.matmul %x, %y : tensor<6x2x3xf32>, tensor<3x4xf32>
     return %0 : tensor<6x2x4xf32>
   }
@@ -96,7 +96,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.reduce sum %[[V0]] {axes = array<i64: 0>}
 // CHECK-NEXT: %[[V2:.*]] = nn.reshape %[[V1]] : tensor<2x3xf32> to tensor<1x2x3xf32>
 // CHECK-NEXT: return %[[V2]]
-  func.func @matmul_broadcast(%x: tensor<1x2x3xf32> {nn.wants_grad}, %y: tensor<6x3x4xf32>) -> (tensor<6x2x4xf32> {nn.gradients = [{edge = "m.matmul_broadcast"}]}) {
+  func.func @matmul_broadcast(%x: tensor<1x2x3xf32> {nn.wants_grad}, %y: tensor<6x3x4xf32>) -> (tensor<6x2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.matmul_broadcast">]}) {
     %0 = nn.matmul %x, %y : tensor<1x2x3xf32>, tensor<6x3x4xf32>
     return %0 : tensor<6x2x4xf32>
   }
@@ -107,7 +107,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.conv_dw %[[X]], %[[DY]] {dilations = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 2>} : (tensor<2x3x8x8xf32>, tensor<2x4x4x4xf32>) -> tensor<4x3x3x3xf32>
 // CHECK-NEXT: %[[V2:.*]] = nn.reduce sum %[[DY]] {axes = array<i64: 0, 2, 3>}
 // CHECK-NEXT: return %[[V0]], %[[V1]], %[[V2]]
-  func.func @conv(%x: tensor<2x3x8x8xf32> {nn.wants_grad}, %w: tensor<4x3x3x3xf32> {nn.wants_grad}, %b: tensor<4xf32> {nn.wants_grad}) -> (tensor<2x4x4x4xf32> {nn.gradients = [{edge = "m.conv"}]}) {
+  func.func @conv(%x: tensor<2x3x8x8xf32> {nn.wants_grad}, %w: tensor<4x3x3x3xf32> {nn.wants_grad}, %b: tensor<4xf32> {nn.wants_grad}) -> (tensor<2x4x4x4xf32> {nn.gradients = [#nn.gradient<edge = "m.conv">]}) {
     %0 = nn.conv %x, %w, %b {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64} : tensor<2x3x8x8xf32>, tensor<4x3x3x3xf32>, tensor<4xf32>
     return %0 : tensor<2x4x4x4xf32>
   }
@@ -118,7 +118,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.conv %[[DY]], %[[X2]] {dilations = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 2>}
 // CHECK-NEXT: %[[V1:.*]] = nn.conv_dw %[[DY]], %[[X]] {dilations = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, strides = array<i64: 2, 2>} : (tensor<2x3x8x8xf32>, tensor<2x4x4x4xf32>) -> tensor<4x3x3x3xf32>
 // CHECK-NEXT: return %[[V0]], %[[V1]]
-  func.func @conv_dx(%x: tensor<2x4x4x4xf32> {nn.wants_grad}, %w: tensor<4x3x3x3xf32> {nn.wants_grad}) -> (tensor<2x3x8x8xf32> {nn.gradients = [{edge = "m.conv_dx"}]}) {
+  func.func @conv_dx(%x: tensor<2x4x4x4xf32> {nn.wants_grad}, %w: tensor<4x3x3x3xf32> {nn.wants_grad}) -> (tensor<2x3x8x8xf32> {nn.gradients = [#nn.gradient<edge = "m.conv_dx">]}) {
     %0 = nn.conv_dx %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<2x4x4x4xf32>, tensor<4x3x3x3xf32>) -> tensor<2x3x8x8xf32>
     return %0 : tensor<2x3x8x8xf32>
   }
@@ -127,7 +127,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.pool_dx max %[[X]], %[[DY]] {dilations = array<i64: 1, 1>, kernel = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 2, 2>}
 // CHECK-NEXT: return %[[V0]]
-  func.func @pool(%x: tensor<2x3x8x8xf32> {nn.wants_grad}) -> (tensor<2x3x4x4xf32> {nn.gradients = [{edge = "m.pool"}]}) {
+  func.func @pool(%x: tensor<2x3x8x8xf32> {nn.wants_grad}) -> (tensor<2x3x4x4xf32> {nn.gradients = [#nn.gradient<edge = "m.pool">]}) {
     %0 = nn.pool max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x3x8x8xf32>) -> tensor<2x3x4x4xf32>
     return %0 : tensor<2x3x4x4xf32>
   }
@@ -137,7 +137,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[X2:[a-z0-9]+]]:{{.*}}%[[X3:[a-z0-9]+]]:{{.*}}%[[R:[a-z0-9]+]]:{{.*}}%[[R2:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[Vdquery:.*]], %[[Vdkey:.*]], %[[Vdvalue:.*]] = nn.attention_grad %[[X]], %[[X2]], %[[X3]] of %[[R]], %[[R2]], %[[DY]] {causal, scale = 5.000000e-01 : f64}
 // CHECK-NEXT: return %[[Vdquery]], %[[Vdkey]], %[[Vdvalue]]
-  func.func @attention(%q: tensor<2x5x4x8xf32> {nn.wants_grad}, %k: tensor<2x6x2x8xf32> {nn.wants_grad}, %v: tensor<2x6x2x8xf32> {nn.wants_grad}) -> (tensor<2x5x4x8xf32> {nn.gradients = [{edge = "m.attention"}]}) {
+  func.func @attention(%q: tensor<2x5x4x8xf32> {nn.wants_grad}, %k: tensor<2x6x2x8xf32> {nn.wants_grad}, %v: tensor<2x6x2x8xf32> {nn.wants_grad}) -> (tensor<2x5x4x8xf32> {nn.gradients = [#nn.gradient<edge = "m.attention">]}) {
     %0, %1 = nn.attention %q, %k, %v {scale = 0.5 : f64, causal} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>
     return %0 : tensor<2x5x4x8xf32>
   }
@@ -176,7 +176,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V28:.*]] = nn.reduce sum %[[V27]] {axes = array<i64: 0>}
 // CHECK-NEXT: %[[V29:.*]] = nn.reshape %[[V28]] : tensor<4x5x6xf32> to tensor<1x4x5x6xf32>
 // CHECK-NEXT: return %[[V29]]
-  func.func @attention_mask(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %v: tensor<2x6x2x8xf32>, %m: tensor<1x4x5x6xf32> {nn.wants_grad}) -> (tensor<2x5x4x8xf32> {nn.gradients = [{edge = "m.attention_mask"}]}) {
+  func.func @attention_mask(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %v: tensor<2x6x2x8xf32>, %m: tensor<1x4x5x6xf32> {nn.wants_grad}) -> (tensor<2x5x4x8xf32> {nn.gradients = [#nn.gradient<edge = "m.attention_mask">]}) {
     %0, %1 = nn.attention %q, %k, %v mask %m {scale = 0.5 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<1x4x5x6xf32>
     return %0 : tensor<2x5x4x8xf32>
   }
@@ -185,7 +185,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[X2:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.rotary %[[DY]], %[[X]], %[[X2]] {inverse}
 // CHECK-NEXT: return %[[V0]]
-  func.func @rotary(%x: tensor<2x5x4x8xf32> {nn.wants_grad}, %c: tensor<5x4xf32>, %s: tensor<5x4xf32>) -> (tensor<2x5x4x8xf32> {nn.gradients = [{edge = "m.rotary"}]}) {
+  func.func @rotary(%x: tensor<2x5x4x8xf32> {nn.wants_grad}, %c: tensor<5x4xf32>, %s: tensor<5x4xf32>) -> (tensor<2x5x4x8xf32> {nn.gradients = [#nn.gradient<edge = "m.rotary">]}) {
     %0 = nn.rotary %x, %c, %s : tensor<2x5x4x8xf32>, tensor<5x4xf32>, tensor<5x4xf32>
     return %0 : tensor<2x5x4x8xf32>
   }

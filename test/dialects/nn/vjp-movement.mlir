@@ -12,7 +12,7 @@ dist.module @m {
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.reshape %[[DY]] : tensor<3x4xf32> to tensor<2x6xf32>
 // CHECK-NEXT: return %[[V0]]
-  func.func @reshape(%x: tensor<2x6xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.reshape"}]}) {
+  func.func @reshape(%x: tensor<2x6xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.reshape">]}) {
     %0 = nn.reshape %x : tensor<2x6xf32> to tensor<3x4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -22,7 +22,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.reduce sum %[[DY]] {axes = array<i64: 0, 2>}
 // CHECK-NEXT: %[[V1:.*]] = nn.reshape %[[V0]] : tensor<2xf32> to tensor<2x1xf32>
 // CHECK-NEXT: return %[[V1]]
-  func.func @broadcast(%x: tensor<2x1xf32> {nn.wants_grad}) -> (tensor<3x2x4xf32> {nn.gradients = [{edge = "m.broadcast"}]}) {
+  func.func @broadcast(%x: tensor<2x1xf32> {nn.wants_grad}) -> (tensor<3x2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.broadcast">]}) {
     %0 = nn.broadcast %x : tensor<2x1xf32> to tensor<3x2x4xf32>
     return %0 : tensor<3x2x4xf32>
   }
@@ -31,7 +31,7 @@ dist.module @m {
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.transpose %[[DY]] [1, 2, 0]
 // CHECK-NEXT: return %[[V0]]
-  func.func @transpose(%x: tensor<2x3x4xf32> {nn.wants_grad}) -> (tensor<4x2x3xf32> {nn.gradients = [{edge = "m.transpose"}]}) {
+  func.func @transpose(%x: tensor<2x3x4xf32> {nn.wants_grad}) -> (tensor<4x2x3xf32> {nn.gradients = [#nn.gradient<edge = "m.transpose">]}) {
     %0 = nn.transpose %x [2, 0, 1] : tensor<2x3x4xf32>
     return %0 : tensor<4x2x3xf32>
   }
@@ -40,7 +40,7 @@ dist.module @m {
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.pad %[[DY]] low [1, 0] interior [1, 0] : tensor<3x6xf32> to tensor<8x6xf32>
 // CHECK-NEXT: return %[[V0]]
-  func.func @slice(%x: tensor<8x6xf32> {nn.wants_grad}) -> (tensor<3x6xf32> {nn.gradients = [{edge = "m.slice"}]}) {
+  func.func @slice(%x: tensor<8x6xf32> {nn.wants_grad}) -> (tensor<3x6xf32> {nn.gradients = [#nn.gradient<edge = "m.slice">]}) {
     %0 = nn.slice %x [1, 0] step [2, 1] : tensor<8x6xf32> to tensor<3x6xf32>
     return %0 : tensor<3x6xf32>
   }
@@ -50,7 +50,7 @@ dist.module @m {
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.pad %[[DY]] low [2] interior [1] {reverse = array<i1: true>} : tensor<3xf32> to tensor<8xf32>
 // CHECK-NEXT: return %[[V0]]
-  func.func @slice_back(%x: tensor<8xf32> {nn.wants_grad}) -> (tensor<3xf32> {nn.gradients = [{edge = "m.slice_back"}]}) {
+  func.func @slice_back(%x: tensor<8xf32> {nn.wants_grad}) -> (tensor<3xf32> {nn.gradients = [#nn.gradient<edge = "m.slice_back">]}) {
     %0 = nn.slice %x [6] step [-2] : tensor<8xf32> to tensor<3xf32>
     return %0 : tensor<3xf32>
   }
@@ -59,7 +59,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.pad %[[X]] low [1, 0] interior [0, 0] : tensor<?x4xf32, #nn.dims<seq - 2>> to tensor<?x4xf32, #nn.dims<seq>>
 // CHECK-NEXT: return %[[V0]]
-  func.func @slice_symbolic(%x: tensor<?x4xf32, #nn.dims<seq>> {nn.wants_grad}) -> (tensor<?x4xf32, #nn.dims<seq - 2>> {nn.gradients = [{edge = "m.slice_symbolic"}]}) {
+  func.func @slice_symbolic(%x: tensor<?x4xf32, #nn.dims<seq>> {nn.wants_grad}) -> (tensor<?x4xf32, #nn.dims<seq - 2>> {nn.gradients = [#nn.gradient<edge = "m.slice_symbolic">]}) {
     %0 = nn.slice %x [1, 0] step [1, 1] : tensor<?x4xf32, #nn.dims<seq>> to tensor<?x4xf32, #nn.dims<seq - 2>>
     return %0 : tensor<?x4xf32, #nn.dims<seq - 2>>
   }
@@ -76,7 +76,7 @@ dist.module @m {
 // CHECK-NEXT: }
 // CHECK-NEXT: %[[V1:.*]] = nn.gather_grad %[[DY]] at %[[V0]] {axis = 0 : i64} : (tensor<1x4xf32>, tensor<1xi64>) -> tensor<?x4xf32, #nn.dims<seq>>
 // CHECK-NEXT: return %[[V1]]
-  func.func @slice_last(%x: tensor<?x4xf32, #nn.dims<seq>> {nn.wants_grad}) -> (tensor<1x4xf32> {nn.gradients = [{edge = "m.slice_last"}]}) {
+  func.func @slice_last(%x: tensor<?x4xf32, #nn.dims<seq>> {nn.wants_grad}) -> (tensor<1x4xf32> {nn.gradients = [#nn.gradient<edge = "m.slice_last">]}) {
     %0 = nn.slice %x [1, 0] step [1, 1] {from_end = array<i1: true, false>} : tensor<?x4xf32, #nn.dims<seq>> to tensor<1x4xf32>
     return %0 : tensor<1x4xf32>
   }
@@ -85,7 +85,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.pad %[[X]] low [0] interior [0] {reverse = array<i1: true>} : tensor<?xf32, #nn.dims<seq>> to tensor<?xf32, #nn.dims<seq>>
 // CHECK-NEXT: return %[[V0]]
-  func.func @flip(%x: tensor<?xf32, #nn.dims<seq>> {nn.wants_grad}) -> (tensor<?xf32, #nn.dims<seq>> {nn.gradients = [{edge = "m.flip"}]}) {
+  func.func @flip(%x: tensor<?xf32, #nn.dims<seq>> {nn.wants_grad}) -> (tensor<?xf32, #nn.dims<seq>> {nn.gradients = [#nn.gradient<edge = "m.flip">]}) {
     %0 = nn.slice %x [1] step [-1] {from_end = array<i1: true>} : tensor<?xf32, #nn.dims<seq>> to tensor<?xf32, #nn.dims<seq>>
     return %0 : tensor<?xf32, #nn.dims<seq>>
   }
@@ -94,7 +94,7 @@ dist.module @m {
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.slice %[[DY]] [1, 0] step [2, 1] : tensor<8x4xf32> to tensor<3x4xf32>
 // CHECK-NEXT: return %[[V0]]
-  func.func @pad(%x: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<8x4xf32> {nn.gradients = [{edge = "m.pad"}]}) {
+  func.func @pad(%x: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<8x4xf32> {nn.gradients = [#nn.gradient<edge = "m.pad">]}) {
     %0 = nn.pad %x low [1, 0] interior [1, 0] : tensor<3x4xf32> to tensor<8x4xf32>
     return %0 : tensor<8x4xf32>
   }
@@ -104,7 +104,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.slice %[[DY]] [0, 0] step [1, 1] : tensor<2x12xf32> to tensor<2x3xf32>
 // CHECK-NEXT: %[[V1:.*]] = nn.slice %[[DY]] [0, 7] step [1, 1] : tensor<2x12xf32> to tensor<2x5xf32>
 // CHECK-NEXT: return %[[V0]], %[[V1]]
-  func.func @concat(%x: tensor<2x3xf32> {nn.wants_grad}, %y: tensor<2x4xf32>, %z: tensor<2x5xf32> {nn.wants_grad}) -> (tensor<2x12xf32> {nn.gradients = [{edge = "m.concat"}]}) {
+  func.func @concat(%x: tensor<2x3xf32> {nn.wants_grad}, %y: tensor<2x4xf32>, %z: tensor<2x5xf32> {nn.wants_grad}) -> (tensor<2x12xf32> {nn.gradients = [#nn.gradient<edge = "m.concat">]}) {
     %0 = nn.concat %x, %y, %z {axis = 1 : i64} : tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>
     return %0 : tensor<2x12xf32>
   }
@@ -122,7 +122,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V2:.*]] = nn.gather %[[X]] at %[[V1]] {axis = 0 : i64}
 // CHECK-NEXT: %[[V3:.*]] = nn.slice %[[X]] [3] step [1] {from_end = array<i1: true>} : tensor<?xf32, #nn.dims<a + b + 3>> to tensor<3xf32>
 // CHECK-NEXT: return %[[V0]], %[[V2]], %[[V3]]
-  func.func @concat_symbolic(%x: tensor<?xf32, #nn.dims<a>> {nn.wants_grad}, %y: tensor<?xf32, #nn.dims<b>> {nn.wants_grad}, %z: tensor<3xf32> {nn.wants_grad}) -> (tensor<?xf32, #nn.dims<a + b + 3>> {nn.gradients = [{edge = "m.concat_symbolic"}]}) {
+  func.func @concat_symbolic(%x: tensor<?xf32, #nn.dims<a>> {nn.wants_grad}, %y: tensor<?xf32, #nn.dims<b>> {nn.wants_grad}, %z: tensor<3xf32> {nn.wants_grad}) -> (tensor<?xf32, #nn.dims<a + b + 3>> {nn.gradients = [#nn.gradient<edge = "m.concat_symbolic">]}) {
     %0 = nn.concat %x, %y, %z {axis = 0 : i64} : tensor<?xf32, #nn.dims<a>>, tensor<?xf32, #nn.dims<b>>, tensor<3xf32>
     return %0 : tensor<?xf32, #nn.dims<a + b + 3>>
   }
@@ -131,7 +131,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.gather_grad %[[DY]] at %[[X]] {axis = 0 : i64} : (tensor<2x5x4xf32>, tensor<2x5xi64>) -> tensor<7x4xf32>
 // CHECK-NEXT: return %[[V0]]
-  func.func @gather(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<2x5xi64>) -> (tensor<2x5x4xf32> {nn.gradients = [{edge = "m.gather"}]}) {
+  func.func @gather(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<2x5xi64>) -> (tensor<2x5x4xf32> {nn.gradients = [#nn.gradient<edge = "m.gather">]}) {
     %0 = nn.gather %x at %i {axis = 0 : i64} : tensor<7x4xf32>, tensor<2x5xi64>
     return %0 : tensor<2x5x4xf32>
   }
@@ -140,7 +140,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.gather_elements_grad %[[DY]] at %[[X]] {axis = 0 : i64} : (tensor<2x4xf32>, tensor<2x4xi64>) -> tensor<7x4xf32>
 // CHECK-NEXT: return %[[V0]]
-  func.func @gather_elements(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<2x4xi64>) -> (tensor<2x4xf32> {nn.gradients = [{edge = "m.gather_elements"}]}) {
+  func.func @gather_elements(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<2x4xi64>) -> (tensor<2x4xf32> {nn.gradients = [#nn.gradient<edge = "m.gather_elements">]}) {
     %0 = nn.gather_elements %x at %i {axis = 0 : i64} : tensor<7x4xf32>, tensor<2x4xi64>
     return %0 : tensor<2x4xf32>
   }
@@ -153,7 +153,7 @@ dist.module @m {
 // CHECK-SAME: %[[I:[a-z0-9]+]]: tensor<3x2xi64>{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.gather_elements_grad %[[DY]] at %[[I]] {axis = 1 : i64} : (tensor<3x2xf32>, tensor<3x2xi64>) -> tensor<3x7xf32>
 // CHECK-NEXT: return %[[V0]]
-  func.func @top_k(%x: tensor<3x7xf32> {nn.wants_grad}) -> (tensor<3x2xf32> {nn.gradients = [{edge = "m.top_k"}]}) {
+  func.func @top_k(%x: tensor<3x7xf32> {nn.wants_grad}) -> (tensor<3x2xf32> {nn.gradients = [#nn.gradient<edge = "m.top_k">]}) {
     %0, %1 = nn.top_k %x {axis = 1 : i64} : (tensor<3x7xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
     return %0 : tensor<3x2xf32>
   }
@@ -164,7 +164,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.broadcast %[[V0]] : tensor<f32> to tensor<7x5x4xf32>
 // CHECK-NEXT: %[[V2:.*]] = nn.scatter_nd add %[[V1]] at %[[X]], %[[DY]]
 // CHECK-NEXT: return %[[V2]]
-  func.func @gather_nd(%x: tensor<7x5x4xf32> {nn.wants_grad}, %i: tensor<3x2xi64>) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.gather_nd"}]}) {
+  func.func @gather_nd(%x: tensor<7x5x4xf32> {nn.wants_grad}, %i: tensor<3x2xi64>) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.gather_nd">]}) {
     %0 = nn.gather_nd %x at %i : tensor<7x5x4xf32>, tensor<3x2xi64>
     return %0 : tensor<3x4xf32>
   }
@@ -182,7 +182,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V3:.*]] = nn.broadcast %[[V2]] : tensor<f32> to tensor<2x5x4xf32>
 // CHECK-NEXT: %[[V4:.*]] = nn.scatter_nd add %[[V3]] at %[[V1]], %[[DY]]
 // CHECK-NEXT: return %[[V4]]
-  func.func @gather_nd_batch(%x: tensor<2x5x4xf32> {nn.wants_grad}, %i: tensor<2x3x1xi64>) -> (tensor<2x3x4xf32> {nn.gradients = [{edge = "m.gather_nd_batch"}]}) {
+  func.func @gather_nd_batch(%x: tensor<2x5x4xf32> {nn.wants_grad}, %i: tensor<2x3x1xi64>) -> (tensor<2x3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.gather_nd_batch">]}) {
     %0 = nn.gather_nd %x at %i {batch_dims = 1 : i64} : tensor<2x5x4xf32>, tensor<2x3x1xi64>
     return %0 : tensor<2x3x4xf32>
   }
@@ -194,7 +194,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V2:.*]] = nn.scatter_nd set %[[DY]] at %[[X]], %[[V1]]
 // CHECK-NEXT: %[[V3:.*]] = nn.gather_nd %[[DY]] at %[[X]]
 // CHECK-NEXT: return %[[V2]], %[[V3]]
-  func.func @scatter_nd(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd"}]}) {
+  func.func @scatter_nd(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [#nn.gradient<edge = "m.scatter_nd">]}) {
     %0 = nn.scatter_nd set %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
     return %0 : tensor<7x4xf32>
   }
@@ -203,7 +203,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.gather_nd %[[DY]] at %[[X]]
 // CHECK-NEXT: return %[[DY]], %[[V0]]
-  func.func @scatter_nd_add(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd_add"}]}) {
+  func.func @scatter_nd_add(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [#nn.gradient<edge = "m.scatter_nd_add">]}) {
     %0 = nn.scatter_nd add %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
     return %0 : tensor<7x4xf32>
   }
@@ -221,7 +221,7 @@ dist.module @m {
 // CHECK: nn.div %[[WHOLE]], %[[U]]
 // CHECK: %[[DU:.*]] = nn.where %[[ZERO]], %{{.*}}, %{{.*}}
 // CHECK-NEXT: return %[[DX]], %[[DU]]
-  func.func @scatter_nd_mul(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd_mul"}]}) {
+  func.func @scatter_nd_mul(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [#nn.gradient<edge = "m.scatter_nd_mul">]}) {
     %0 = nn.scatter_nd mul %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
     return %0 : tensor<7x4xf32>
   }
@@ -238,7 +238,7 @@ dist.module @m {
 // CHECK-NEXT: %[[OF:.*]] = nn.gather_nd %[[SHARE]] at %[[I]]
 // CHECK-NEXT: %[[DU:.*]] = nn.where %[[OFU]], %[[OF]]
 // CHECK-NEXT: return %[[DX]], %[[DU]]
-  func.func @scatter_nd_max(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [{edge = "m.scatter_nd_max"}]}) {
+  func.func @scatter_nd_max(%x: tensor<7x4xf32> {nn.wants_grad}, %i: tensor<3x1xi64>, %u: tensor<3x4xf32> {nn.wants_grad}) -> (tensor<7x4xf32> {nn.gradients = [#nn.gradient<edge = "m.scatter_nd_max">]}) {
     %0 = nn.scatter_nd max %x at %i, %u : tensor<7x4xf32>, tensor<3x1xi64>, tensor<3x4xf32>
     return %0 : tensor<7x4xf32>
   }

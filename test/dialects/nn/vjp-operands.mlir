@@ -12,7 +12,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.reshape %[[V0]] : tensor<3xf32> to tensor<3x1xf32>
 // CHECK-NEXT: %[[V2:.*]] = nn.reduce sum %[[DY]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V1]], %[[V2]]
-  func.func @add(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.add"}]}) {
+  func.func @add(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.add">]}) {
     %0 = nn.add %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -24,7 +24,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V2:.*]] = nn.reduce sum %[[DY]] {axes = array<i64: 0>}
 // CHECK-NEXT: %[[V3:.*]] = nn.neg %[[V2]]
 // CHECK-NEXT: return %[[V1]], %[[V3]]
-  func.func @sub(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.sub"}]}) {
+  func.func @sub(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.sub">]}) {
     %0 = nn.sub %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -37,7 +37,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V3:.*]] = nn.mul %[[DY]], %[[X]]
 // CHECK-NEXT: %[[V4:.*]] = nn.reduce sum %[[V3]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V2]], %[[V4]]
-  func.func @mul(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.mul"}]}) {
+  func.func @mul(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.mul">]}) {
     %0 = nn.mul %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -52,7 +52,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V5:.*]] = nn.neg %[[V4]]
 // CHECK-NEXT: %[[V6:.*]] = nn.reduce sum %[[V5]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V2]], %[[V6]]
-  func.func @div(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.div"}]}) {
+  func.func @div(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.div">]}) {
     %0 = nn.div %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -79,7 +79,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V17:.*]] = nn.where %[[V16]], %[[V5]], %[[V13]]
 // CHECK-NEXT: %[[V18:.*]] = nn.reduce sum %[[V17]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V9]], %[[V18]]
-  func.func @pow(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.pow"}]}) {
+  func.func @pow(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.pow">]}) {
     %0 = nn.pow %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -101,7 +101,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V12:.*]] = nn.where %[[V9]], %[[V5]], %[[V11]]
 // CHECK-NEXT: %[[V13:.*]] = nn.reduce sum %[[V12]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V8]], %[[V13]]
-  func.func @max(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.max"}]}) {
+  func.func @max(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.max">]}) {
     %0 = nn.max %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -123,7 +123,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V12:.*]] = nn.where %[[V9]], %[[V5]], %[[V11]]
 // CHECK-NEXT: %[[V13:.*]] = nn.reduce sum %[[V12]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V8]], %[[V13]]
-  func.func @min(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.min"}]}) {
+  func.func @min(%x: tensor<3x1xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.min">]}) {
     %0 = nn.min %x, %y : tensor<3x1xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -133,7 +133,7 @@ dist.module @m {
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: %[[V0:.*]] = nn.mul %[[DY]], %[[X]]
 // CHECK-NEXT: return %[[V0]]
-  func.func @mul_one(%x: tensor<4xf32> {nn.wants_grad}, %y: tensor<4xf32>) -> (tensor<4xf32> {nn.gradients = [{edge = "m.mul_one"}]}) {
+  func.func @mul_one(%x: tensor<4xf32> {nn.wants_grad}, %y: tensor<4xf32>) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.mul_one">]}) {
     %0 = nn.mul %x, %y : tensor<4xf32>, tensor<4xf32>
     return %0 : tensor<4xf32>
   }
@@ -144,7 +144,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.mul %[[DY]], %[[X]]
 // CHECK-NEXT: %[[V1:.*]] = nn.add %[[V0]], %[[V0]]
 // CHECK-NEXT: return %[[V1]]
-  func.func @square(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.square"}]}) {
+  func.func @square(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.square">]}) {
     %0 = nn.mul %x, %x : tensor<4xf32>, tensor<4xf32>
     return %0 : tensor<4xf32>
   }
@@ -154,7 +154,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V0:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-NEXT: %[[V1:.*]] = nn.broadcast %[[V0]] : tensor<f32> to tensor<4xf32>
 // CHECK-NEXT: return %[[V1]]
-  func.func @pow_0(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.pow_0"}]}) {
+  func.func @pow_0(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.pow_0">]}) {
     %c = nn.constant dense<0.0> : tensor<f32>
     %0 = nn.pow %x, %c : tensor<4xf32>, tensor<f32>
     return %0 : tensor<4xf32>
@@ -163,7 +163,7 @@ dist.module @m {
 // CHECK-LABEL: func.func @pow_1.bwd(
 // CHECK-SAME: %[[DY:[a-z0-9]+]]:
 // CHECK-NEXT: return %[[DY]]
-  func.func @pow_1(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.pow_1"}]}) {
+  func.func @pow_1(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.pow_1">]}) {
     %c = nn.constant dense<1.0> : tensor<f32>
     %0 = nn.pow %x, %c : tensor<4xf32>, tensor<f32>
     return %0 : tensor<4xf32>
@@ -175,7 +175,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.mul %[[DY]], %[[V0]]
 // CHECK-NEXT: %[[V2:.*]] = nn.mul %[[V1]], %[[X]]
 // CHECK-NEXT: return %[[V2]]
-  func.func @pow_2(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.pow_2"}]}) {
+  func.func @pow_2(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.pow_2">]}) {
     %c = nn.constant dense<2.0> : tensor<f32>
     %0 = nn.pow %x, %c : tensor<4xf32>, tensor<f32>
     return %0 : tensor<4xf32>
@@ -189,7 +189,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V3:.*]] = nn.mul %[[DY]], %[[V2]]
 // CHECK-NEXT: %[[V4:.*]] = nn.mul %[[V3]], %[[V1]]
 // CHECK-NEXT: return %[[V4]]
-  func.func @pow_3(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.pow_3"}]}) {
+  func.func @pow_3(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.pow_3">]}) {
     %c = nn.constant dense<3.0> : tensor<f32>
     %0 = nn.pow %x, %c : tensor<4xf32>, tensor<f32>
     return %0 : tensor<4xf32>
@@ -203,7 +203,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V2:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>
 // CHECK-NEXT: %[[V3:.*]] = nn.where %[[V1]], %[[DY]], %[[V2]]
 // CHECK-NEXT: return %[[V3]]
-  func.func @clamp(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.clamp"}]}) {
+  func.func @clamp(%x: tensor<4xf32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.clamp">]}) {
     %c = nn.constant dense<6.0> : tensor<f32>
     %0 = nn.min %x, %c {bound} : tensor<4xf32>, tensor<f32>
     return %0 : tensor<4xf32>
@@ -216,7 +216,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V2:.*]] = nn.where %[[X]], %[[V0]], %[[DY]]
 // CHECK-NEXT: %[[V3:.*]] = nn.reduce sum %[[V2]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V1]], %[[V3]]
-  func.func @where(%c: tensor<4xi1>, %x: tensor<4xf32> {nn.wants_grad}, %y: tensor<f32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [{edge = "m.where"}]}) {
+  func.func @where(%c: tensor<4xi1>, %x: tensor<4xf32> {nn.wants_grad}, %y: tensor<f32> {nn.wants_grad}) -> (tensor<4xf32> {nn.gradients = [#nn.gradient<edge = "m.where">]}) {
     %0 = nn.where %c, %x, %y : tensor<4xi1>, tensor<4xf32>, tensor<f32>
     return %0 : tensor<4xf32>
   }
@@ -232,7 +232,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V5:.*]] = nn.neg %[[V4]]
 // CHECK-NEXT: %[[V6:.*]] = nn.reduce sum %[[V5]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[DY]], %[[V6]]
-  func.func @mod(%x: tensor<3x4xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [{edge = "m.mod"}]}) {
+  func.func @mod(%x: tensor<3x4xf32> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.mod">]}) {
     %0 = nn.mod %x, %y {fmod} : tensor<3x4xf32>, tensor<4xf32>
     return %0 : tensor<3x4xf32>
   }
@@ -243,7 +243,7 @@ dist.module @m {
 // CHECK-NEXT: %[[V1:.*]] = nn.mul %[[X3]], %[[X]]
 // CHECK-NEXT: %[[V2:.*]] = nn.reduce sum %[[V1]] {axes = array<i64: 0>}
 // CHECK-NEXT: return %[[V0]], %[[V2]]
-  func.func @symbolic(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.gradients = [{edge = "m.symbolic"}]}) {
+  func.func @symbolic(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.wants_grad}, %y: tensor<4xf32> {nn.wants_grad}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.gradients = [#nn.gradient<edge = "m.symbolic">]}) {
     %0 = nn.mul %x, %y : tensor<?x4xf32, #nn.dims<batch>>, tensor<4xf32>
     return %0 : tensor<?x4xf32, #nn.dims<batch>>
   }

@@ -18,8 +18,8 @@
 // CHECK: return %[[A]]#0, %{{.*}}, %[[A]]#1, %[[B]]#1, %[[C]]#1
 // CHECK-LABEL: func.func @forward.bwd(
 // CHECK-SAME: %[[X:.*]]: tensor<2x4xf32> {nn.name = "x"}
-// CHECK-SAME: %[[TAP:arg[0-9]+]]: tensor<2x4xf32> {nn.edge = "next.h", nn.grad_of = "tap"}
-// CHECK-SAME: %[[SEED:.*]]: tensor<f32> {nn.grad_of = "num", nn.loss = "l"}
+// CHECK-SAME: %[[TAP:arg[0-9]+]]: tensor<2x4xf32> {nn.gradient = #nn.gradient<of = "tap", edge = "next.h">}
+// CHECK-SAME: %[[SEED:.*]]: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "l">}
 // CHECK: %[[DC:.*]] = call @layer.bwd
 // CHECK: %[[DB:.*]]:3 = call @layer.2.bwd({{.*}}%[[DC]])
 // CHECK: nn.accumulate @w1, %[[DB]]#1
@@ -58,7 +58,7 @@ dist.module @next {
   }
 }
 // CHECK-LABEL: dist.module @next
-// CHECK: func.func @forward.bwd({{.*}}) -> (tensor<2x4xf32> {nn.grad_of = "h"})
+// CHECK: func.func @forward.bwd({{.*}}) -> (tensor<2x4xf32> {nn.gradient = #nn.gradient<of = "h">})
 dist.edge @m "tap" to @next "h"
 dist.loss "l" in @m numerator "num" weight 1.0
 dist.loss "k" in @next numerator "num" weight 1.0

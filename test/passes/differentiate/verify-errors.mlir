@@ -69,7 +69,7 @@ dist.module @a {
     %0 = nn.constant dense<0.0> : tensor<4xf32>
     return %0 : tensor<4xf32>
   }
-  func.func @forward.bwd(%dy: tensor<4xf32> {nn.grad_of = "y", nn.edge = "b.x"}) {
+  func.func @forward.bwd(%dy: tensor<4xf32> {nn.gradient = #nn.gradient<of = "y", edge = "b.x">}) {
     return
   }
 }
@@ -96,7 +96,7 @@ dist.module @b {
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) {
     return
   }
-  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.grad_of = "x"}) {
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.gradient = #nn.gradient<of = "x">}) {
     return %x : tensor<4xf32>
   }
 }
@@ -106,8 +106,8 @@ dist.edge @a "y" to @b "x"
 // -----
 
 dist.module @m {
-  // expected-error@+1 {{is in no dist.forward, but has 'nn.grad_of'}}
-  func.func @forward.bwd.input(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.grad_of = "x"}) {
+  // expected-error@+1 {{is in no dist.forward, but has 'nn.gradient'}}
+  func.func @forward.bwd.input(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.gradient = #nn.gradient<of = "x">}) {
     return %x : tensor<4xf32>
   }
 }
@@ -134,7 +134,7 @@ dist.module @m {
     return
   }
   // expected-error@+1 {{returns something, but only adds up gradients}}
-  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.grad_of = "x"}) {
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.gradient = #nn.gradient<of = "x">}) {
     return %x : tensor<4xf32>
   }
 }
@@ -146,7 +146,7 @@ dist.module @m {
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.residual}) {
     return %x : tensor<4xf32>
   }
-  // expected-error@+1 {{takes a residual as argument 0 without an integer 'nn.residual_index'}}
+  // expected-error@+1 {{takes a residual as argument 0 without its number}}
   func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual}) {
     return
   }
@@ -160,7 +160,7 @@ dist.module @m {
     return %x, %x : tensor<4xf32>, tensor<4xf32>
   }
   // expected-error@+1 {{takes residual 0 behind residual 1}}
-  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual, nn.residual_index = 1 : i64}, %y: tensor<4xf32> {nn.residual, nn.residual_index = 0 : i64}) {
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual = 1 : i64}, %y: tensor<4xf32> {nn.residual = 0 : i64}) {
     return
   }
 }
@@ -173,7 +173,7 @@ dist.module @m {
     return %x : tensor<4xf32>
   }
   // expected-error@+1 {{takes residual 1, but there are 1}}
-  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual, nn.residual_index = 1 : i64}) {
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual = 1 : i64}) {
     return
   }
 }
@@ -186,11 +186,11 @@ dist.module @m {
   func.func @forward.fwd(%x: tensor<4xf32> {nn.name = "x"}, %z: tensor<5xf32> {nn.name = "z"}) -> (tensor<5xf32> {nn.name = "y"}, tensor<4xf32> {nn.residual}) {
     return %z, %x : tensor<5xf32>, tensor<4xf32>
   }
-  func.func @forward.bwd.input(%x: tensor<5xf32> {nn.grad_of = "y", nn.edge = "n.y"}) -> (tensor<5xf32> {nn.residual}) {
+  func.func @forward.bwd.input(%x: tensor<5xf32> {nn.gradient = #nn.gradient<of = "y", edge = "n.y">}) -> (tensor<5xf32> {nn.residual}) {
     return %x : tensor<5xf32>
   }
   // expected-error@+1 {{takes residual 1 as 'tensor<4xf32>', but it is 'tensor<5xf32>'}}
-  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual, nn.residual_index = 1 : i64}) {
+  func.func @forward.bwd.weight(%x: tensor<4xf32> {nn.residual = 1 : i64}) {
     return
   }
 }
@@ -245,7 +245,7 @@ dist.module @a {
     %0 = nn.constant dense<0.0> : tensor<4xf32>
     return %0 : tensor<4xf32>
   }
-  func.func @forward.bwd.weight(%dy: tensor<4xf32> {nn.grad_of = "y", nn.edge = "b.x"}) {
+  func.func @forward.bwd.weight(%dy: tensor<4xf32> {nn.gradient = #nn.gradient<of = "y", edge = "b.x">}) {
     return
   }
 }
@@ -312,7 +312,7 @@ dist.module @m {
     return %x : tensor<4xf32>
   }
   // expected-error@+1 {{takes the gradient of 'z', which is no output of forward.fwd}}
-  func.func @forward.bwd(%x: tensor<4xf32> {nn.grad_of = "z", nn.loss = "l"}) {
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.gradient = #nn.gradient<of = "z", loss = "l">}) {
     return
   }
 }
@@ -325,7 +325,7 @@ dist.module @m {
     return %x : tensor<4xf32>
   }
   // expected-error@+1 {{takes the gradient of 'y' from no edge and no loss}}
-  func.func @forward.bwd(%x: tensor<4xf32> {nn.grad_of = "y"}) {
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.gradient = #nn.gradient<of = "y">}) {
     return
   }
 }
@@ -351,7 +351,7 @@ dist.module @m {
     return %x : tensor<4xf32>
   }
   // expected-error@+1 {{returns the gradient of 'z', which is no input of forward.fwd}}
-  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.grad_of = "z"}) {
+  func.func @forward.bwd(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.gradient = #nn.gradient<of = "z">}) {
     return %x : tensor<4xf32>
   }
 }

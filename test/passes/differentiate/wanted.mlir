@@ -3,10 +3,10 @@
 // A trained encoder, a frozen model between, a trained generator: the frozen one passes a gradient back and needs none of its own; what
 // goes into it from data wants none.
 // CHECK-LABEL: dist.module @enc
-// CHECK: func.func @forward(%{{.*}}: tensor<2x4xf32> {nn.name = "pixels"}) -> (tensor<2x4xf32> {nn.gradients = [{edge = "mid.image"}], nn.name = "image"})
+// CHECK: func.func @forward(%{{.*}}: tensor<2x4xf32> {nn.name = "pixels"}) -> (tensor<2x4xf32> {nn.gradients = [#nn.gradient<edge = "mid.image">], nn.name = "image"})
 // CHECK-LABEL: dist.module @mid
 // CHECK: func.func @forward(%{{.*}}: tensor<2x4xf32> {nn.name = "image", nn.wants_grad}, %{{.*}}: tensor<2x4xf32> {nn.name = "text"})
-// CHECK-SAME: tensor<2x4xf32> {nn.gradients = [{edge = "gen.h"}], nn.name = "h"}, tensor<f32> {nn.gradients = [{loss = "text"}], nn.name = "num"}
+// CHECK-SAME: tensor<2x4xf32> {nn.gradients = [#nn.gradient<edge = "gen.h">], nn.name = "h"}, tensor<f32> {nn.gradients = [#nn.gradient<loss = "text">], nn.name = "num"}
 // CHECK-LABEL: dist.module @gen
 // CHECK: func.func @forward(%{{.*}}: tensor<2x4xf32> {nn.name = "h", nn.wants_grad})
 dist.module @enc {
@@ -48,7 +48,7 @@ dist.loss "pixels" in @gen numerator "num" weight 1.0
 // CHECK-NOT: nn.gradients
 // CHECK-LABEL: dist.module @head
 // CHECK-NOT: nn.wants_grad
-// CHECK: nn.gradients = [{loss = "l"}]
+// CHECK: nn.gradients = [#nn.gradient<loss = "l">]
 dist.module @enc {
   nn.parameter @w : tensor<4x4xf32> from #nn.onnx<"e.onnx", "w">
   func.func @forward(%x: tensor<2x4xf32> {nn.name = "pixels"}) -> (tensor<2x4xf32> {nn.name = "image"}) {
@@ -74,7 +74,7 @@ dist.loss "l" in @head numerator "num" weight 1.0
 // Two consumers: two gradients, in the order of the edges. The second uses its input only where gradients stop, so there is one.
 // A tied parameter trains because the one it stands for does.
 // CHECK-LABEL: dist.module @a
-// CHECK: nn.gradients = [{edge = "b.x"}, {edge = "d.x"}]
+// CHECK: nn.gradients = [#nn.gradient<edge = "b.x">, #nn.gradient<edge = "d.x">]
 // CHECK-LABEL: dist.module @c
 // CHECK-NOT: nn.wants_grad
 // CHECK-LABEL: dist.module @d

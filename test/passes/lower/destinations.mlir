@@ -57,7 +57,7 @@ func.func @shared(%x: tensor<80x64xf32>, %dy: tensor<80x128xf32>) -> tensor<128x
 // CHECK-SAME: %arg0: !rt.buffer<f32, [4]> {rt.access = "in"}, %arg1: !rt.buffer<f32, [4]> {rt.access = "out"})
 // CHECK: %[[S:.*]] = rt.alloc "seed"
 // CHECK: rt.seed @text to %[[S]]
-func.func @seeded(%x: tensor<4xf32>, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "text"}) -> tensor<4xf32> {
+func.func @seeded(%x: tensor<4xf32>, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "text">}) -> tensor<4xf32> {
   %0 = nn.mul %x, %seed : tensor<4xf32>, tensor<f32>
   return %0 : tensor<4xf32>
 }

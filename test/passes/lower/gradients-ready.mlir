@@ -31,7 +31,7 @@ dist.module @m attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
     %2 = nn.reduce sum %p {axes = array<i64: 0>} : tensor<?x64xf32, #nn.dims<batch>>
     return %1, %2 : tensor<64xf32>, tensor<64xf32>
   }
-  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "x"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "text"}) {
+  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "x"}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "text">}) {
     %1 = nn.slice %p [0, 0] step [1, 1] {from_end = array<i1>} : tensor<?x64xf32, #nn.dims<batch>> to tensor<?x60xf32, #nn.dims<batch>>
     %2 = nn.reduce sum %1 {axes = array<i64: 0>} : tensor<?x60xf32, #nn.dims<batch>>
     nn.accumulate @last, %2 : tensor<60xf32>

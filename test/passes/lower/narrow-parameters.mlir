@@ -22,7 +22,7 @@ dist.module @m attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
     %0 = nn.reduce sum %y {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>
     return %0 : tensor<f32>
   }
-  func.func @forward.bwd(%p: tensor<?x40xbf16, #nn.dims<batch>> {nn.name = "x"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "text"}) {
+  func.func @forward.bwd(%p: tensor<?x40xbf16, #nn.dims<batch>> {nn.name = "x"}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "text">}) {
     %0 = nn.reduce sum %p {axes = array<i64: 0>, stored = f32} : tensor<?x40xbf16, #nn.dims<batch>>
     nn.accumulate @scale, %0 : tensor<40xf32>
     %1 = nn.slice %0 [0] step [1] {from_end = array<i1>} : tensor<40xf32> to tensor<3xf32>

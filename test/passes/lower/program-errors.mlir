@@ -105,7 +105,7 @@ dist.module @a {
     return %0 : tensor<?x4xf32, #nn.dims<batch>>
   }
   // expected-error @+1 {{takes a gradient from 'b.x', which gives none}}
-  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.grad_of = "y", nn.edge = "b.x"}) {
+  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "y", edge = "b.x">}) {
     return
   }
 }
@@ -120,7 +120,7 @@ dist.module @a {
     return %0 : tensor<?x4xf32, #nn.dims<batch>>
   }
   // expected-error @+1 {{argument 0 is no input, residual or gradient of the module}}
-  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.residual, nn.residual_index = 7 : i64}) {
+  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.residual = 7 : i64}) {
     return
   }
 }
@@ -136,7 +136,7 @@ dist.module @a {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
     return %0 : tensor<?x4xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.grad_of = "y", nn.edge = "b.x"}) {
+  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "y", edge = "b.x">}) {
     return
   }
 }
@@ -166,7 +166,7 @@ dist.module @b {
     %0 = nn.exp %x : tensor<?x4xf32, #nn.dims<batch>>
     return %0 : tensor<?x4xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.grad_of = "x"}) {
+  func.func @forward.bwd(%g: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "x">}) {
     %0 = nn.exp %g : tensor<?x4xf32, #nn.dims<batch>>
     return %0 : tensor<?x4xf32, #nn.dims<batch>>
   }

@@ -17,7 +17,7 @@ dist.module @tower {
     %0 = nn.linear %p, %w : tensor<?x32xf32, #nn.dims<batch>>, tensor<64x32xf32>
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "pixels"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z", nn.edge = "head.z"}) {
+  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "pixels"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "z", edge = "head.z">}) {
     %0 = nn.linear_dw %p, %g : tensor<?x32xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     nn.accumulate @w, %0 : tensor<64x32xf32>
     return
@@ -30,7 +30,7 @@ dist.module @head whole_batch {
     %0 = nn.reduce sum %z {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<all>>
     return %0 : tensor<f32>
   }
-  func.func @forward.bwd(%z: tensor<?x64xf32, #nn.dims<all>> {nn.name = "z"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "contrast"}) -> (tensor<?x64xf32, #nn.dims<all>> {nn.grad_of = "z"}) {
+  func.func @forward.bwd(%z: tensor<?x64xf32, #nn.dims<all>> {nn.name = "z"}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "contrast">}) -> (tensor<?x64xf32, #nn.dims<all>> {nn.gradient = #nn.gradient<of = "z">}) {
     %0 = nn.mul %z, %seed : tensor<?x64xf32, #nn.dims<all>>, tensor<f32>
     return %0 : tensor<?x64xf32, #nn.dims<all>>
   }

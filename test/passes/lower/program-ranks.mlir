@@ -23,7 +23,7 @@ dist.module @llm.0 origin "llm" attributes {unit = "llm", ranks = array<i64: 0>,
     %1 = nn.exp %0 : tensor<?x64xf32, #nn.dims<batch>>
     return %1, %0 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}, %s: tensor<?x64xf32, #nn.dims<batch>> {nn.residual}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h", nn.edge = "llm.1.h"}) {
+  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}, %s: tensor<?x64xf32, #nn.dims<batch>> {nn.residual}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "h", edge = "llm.1.h">}) {
     %1 = nn.mul %s, %g : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     %0 = nn.linear_dw %p, %1 : tensor<?x32xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     nn.accumulate @w, %0 : tensor<64x32xf32>
@@ -40,7 +40,7 @@ dist.module @llm.1 origin "llm" attributes {unit = "llm", stage = 1 : i64, ranks
     %0 = nn.reduce sum %h {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>
     return %0 : tensor<f32>
   }
-  func.func @forward.bwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "text"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h"}) {
+  func.func @forward.bwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "text">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "h">}) {
     %1 = nn.mul %e, %seed : tensor<?x64xf32, #nn.dims<batch>>, tensor<f32>
     %3 = nn.reduce sum %1 {axes = array<i64: 0>} : tensor<?x64xf32, #nn.dims<batch>>
     nn.accumulate @scale, %3 : tensor<64xf32>
@@ -135,7 +135,7 @@ dist.module @tower attributes {dp = 2 : i64, ranks = array<i64: 0, 1>} {
     %0 = nn.linear %p, %w : tensor<?x32xf32, #nn.dims<batch>>, tensor<64x32xf32>
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "e"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z", nn.edge = "head.z"}) {
+  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "e"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "z", edge = "head.z">}) {
     %0 = nn.linear_dw %p, %g : tensor<?x32xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     nn.accumulate @w, %0 : tensor<64x32xf32>
     return
@@ -148,7 +148,7 @@ dist.module @head whole_batch attributes {ranks = array<i64: 0, 1>} {
     %0 = nn.reduce sum %z {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<all>>
     return %0 : tensor<f32>
   }
-  func.func @forward.bwd(%z: tensor<?x64xf32, #nn.dims<all>> {nn.name = "z"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "contrast"}) -> (tensor<?x64xf32, #nn.dims<all>> {nn.grad_of = "z"}) {
+  func.func @forward.bwd(%z: tensor<?x64xf32, #nn.dims<all>> {nn.name = "z"}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "contrast">}) -> (tensor<?x64xf32, #nn.dims<all>> {nn.gradient = #nn.gradient<of = "z">}) {
     %0 = nn.mul %z, %seed : tensor<?x64xf32, #nn.dims<all>>, tensor<f32>
     return %0 : tensor<?x64xf32, #nn.dims<all>>
   }
@@ -220,7 +220,7 @@ dist.module @a attributes {sub = 2 : i64} {
     %0 = nn.linear %p, %w : tensor<?x32xf32, #nn.dims<batch>>, tensor<64x32xf32>
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "e", nn.edge = "b.e"}) {
+  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<batch>> {nn.name = "x"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "e", edge = "b.e">}) {
     %0 = nn.linear_dw %p, %g : tensor<?x32xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     nn.accumulate @w, %0 : tensor<64x32xf32>
     return
@@ -233,7 +233,7 @@ dist.module @b attributes {ranks = array<i64: 1>} {
     %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h", nn.edge = "c.h"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "e"}) {
+  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "e"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "h", edge = "c.h">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "e">}) {
     %0 = nn.mul %p, %g : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
@@ -245,7 +245,7 @@ dist.module @c attributes {ranks = array<i64: 1>, sub = 2 : i64} {
     %0 = nn.exp %p : tensor<?x64xf32, #nn.dims<batch>>
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z", nn.edge = "d.z"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h"}) {
+  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "z", edge = "d.z">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "h">}) {
     %0 = nn.mul %p, %g : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     return %0 : tensor<?x64xf32, #nn.dims<batch>>
   }
@@ -257,7 +257,7 @@ dist.module @d attributes {ranks = array<i64: 1>, sub = 2 : i64} {
     %0 = nn.reduce sum %e {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>
     return %0 : tensor<f32>
   }
-  func.func @forward.bwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "loss"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z"}) {
+  func.func @forward.bwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "loss">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "z">}) {
     %1 = nn.mul %e, %seed : tensor<?x64xf32, #nn.dims<batch>>, tensor<f32>
     return %1 : tensor<?x64xf32, #nn.dims<batch>>
   }

@@ -20,7 +20,7 @@ dist.module @a attributes {unit = "llm"} {
     %2 = nn.exp %1 : tensor<?x64xf32, #nn.dims<batch>>
     return %2, %0, %1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd.weight(%s: tensor<?x64xf32, #nn.dims<batch>> {nn.residual, nn.residual_index = 1 : i64}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h", nn.edge = "b.h"}) {
+  func.func @forward.bwd.weight(%s: tensor<?x64xf32, #nn.dims<batch>> {nn.residual = 1 : i64}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "h", edge = "b.h">}) {
     %1 = nn.mul %s, %g : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
     %0 = nn.reduce sum %1 {axes = array<i64: 0>} : tensor<?x64xf32, #nn.dims<batch>>
     nn.accumulate @w, %0 : tensor<64xf32>
@@ -38,12 +38,12 @@ dist.module @b attributes {unit = "llm", stage = 1 : i64} {
     %2 = nn.exp %w : tensor<64xf32>
     return %1, %2 : tensor<f32>, tensor<64xf32>
   }
-  func.func @forward.bwd.input(%h: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "text"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "h"}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
+  func.func @forward.bwd.input(%h: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "h"}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "text">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "h">}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
     %0 = nn.mul %h, %seed : tensor<?x64xf32, #nn.dims<batch>>, tensor<f32>
     %1 = nn.exp %0 : tensor<?x64xf32, #nn.dims<batch>>
     return %0, %1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd.weight(%kept: tensor<?x64xf32, #nn.dims<batch>> {nn.residual, nn.residual_index = 1 : i64}) {
+  func.func @forward.bwd.weight(%kept: tensor<?x64xf32, #nn.dims<batch>> {nn.residual = 1 : i64}) {
     %0 = nn.reduce sum %kept {axes = array<i64: 0>} : tensor<?x64xf32, #nn.dims<batch>>
     nn.accumulate @w, %0 : tensor<64xf32>
     return

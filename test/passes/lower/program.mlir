@@ -20,7 +20,7 @@ dist.module @llm {
     %0 = nn.reduce sum %h {axes = array<i64: 0, 1>} : tensor<?x64xf32, #nn.dims<batch>>
     return %0, %h : tensor<f32>, tensor<?x64xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "embeds"}, %h: tensor<?x64xf32, #nn.dims<batch>> {nn.residual}, %seed: tensor<f32> {nn.grad_of = "num", nn.loss = "text"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "embeds"}) {
+  func.func @forward.bwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "embeds"}, %h: tensor<?x64xf32, #nn.dims<batch>> {nn.residual}, %seed: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "text">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "embeds">}) {
     %s = nn.read @scale : tensor<64xf32>
     %0 = nn.broadcast %s : tensor<64xf32> to tensor<?x64xf32, #nn.dims<batch>>
     %1 = nn.mul %0, %seed : tensor<?x64xf32, #nn.dims<batch>>, tensor<f32>
@@ -45,7 +45,7 @@ dist.module @vision {
     %0 = nn.linear %p, %w : tensor<?x32xf32, #nn.dims<images>>, tensor<64x32xf32>
     return %0 : tensor<?x64xf32, #nn.dims<images>>
   }
-  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<images>> {nn.name = "pixels"}, %g: tensor<?x64xf32, #nn.dims<images>> {nn.grad_of = "embeds", nn.edge = "llm.embeds"}) {
+  func.func @forward.bwd(%p: tensor<?x32xf32, #nn.dims<images>> {nn.name = "pixels"}, %g: tensor<?x64xf32, #nn.dims<images>> {nn.gradient = #nn.gradient<of = "embeds", edge = "llm.embeds">}) {
     %0 = nn.linear_dw %p, %g : tensor<?x32xf32, #nn.dims<images>>, tensor<?x64xf32, #nn.dims<images>>
     nn.accumulate @w, %0 : tensor<64x32xf32>
     return

@@ -14,11 +14,11 @@
 // CHECK-NOT: nn.slice
 // CHECK: return %[[L]]#0, %[[L]]#1, %[[L]]#0
 // CHECK-LABEL: func.func @forward.bwd.input(
-// CHECK-SAME: %{{.*}}: tensor<3x4xf32> {nn.residual, nn.residual_index = 1 : i64}, %[[Y:.*]]: tensor<3x10xf32> {nn.residual, nn.residual_index = 0 : i64}, %{{.*}}: tensor<3x4xf32> {nn.grad_of = "y"})
+// CHECK-SAME: %{{.*}}: tensor<3x4xf32> {nn.residual = 1 : i64}, %[[Y:.*]]: tensor<3x10xf32> {nn.residual = 0 : i64}, %{{.*}}: tensor<3x4xf32> {nn.gradient = #nn.gradient<of = "y">})
 // CHECK-NOT: nn.slice
 // CHECK: call @layer.bwd(%{{.*}}, %[[Y]])
 // CHECK-LABEL: func.func @forward.bwd.weight(
-// CHECK-SAME: %[[Y:.*]]: tensor<3x10xf32> {nn.residual, nn.residual_index = 0 : i64}, %{{.*}}: tensor<3x4xf32> {nn.residual, nn.residual_index = 2 : i64})
+// CHECK-SAME: %[[Y:.*]]: tensor<3x10xf32> {nn.residual = 0 : i64}, %{{.*}}: tensor<3x4xf32> {nn.residual = 2 : i64})
 // CHECK: %[[A:.*]] = nn.slice %[[Y]] [0, 0] step [1, 1] : tensor<3x10xf32> to tensor<3x4xf32>
 // CHECK: nn.reshape %[[A]] : tensor<3x4xf32> to tensor<3x2x2xf32>
 dist.module @m {
@@ -40,12 +40,12 @@ dist.module @m {
     %0:3 = call @layer.fwd(%x) : (tensor<3x10xf32>) -> (tensor<3x4xf32>, tensor<3x2x2xf32>, tensor<3x6xf32>)
     return %0#0, %0#1, %0#0, %0#2 : tensor<3x4xf32>, tensor<3x2x2xf32>, tensor<3x4xf32>, tensor<3x6xf32>
   }
-  func.func @forward.bwd.input(%o: tensor<3x4xf32> {nn.residual, nn.residual_index = 1 : i64}, %b: tensor<3x6xf32> {nn.residual, nn.residual_index = 2 : i64}, %g: tensor<3x4xf32> {nn.grad_of = "y"}) -> (tensor<3x6xf32> {nn.grad_of = "x"}, tensor<3x4xf32> {nn.residual}) {
+  func.func @forward.bwd.input(%o: tensor<3x4xf32> {nn.residual = 1 : i64}, %b: tensor<3x6xf32> {nn.residual = 2 : i64}, %g: tensor<3x4xf32> {nn.gradient = #nn.gradient<of = "y">}) -> (tensor<3x6xf32> {nn.gradient = #nn.gradient<of = "x">}, tensor<3x4xf32> {nn.residual}) {
     %0 = nn.mul %g, %o : tensor<3x4xf32>, tensor<3x4xf32>
     %1 = call @layer.bwd(%0, %b) : (tensor<3x4xf32>, tensor<3x6xf32>) -> tensor<3x6xf32>
     return %1, %0 : tensor<3x6xf32>, tensor<3x4xf32>
   }
-  func.func @forward.bwd.weight(%v: tensor<3x2x2xf32> {nn.residual, nn.residual_index = 0 : i64}, %k: tensor<3x4xf32> {nn.residual, nn.residual_index = 3 : i64}) -> tensor<3x2x2xf32> {
+  func.func @forward.bwd.weight(%v: tensor<3x2x2xf32> {nn.residual = 0 : i64}, %k: tensor<3x4xf32> {nn.residual = 3 : i64}) -> tensor<3x2x2xf32> {
     %0 = nn.exp %v : tensor<3x2x2xf32>
     return %0 : tensor<3x2x2xf32>
   }

@@ -13,7 +13,7 @@ dist.edge @source "pixels" to @tower "pixels"
 // CHECK: %[[Z:.*]] = dist.all_reduce sum %[[P]]
 // CHECK: return %[[Z]],
 // The gradient of the input, too.
-// CHECK: @forward.bwd({{.*}}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "pixels"})
+// CHECK: @forward.bwd({{.*}}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "pixels">})
 // CHECK: %[[G:.*]] = nn.matmul {{.*}}tensor<256x64xf32>
 // CHECK: %[[D:.*]] = dist.all_reduce sum %[[G]]
 // CHECK: return %[[D]]
@@ -33,7 +33,7 @@ dist.module @tower {
     %2 = nn.matmul %1, %u : tensor<?x512xf32, #nn.dims<batch>>, tensor<512x64xf32>
     return %2, %1, %1 : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x512xf32, #nn.dims<batch>>, tensor<?x512xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "pixels"}, %h: tensor<?x512xf32, #nn.dims<batch>> {nn.residual}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z", nn.edge = "head.z"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "pixels"}) {
+  func.func @forward.bwd(%p: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "pixels"}, %h: tensor<?x512xf32, #nn.dims<batch>> {nn.residual}, %g: tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "z", edge = "head.z">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "pixels">}) {
     %w = nn.read @w : tensor<512x64xf32>
     %u = nn.read @u : tensor<512x64xf32>
     %0 = nn.linear_dw %g, %h : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x512xf32, #nn.dims<batch>>
@@ -62,7 +62,7 @@ dist.module @head attributes {memory_price = 1.0e6 : f64} {
     %0 = nn.linear %z, %u : tensor<?x64xf32, #nn.dims<batch>>, tensor<512x64xf32>
     return %0 : tensor<?x512xf32, #nn.dims<batch>>
   }
-  func.func @forward.bwd(%z: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}, %g: tensor<?x512xf32, #nn.dims<batch>> {nn.grad_of = "h", nn.edge = "next.h"}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.grad_of = "z"}) {
+  func.func @forward.bwd(%z: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "z"}, %g: tensor<?x512xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "h", edge = "next.h">}) -> (tensor<?x64xf32, #nn.dims<batch>> {nn.gradient = #nn.gradient<of = "z">}) {
     %u = nn.read @u : tensor<512x64xf32>
     %0 = nn.linear_dw %z, %g : tensor<?x64xf32, #nn.dims<batch>>, tensor<?x512xf32, #nn.dims<batch>>
     nn.accumulate @u, %0 : tensor<512x64xf32>

@@ -4,10 +4,10 @@
 // weight half, its gradient is kept for it; a residual says which of @forward.fwd's it is. The first stage has only a weight half.
 // CHECK-LABEL: dist.module @first
 // CHECK-NOT: @forward.bwd.input
-// CHECK: func.func @forward.bwd.weight(%{{.*}} {nn.name = "x"}, %{{.*}} {nn.edge = "second.h", nn.grad_of = "y"}) {
+// CHECK: func.func @forward.bwd.weight(%{{.*}} {nn.name = "x"}, %{{.*}} {nn.gradient = #nn.gradient<of = "y", edge = "second.h">}) {
 // CHECK-LABEL: dist.module @second
-// CHECK: func.func @forward.bwd.input(%[[U:.*]]: tensor<2x8xf32> {nn.residual, nn.residual_index = 0 : i64}, %[[Y:.*]]: tensor<2x4xf32> {nn.residual, nn.residual_index = 1 : i64},
-// CHECK-SAME: %{{.*}}: tensor<f32> {nn.grad_of = "num", nn.loss = "l"}) -> (tensor<2x4xf32> {nn.grad_of = "h"}, tensor<2x8xf32> {nn.residual}, tensor<2x4xf32> {nn.residual})
+// CHECK: func.func @forward.bwd.input(%[[U:.*]]: tensor<2x8xf32> {nn.residual = 0 : i64}, %[[Y:.*]]: tensor<2x4xf32> {nn.residual = 1 : i64},
+// CHECK-SAME: %{{.*}}: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "l">}) -> (tensor<2x4xf32> {nn.gradient = #nn.gradient<of = "h">}, tensor<2x8xf32> {nn.residual}, tensor<2x4xf32> {nn.residual})
 // CHECK-NOT: nn.linear_dw
 // CHECK: %[[V:.*]] = nn.read @v
 // CHECK: nn.linear %{{.*}}, %[[V]] {in_out}
@@ -16,8 +16,8 @@
 // CHECK: %[[DH:.*]] = nn.linear %[[DU]], %[[W]] {in_out}
 // CHECK-NOT: nn.linear_dw
 // CHECK: return %[[DH]], %[[DU]], %[[DH]]
-// CHECK: func.func @forward.bwd.weight(%[[H:.*]]: tensor<2x4xf32> {nn.name = "h"}, %[[U:.*]]: tensor<2x8xf32> {nn.residual, nn.residual_index = 0 : i64}, %[[Y:.*]]: tensor<2x4xf32> {nn.residual, nn.residual_index = 1 : i64},
-// CHECK-SAME: %[[DU:.*]]: tensor<2x8xf32> {nn.residual, nn.residual_index = 2 : i64}, %[[DH:.*]]: tensor<2x4xf32> {nn.residual, nn.residual_index = 3 : i64}, %{{.*}}: tensor<f32> {nn.grad_of = "num", nn.loss = "l"}) {
+// CHECK: func.func @forward.bwd.weight(%[[H:.*]]: tensor<2x4xf32> {nn.name = "h"}, %[[U:.*]]: tensor<2x8xf32> {nn.residual = 0 : i64}, %[[Y:.*]]: tensor<2x4xf32> {nn.residual = 1 : i64},
+// CHECK-SAME: %[[DU:.*]]: tensor<2x8xf32> {nn.residual = 2 : i64}, %[[DH:.*]]: tensor<2x4xf32> {nn.residual = 3 : i64}, %{{.*}}: tensor<f32> {nn.gradient = #nn.gradient<of = "num", loss = "l">}) {
 // CHECK: %[[G:.*]] = nn.gelu %[[U]]
 // CHECK: %[[DV:.*]] = nn.linear_dw %[[G]]
 // CHECK: nn.accumulate @v, %[[DV]]
@@ -70,7 +70,7 @@ dist.loss "l" in @second numerator "num" weight 1.0
 // CHECK: %[[D0:.*]] = call @layer.bwd.input(%{{.*}}, %[[D1]])
 // CHECK: return %[[D0]], %[[D1]], %[[D0]]
 // CHECK: func.func @forward.bwd.weight(
-// CHECK-SAME: %[[D1:[a-z0-9]+]]: tensor<2x4xf32> {nn.residual, nn.residual_index = 2 : i64}, %[[D0:[a-z0-9]+]]: tensor<2x4xf32> {nn.residual, nn.residual_index = 3 : i64}
+// CHECK-SAME: %[[D1:[a-z0-9]+]]: tensor<2x4xf32> {nn.residual = 2 : i64}, %[[D0:[a-z0-9]+]]: tensor<2x4xf32> {nn.residual = 3 : i64}
 // CHECK: call @layer.bwd(
 // CHECK: call @layer.bwd.weight({{.*}}, %[[D1]])
 // CHECK: call @layer.bwd.weight({{.*}}, %[[D1]], %[[D0]])
@@ -113,7 +113,7 @@ dist.loss "l" in @m numerator "num" weight 1.0
 
 // A frozen module only passes gradients on.
 // CHECK-LABEL: dist.module @frozen
-// CHECK: func.func @forward.bwd.input({{.*}}nn.residual_index = 0 : i64{{.*}}) -> (tensor<2x4xf32> {nn.grad_of = "x"}) {
+// CHECK: func.func @forward.bwd.input({{.*}}nn.residual = 0 : i64{{.*}}) -> (tensor<2x4xf32> {nn.gradient = #nn.gradient<of = "x">}) {
 // CHECK-NOT: @forward.bwd.weight
 // CHECK-LABEL: dist.module @before
 dist.module @frozen attributes {split_backward} {

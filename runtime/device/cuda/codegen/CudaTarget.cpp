@@ -12,6 +12,7 @@
 #include "runtime/device/cuda/codegen/CudaCost.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -116,11 +117,14 @@ std::string tripsText(ArrayRef<scf::ForOp> loops) {
 
 /// As CudnnAttention.cpp asks cuDNN: heads that are no whole packs of 16 bytes.
 static bool hasOddHeads(Operation *attention) {
-  return llvm::any_of(ArrayRef<StringRef>{"d", "dv"}, [&](StringRef name) {
-    std::optional<int64_t> size =
-        attention->getAttrOfType<nn::DimAttr>(name).getSize().asConstant();
-    return !size || *size % 8;
-  });
+  auto isOdd = [](const nn::DimExpr &size) {
+    std::optional<int64_t> number = size.asConstant();
+    return !number || *number % 8;
+  };
+  return llvm::TypeSwitch<Operation *, bool>(attention)
+      .Case<rt::AttentionOp, rt::AttentionGradOp>(
+          [&](auto op) { return isOdd(op.getD()) || isOdd(op.getDv()); })
+      .Default(false);
 }
 
 StringRef CudaTarget::getSlowness(Operation *call) const {
