@@ -26,8 +26,10 @@ def Dist_Broker : I32EnumAttr<"Broker", "how rows find their replica", [
   I32EnumAttrCase<"copy", 0>, I32EnumAttrCase<"direct", 1>, I32EnumAttrCase<"items", 2>, I32EnumAttrCase<"all", 3>]> {
   let cppNamespace = "::dt::dist";
 }
-def Dist_Count : ConfinedAttr<I64Attr, [IntPositive]>;
-def Dist_Index : ConfinedAttr<I64Attr, [IntNonNegative]>;
+/// Bounded, so that products of a few of them are no overflow.
+def Dist_Count : ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<1048576>]>;
+def Dist_Index : ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<1048576>]>;
+def Dist_Nanoseconds : ConfinedAttr<I64Attr, [IntNonNegative]>;
 /// 1 if absent.
 def Dist_CountOrOne : DefaultValuedOptionalAttr<Dist_Count, "1">;
 def Dist_Finite : ConfinedAttr<F64Attr, [AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite()">, "which is finite">]>;
@@ -58,7 +60,7 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
     UnitAttr:$split, OptionalAttr<Dist_Save>:$save,
     OptionalAttr<Dist_Precision>:$precision, Dist_CountOrOne:$tp, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
     OptionalAttr<StrAttr>:$unit, DefaultValuedOptionalAttr<Dist_Index, "0">:$stage, Dist_CountOrOne:$dp, OptionalAttr<Dist_RankList>:$ranks, OptionalAttr<Dist_PositiveList>:$speeds,
-    Dist_CountOrOne:$sub, Dist_CountOrOne:$span, DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>, "0">:$zero, UnitAttr:$split_backward, OptionalAttr<Dist_Index>:$run_ahead,
+    DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<32767>]>, "1">:$sub, Dist_CountOrOne:$span, DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>, "0">:$zero, UnitAttr:$split_backward, OptionalAttr<Dist_Index>:$run_ahead,
     OptionalAttr<Dist_TimesAttr>:$times,
     Dist_CountOrOne:$pp, Dist_CountOrOne:$vpp, OptionalAttr<TypedArrayAttrBase<StrArrayAttr, "names of pieces for each stage">>:$stages, OptionalAttr<TypedArrayAttrBase<Dist_Save, "saved sets of stages">>:$saves, OptionalAttr<Dist_RankList>:$unit_ranks);
   let regions = (region SizedRegion<1>:$body);
@@ -135,7 +137,7 @@ def Dist_EdgeOp : Dist_TopOp<"edge", [DeclareOpInterfaceMethods<SymbolUserOpInte
     `dist.edge @vision "image_embeds" to @llm "image_embeds"`. Both ends have one element type and equal dims: numbers are equal, symbols count the same kind of item. Into a `whole_batch` module
     the rows of all microbatches go one after another. `depth`: as that of `dist.plan`, of this edge. `broker`: how rows find their replica. `message`: ns of a message.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$source, StrAttr:$output, FlatSymbolRefAttr:$target, StrAttr:$input, OptionalAttr<Dist_Count>:$depth, OptionalAttr<Dist_Broker>:$broker, OptionalAttr<Dist_Index>:$message);
+  let arguments = (ins FlatSymbolRefAttr:$source, StrAttr:$output, FlatSymbolRefAttr:$target, StrAttr:$input, OptionalAttr<Dist_Count>:$depth, OptionalAttr<Dist_Broker>:$broker, OptionalAttr<Dist_Nanoseconds>:$message);
   let builders = [OpBuilder<(ins "::llvm::StringRef":$source, "::llvm::StringRef":$output, "::llvm::StringRef":$target, "::llvm::StringRef":$input), [{
     build($_builder, $_state, source, output, target, input, ::mlir::IntegerAttr(), BrokerAttr(), ::mlir::IntegerAttr());
   }]>];

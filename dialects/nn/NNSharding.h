@@ -73,7 +73,7 @@ struct Work {
   };
   Work(Kind kind, DimExpr k = 0, DimExpr n = 0)
       : kind(kind), k(std::move(k)), n(std::move(n)) {}
-  bool isDear() const { return kind >= Product; }
+  bool isComputeHeavy() const { return kind >= Product; }
 
   Kind kind;
   DimExpr k, n; ///< of a product

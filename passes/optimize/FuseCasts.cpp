@@ -32,14 +32,14 @@ std::optional<nn::PrecisionRule> ruleOf(Operation *op) {
 }
 
 /// Its operands are of one type, as libraries want them.
-bool isDear(Operation *op) {
-  return cast<nn::CostOpInterface>(op).getWork().isDear();
+bool isComputeHeavy(Operation *op) {
+  return cast<nn::CostOpInterface>(op).getWork().isComputeHeavy();
 }
 
 bool mayRead(OpOperand &use) {
   Operation *op = use.getOwner();
   auto rule = ruleOf(op);
-  return rule && !isDear(op) && rule->operands[use.getOperandNumber()];
+  return rule && !isComputeHeavy(op) && rule->operands[use.getOperandNumber()];
 }
 
 void read(OpOperand &use, Value v) {
@@ -74,11 +74,11 @@ void joinProducer(nn::CastOp cast) {
   if (!rule || !op->hasOneUse())
     return;
   bool narrows = nn::isNarrow(cast.getType());
-  if (isDear(op) ? narrows || rule->results[0]
-      : narrows  ? !rule->results[0]
-                 : llvm::any_of(cast->getUsers(), [](Operation *user) {
+  if (isComputeHeavy(op) ? narrows || rule->results[0]
+      : narrows          ? !rule->results[0]
+                         : llvm::any_of(cast->getUsers(), [](Operation *user) {
                     return isa<nn::ScalarOpInterface>(user);
-                   }))
+                           }))
     return;
   nn::setStored(op, nn::elementOf(cast));
   cast.replaceAllUsesWith(cast.getInput());

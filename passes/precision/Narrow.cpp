@@ -61,15 +61,15 @@ public:
 
   void run() {
     for (Operation &op : llvm::make_early_inc_range(function.front()))
-      if (isDear(&op))
+      if (isComputeHeavy(&op))
         narrowOp(&op);
   }
 
 private:
-  bool isDear(Operation *op) {
+  bool isComputeHeavy(Operation *op) {
     auto cost = dyn_cast<nn::CostOpInterface>(op);
     auto precise = dyn_cast<nn::PrecisionOpInterface>(op);
-    if (!cost || !precise || !cost.getWork().isDear())
+    if (!cost || !precise || !cost.getWork().isComputeHeavy())
       return false;
     // A mask of attention keeps its type, and may be made of integers.
     nn::PrecisionRule rule = precise.getPrecisionRule();

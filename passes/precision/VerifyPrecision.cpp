@@ -17,7 +17,7 @@ namespace dt::precision {
 namespace {
 
 /// Floats that the rule lets be narrow are all narrow, or none is.
-LogicalResult verifyDear(Operation *op) {
+LogicalResult verifyComputeHeavy(Operation *op) {
   nn::PrecisionRule rule =
       cast<nn::PrecisionOpInterface>(op).getPrecisionRule();
   Type element;
@@ -46,8 +46,9 @@ struct VerifyPrecision : impl::VerifyPrecisionBase<VerifyPrecision> {
     WalkResult walk = getOperation().walk([](Operation *op) {
       LogicalResult result = success();
       if (auto cost = dyn_cast<nn::CostOpInterface>(op);
-          cost && isa<nn::PrecisionOpInterface>(op) && cost.getWork().isDear())
-        result = verifyDear(op);
+          cost && isa<nn::PrecisionOpInterface>(op) &&
+          cost.getWork().isComputeHeavy())
+        result = verifyComputeHeavy(op);
       else if (isa<nn::ScalarOpInterface>(op) && !isa<nn::CastOp>(op))
         result = verifyElementwise(op);
       return failed(result) ? WalkResult::interrupt() : WalkResult::advance();

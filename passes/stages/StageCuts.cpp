@@ -27,7 +27,7 @@ enum Origin : unsigned { kRaw = 1, kEdge = 2, kParameter = 4 };
 /// Backward takes twice the forward's time, and gradients go back as
 /// activations came.
 constexpr double kWorkFactor = 3, kMessageFactor = 2;
-/// Of two ways to cut, the one that sends less may be this much dearer.
+/// Of two ways to cut, the one that sends less may cost this much more.
 constexpr double kSlack = 1.05;
 
 nn::Work::Kind workOf(Operation *op) {
@@ -86,7 +86,7 @@ void StageCuts::classify() {
     for (Value result : op.getResults())
       origins[result] = origin;
     bool dependsOnItems = origin & (kRaw | kEdge);
-    // Products would be dear to do again.
+    // Products would be expensive to do again.
     bool cheap = !isa<func::CallOp>(op) && workOf(&op) < nn::Work::Product;
     bool again = !dependsOnItems || (origin == kRaw && cheap) ||
                  (!(origin & kParameter) && isView(&op));
@@ -234,8 +234,8 @@ LogicalResult StageCuts::balance(int64_t stages) {
         }
     return best[stages][count - 1];
   };
-  double dearest = search(none, /*fewestBytes=*/false);
-  search(dearest * kSlack, /*fewestBytes=*/true);
+  double cheapest = search(none, /*fewestBytes=*/false);
+  search(cheapest * kSlack, /*fewestBytes=*/true);
   std::vector<size_t> inner;
   for (size_t s = stages, b = count - 1; s > 0; --s) {
     b = from[s][b];

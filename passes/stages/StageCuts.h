@@ -25,9 +25,9 @@ public:
   /// values that cross must have their items first.
   StageCuts(dist::ModuleOp module, int64_t parts);
 
-  /// Chooses cuts for `stages` stages: the dearest stage, with its messages, is
-  /// as cheap as can be, and then fewest bytes cross. Emits an error if there
-  /// are too few places to cut at.
+  /// Chooses cuts for `stages` stages: the most expensive stage, with its
+  /// messages, is as cheap as can be, and then fewest bytes cross. Emits an
+  /// error if there are too few places to cut at.
   mlir::LogicalResult balance(int64_t stages);
   /// Cuts as the plan says: names of pieces ("embed", "layers.0", "layers.1-3",
   /// "head") for every stage.

@@ -30,7 +30,7 @@ namespace {
 constexpr double kOtherNode = 5;
 /// Seconds that a rank has to say itself what is wrong with it.
 constexpr double kOwnWord = 2;
-/// A waiting thread that runs polls, or looks a thousand times a second. Less
+/// A waiting thread that runs polls, or looks many times a second. Less
 /// than this share of a core, and fewer turns a second, is a thread that hangs.
 constexpr double kRunning = 0.01, kTurns = 5;
 /// Who has not run himself for this share of the stall (a stopped process, a

@@ -385,7 +385,7 @@ Ids orderByIntervals(const OrderProblem &problem) {
   for (int32_t i = 1; i < problem.inFlight && !rest.empty(); ++i)
     take(0, tail);
   Intervals intervals(problem);
-  // Of equally near ones the dearer.
+  // Of equally near ones the more expensive.
   while (!rest.empty()) {
     int64_t interval = intervals.after(order);
     size_t nearest = 0;

@@ -17,7 +17,7 @@ namespace {
 
 using Cost = int64_t;
 
-/// Ids, dearest first, ties by id.
+/// Ids, most expensive first, ties by id.
 std::vector<int32_t> sortedByCost(const std::vector<Cost> &costs) {
   // Side by side with their costs, which are read at every comparison.
   std::vector<std::pair<Cost, int32_t>> items;
@@ -67,7 +67,8 @@ Cost lowerBound(const std::vector<Cost> &costs,
   for (Cost cost : costs)
     sum += cost;
   Cost bound = (sum + groups - 1) / groups;
-  // Of the k*m + 1 dearest, some group holds k + 1: at least the cheapest ones.
+  // Of the k*m + 1 most expensive, some group holds k + 1: at least the
+  // cheapest ones.
   for (size_t k = 1; k * groups < costs.size(); ++k) {
     Cost together = 0;
     for (size_t i = 0; i <= k; ++i)
@@ -285,7 +286,7 @@ private:
   }
 
   /// One item for one or none: the difference nearest to half the gap. Items
-  /// of a group stand dearest first, so one sweep over both finds it.
+  /// of a group stand most expensive first, so one sweep over both finds it.
   Trade exchange(int a, int b, int64_t &left) const {
     Trade best;
     const auto &from = groups[a], &to = groups[b];

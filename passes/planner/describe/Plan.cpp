@@ -204,7 +204,7 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
   std::vector<int> best = balancedCuts(costs, stages);
   if (vpp == 1 || layers < stages)
     return best;
-  auto dearest = [&](const std::vector<int> &cuts) {
+  auto highest = [&](const std::vector<int> &cuts) {
     std::vector<double> load(pp, 0);
     for (int s = 0; s < stages; ++s)
       for (int i = cuts[s]; i < cuts[s + 1]; ++i)
@@ -234,7 +234,7 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
   std::vector<int> cuts = {0};
   for (int s = 0; s < stages; ++s)
     cuts.push_back(cuts.back() + count[s]);
-  return dearest(cuts) < dearest(best) ? cuts : best;
+  return highest(cuts) < highest(best) ? cuts : best;
 }
 
 /// Of a stage's tasks, as the compiler reads them again.

@@ -257,12 +257,12 @@ std::string printPlan(const Plan &plan, const Model &model);
 
 /// Cuts of `layers` into `stages` that are as equal as possible.
 std::vector<int> evenCuts(int layers, int stages);
-/// Cuts so that the dearest stage is as cheap as possible; `fixed` is added to
-/// the first and the last.
+/// Cuts so that the most expensive stage is as cheap as possible; `fixed` is
+/// added to the first and the last.
 std::vector<int> balancedCuts(const std::vector<double> &layerCosts, int stages,
                               double first = 0, double last = 0);
 /// The same for pp * vpp stages in rounds over pp positions (`back`: every
-/// second round goes back): what counts is the dearest position.
+/// second round goes back): what counts is the most expensive position.
 std::vector<int> balancedRounds(const std::vector<double> &layerCosts, int pp,
                                 int vpp, bool back);
 

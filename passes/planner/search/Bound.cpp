@@ -5,7 +5,7 @@
 // A bound on the simulated step that needs no order of tasks. It rests on this:
 // a part takes no less than its share of a larger one (launches and small
 // products), and where sizes differ, computing is convex in the size and
-// messages are no dearer in one piece.
+// messages are no more expensive in one piece.
 //
 //===----------------------------------------------------------------------===//
 

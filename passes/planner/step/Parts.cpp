@@ -159,7 +159,7 @@ private:
     slots.assign(count(), {});
     std::vector<Ids> together = groupParts(own, pace);
     for (int k = 0; k < int(together.size()); ++k) {
-      // The dearest part to the replica that has done least so far.
+      // The most expensive part to the replica that has done least so far.
       Ids &group = together[k], replicas(dp);
       sortDearestFirst(group, pace);
       std::iota(replicas.begin(), replicas.end(), 0);

@@ -409,3 +409,9 @@ dist.module @a {
   func.func @f.fwd() { return }
   func.func @f.bwd() { return }
 }
+
+// -----
+
+// expected-error @+1 {{attribute 'dp' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive whose maximum value is 1048576}}
+dist.module @a attributes {dp = 4611686018427387904 : i64, tp = 4 : i64, ranks = array<i64: 0>} {
+}

@@ -38,7 +38,7 @@ TEST(Assignment, SharesFollowSpeeds) {
     EXPECT_EQ(a.balance[0].after, 1);
     EXPECT_EQ(a.balance[1].after, 1);
   }
-  // By cost where items differ in it: a sample with images is dear.
+  // By cost where items differ in it: a sample with images costs more.
   program.modules[1].symbols[1].cost = 10;
   program.finish();
   Assignment a = Assigner(program.info, Reorder::Intra).assign(items);
