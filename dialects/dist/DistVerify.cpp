@@ -143,6 +143,29 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
          << name << "' is no attribute of it, or not with this value";
 }
 
+/// Of an argument or a result of a function.
+static LogicalResult verifyMark(Operation *op, unsigned index,
+                                NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  if ((name == kLayoutAttr && isa<LayoutAttr>(attribute.getValue())) ||
+      (name == kUnjoinedAttr && isa<UnitAttr>(attribute.getValue())))
+    return success();
+  return op->emitOpError("argument or result ")
+         << index << ": '" << name
+         << "' is no attribute of it, or not with this value";
+}
+
+LogicalResult DistDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned index,
+                                                    NamedAttribute attribute) {
+  return verifyMark(op, index, attribute);
+}
+
+LogicalResult DistDialect::verifyRegionResultAttribute(
+    Operation *op, unsigned, unsigned index, NamedAttribute attribute) {
+  return verifyMark(op, index, attribute);
+}
+
 /// What a module's attributes must be together.
 static LogicalResult verifyPlacement(dist::ModuleOp module) {
   Placement placement(module);

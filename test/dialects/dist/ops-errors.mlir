@@ -415,3 +415,13 @@ dist.module @a {
 // expected-error @+1 {{attribute 'dp' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive whose maximum value is 1048576}}
 dist.module @a attributes {dp = 4611686018427387904 : i64, tp = 4 : i64, ranks = array<i64: 0>} {
 }
+
+// -----
+
+// expected-error @+1 {{argument or result 0: 'dist.layout' is no attribute of it, or not with this value}}
+func.func private @f(tensor<4xf32> {dist.layout})
+
+// -----
+
+// expected-error @+1 {{argument or result 0: 'dist.joined' is no attribute of it, or not with this value}}
+func.func private @f() -> (tensor<4xf32> {dist.joined})
