@@ -229,13 +229,22 @@ LogicalResult ForwardOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto module = (*this)->getParentOfType<dist::ModuleOp>();
   if (getBackward() && (getInput() || getWeight()))
     return emitOpError("has a backward function and half of one");
+  Operation *forward = nullptr;
   for (FlatSymbolRefAttr name :
        {getForwardAttr(), getBackwardAttr(), getInputAttr(), getWeightAttr(),
-        getPlainAttr()})
-    if (name && !isa_and_nonnull<FunctionOpInterface>(
-                    tables.lookupSymbolIn(module, name)))
+        getPlainAttr()}) {
+    if (!name)
+      continue;
+    auto function = dyn_cast_or_null<FunctionOpInterface>(
+        tables.lookupSymbolIn(module, name));
+    if (!function)
       return emitOpError("names ")
              << name << ", which is no function of @" << module.getSymName();
+    forward = forward ? forward : function.getOperation();
+    if (function->getName() != forward->getName())
+      return emitOpError("names ") << name << ", a " << function->getName()
+                                   << ", beside a " << forward->getName();
+  }
   for (Operation *op = (*this)->getPrevNode(); op; op = op->getPrevNode())
     if (auto other = dyn_cast<ForwardOp>(op);
         other && other.getForward() == getForward())

@@ -90,24 +90,25 @@ static bool isMark(NamedAttribute attribute, bool isResult) {
          });
 }
 
+static LogicalResult verifyMark(Operation *op, unsigned index,
+                                NamedAttribute attribute, bool isResult) {
+  if (isMark(attribute, isResult))
+    return success();
+  return op->emitOpError(isResult ? "result " : "argument ")
+         << index << ": '" << attribute.getName().getValue()
+         << "' is no attribute of it, or not with this value";
+}
+
 LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                   unsigned index,
                                                   NamedAttribute attribute) {
-  if (isMark(attribute, /*isResult=*/false))
-    return success();
-  return op->emitOpError("argument ")
-         << index << ": '" << attribute.getName().getValue()
-         << "' is no attribute of it, or not with this value";
+  return verifyMark(op, index, attribute, /*isResult=*/false);
 }
 
 LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op, unsigned,
                                                      unsigned index,
                                                      NamedAttribute attribute) {
-  if (isMark(attribute, /*isResult=*/true))
-    return success();
-  return op->emitOpError("result ")
-         << index << ": '" << attribute.getName().getValue()
-         << "' is no attribute of it, or not with this value";
+  return verifyMark(op, index, attribute, /*isResult=*/true);
 }
 
 Operation *NNDialect::materializeConstant(OpBuilder &builder, Attribute value,

@@ -314,8 +314,8 @@ void VerifyDifferentiatedPass::runOnOperation() {
       ok = false;
     }
     dist::ForwardOp own = dist::getLink(module);
-    if (own)
-      ok &= succeeded(verifyFunctions(dist::getFunctions<func::FuncOp>(own)));
+    if (auto functions = dist::getFunctions(module); own && functions.forward)
+      ok &= succeeded(verifyFunctions(functions));
     for (auto f : module.getOps<func::FuncOp>()) {
       ok &= succeeded(verifyNoMarks(f));
       if (f.isPrivate())

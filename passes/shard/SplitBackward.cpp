@@ -414,7 +414,8 @@ void ModuleSplitter::insert(func::FuncOp half, func::FuncOp whole) {
 
 void ModuleSplitter::run() {
   if (dist::ForwardOp link = dist::getLink(module))
-    if (auto whole = dist::getFunctions<func::FuncOp>(link).backward) {
+    if (auto whole = dist::getFunctions<func::FuncOp>(link).backward;
+        whole && !whole.isExternal()) {
       Halves halves =
           FunctionSplitter(*this, whole, /*isModuleFunction=*/true).split();
       link.removeBackwardAttr();
