@@ -22,7 +22,8 @@ void ModuleEmitter::emitSizes() {
   for (auto symbol : module.getBody().getOps<rt::SymbolOp>()) {
     std::string what =
         symbol.getItem()
-            ? cpp::words({"number of items", cpp::cited(*symbol.getItem())})
+            ? cpp::words({symbol.getMeasure() ? *symbol.getMeasure() : "number",
+                          "of items", cpp::cited(*symbol.getItem())})
             : "fixed by the data";
     field(identifier(symbol.getSymName()), b.getI64Type(),
           cpp::listed({what, cpp::words({"at most", symbol.getMax()})}));

@@ -27,6 +27,10 @@ static std::string symbols(TableWriter &writer, rt::ModuleOp module,
     row.max = symbol.getMax();
     if (!symbol.getCost().isZero())
       row.cost = symbol.getCost().convertToDouble();
+    if (symbol.getMeasure()) {
+      row.measure = quoted(*symbol.getMeasure());
+      row.largest = int64_t(symbol.getLargest().value_or(1));
+    }
     table.push_back(listText(row));
   }
   return writer.array<rows::SymbolInfo>(snake("kSymbols", name.module), table);

@@ -143,8 +143,9 @@ static SmallVector<StringRef> getRowItems(ModuleOp module, TypeRange types) {
   SmallVector<StringRef> items;
   for (Type type : types) {
     nn::Shape shape = nn::getShape(type);
-    auto symbols =
-        shape.empty() ? SmallVector<std::string>() : shape[0].symbols();
+    auto axis = size_t(getRowAxis(shape));
+    auto symbols = axis == shape.size() ? SmallVector<std::string>()
+                                        : shape[axis].symbols();
     if (symbols.empty())
       continue;
     auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);
@@ -175,6 +176,27 @@ std::optional<int64_t> getItemMax(mlir::ModuleOp program, StringRef kind) {
     if (item.getName() == kind)
       return item.getMax();
   return std::nullopt;
+}
+
+MeasureOp getMeasure(mlir::ModuleOp program, StringRef kind, StringRef name) {
+  for (auto measure : program.getOps<MeasureOp>())
+    if (measure.getKind() == kind && measure.getName() == name)
+      return measure;
+  return {};
+}
+
+std::optional<int64_t> getMostOfSample(mlir::ModuleOp program, nn::DimOp dim) {
+  std::optional<int64_t> items =
+      dim.getItem() ? getItemMax(program, *dim.getItem()) : std::nullopt;
+  if (items && dim.getLargest())
+    *items *= int64_t(*dim.getLargest());
+  return items;
+}
+
+int64_t getRowAxis(const nn::Shape &shape) {
+  const auto *found = llvm::find_if(
+      shape, [](const auto &dim) { return dim != nn::DimExpr(1); });
+  return found - shape.begin();
 }
 
 SmallVector<double> getAllSettings(rt::OptimizerKind kind,

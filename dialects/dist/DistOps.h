@@ -126,6 +126,14 @@ void unlink(mlir::func::FuncOp function);
 /// The most items of `kind` that one sample has; 1 for "sample", nothing for a
 /// kind that is not declared.
 std::optional<int64_t> getItemMax(mlir::ModuleOp program, llvm::StringRef kind);
+/// That measure of a kind of item, or null.
+MeasureOp getMeasure(mlir::ModuleOp program, llvm::StringRef kind,
+                     llvm::StringRef name);
+/// The most that one sample adds to a dim; nothing if its kind is unknown.
+std::optional<int64_t> getMostOfSample(mlir::ModuleOp program, nn::DimOp dim);
+/// The first axis of a shape that is not one number 1: where an edge or a cut
+/// between stages has its items. The rank, if all are.
+int64_t getRowAxis(const nn::Shape &shape);
 /// The only op of that kind in the program, or null.
 template <typename OpT> OpT getOnly(mlir::ModuleOp program) {
   auto ops = program.getOps<OpT>();

@@ -105,6 +105,17 @@ def Dist_ItemOp : Dist_TopOp<"item"> {
   let assemblyFormat = "$name `max` $max attr-dict";
 }
 
+def Dist_MeasureOp : Dist_TopOp<"measure"> {
+  let summary = "a number that items of a kind have, known before they are decoded";
+  let description = [{
+    `dist.measure "patches" of "image" max 4096 part 16384`: an image has 0 to 4096 patches, and a part's images have at most 16384 together (absent: as many as the part may hold, each of
+    the largest size). The kind may be "sample". A `nn.dim` adds it up (docs/sizes.md).
+  }];
+  let arguments = (ins StrAttr:$name, StrAttr:$kind, I64Attr:$max, OptionalAttr<I64Attr>:$part);
+  let hasVerifier = 1;
+  let assemblyFormat = "$name `of` $kind `max` $max (`part` $part^)? attr-dict";
+}
+
 def Dist_InputOp : Dist_TopOp<"input"> {
   let summary = "what a raw input is made of";
   let description = [{

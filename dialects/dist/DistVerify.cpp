@@ -45,19 +45,18 @@ dist::ModuleOp lookupModule(Operation *from, SymbolTableCollection &tables,
   return module;
 }
 
-/// The kind of item that a symbol of the module counts, "" if it is unbound or
-/// does not exist.
-StringRef getItemOf(dist::ModuleOp module, StringRef symbol) {
+/// What a symbol of the module adds up, "" if it is unbound or does not exist.
+std::string getQuantityOf(dist::ModuleOp module, StringRef symbol) {
   auto dim = module.lookupSymbol<nn::DimOp>(symbol);
-  return dim && dim.getItem() ? *dim.getItem() : StringRef();
+  return dim ? dim.getQuantity() : std::string();
 }
 
-/// Rewrites a dim over a module's symbols to one over item kinds, so that dims
-/// of two modules compare.
+/// Rewrites a dim over a module's symbols to one over what they add up, so that
+/// dims of two modules compare.
 nn::DimExpr overItems(dist::ModuleOp module, const nn::DimExpr &dim) {
   return dim.substitute([&](StringRef symbol) -> std::optional<nn::DimExpr> {
-    StringRef item = getItemOf(module, symbol);
-    return nn::DimExpr::symbol(item.empty() ? symbol : item);
+    std::string quantity = getQuantityOf(module, symbol);
+    return nn::DimExpr::symbol(quantity.empty() ? symbol.str() : quantity);
   });
 }
 
@@ -258,6 +257,20 @@ LogicalResult ItemOp::verify() {
   if (static_cast<int64_t>(getMax()) < 1)
     return emitOpError("needs a max of at least 1");
   return verifyFirst(*this);
+}
+
+LogicalResult MeasureOp::verify() {
+  auto program = (*this)->getParentOfType<mlir::ModuleOp>();
+  if (!getItemMax(program, getKind()))
+    return emitOpError("is of '") << getKind() << "', which is no kind of item";
+  for (auto other : program.getOps<MeasureOp>())
+    if (other != *this && other->isBeforeInBlock(*this) &&
+        other.getName() == getName() && other.getKind() == getKind())
+      return emitOpError("is the second one named '")
+             << getName() << "' of '" << getKind() << "'";
+  if (int64_t(getMax()) < 1 || int64_t(getPart().value_or(1)) < 1)
+    return emitOpError("needs bounds of at least 1");
+  return success();
 }
 
 LogicalResult InputOp::verify() { return verifyFirst(*this); }

@@ -90,10 +90,10 @@ void FunctionLowering::checkIndices(Operation *op, Value indices,
   Shape shape = nn::getShape(rows);
   StringAttr item;
   DimExpr row = nn::getNumElements(shape);
-  if (!shape.empty()) {
-    SmallVector<std::string> symbols = shape[0].symbols();
+  if (auto axis = size_t(dist::getRowAxis(shape)); axis < shape.size()) {
+    SmallVector<std::string> symbols = shape[axis].symbols();
     DimExpr count =
-        symbols.size() == 1 ? DimExpr::symbol(symbols[0]) : shape[0];
+        symbols.size() == 1 ? DimExpr::symbol(symbols[0]) : shape[axis];
     if (std::optional<DimExpr> each = row.exactDiv(count)) {
       row = *each;
       if (symbols.size() == 1)

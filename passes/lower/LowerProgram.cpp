@@ -119,6 +119,7 @@ private:
       FloatAttr cost = dim.getCostAttr();
       rt::SymbolOp::create(
           b, dim.getLoc(), dim.getSymNameAttr(), dim.getItemAttr(),
+          dim.getMeasureAttr(), dim.getLargestAttr(),
           b.getI64IntegerAttr(dim.getMax().value_or(0)),
           b.getF64FloatAttr(cost ? cost.getValueAsDouble() : 0));
     }

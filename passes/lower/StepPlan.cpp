@@ -27,11 +27,12 @@ nn::GradientAttr gradientOf(rt::FuncOp f, unsigned i) {
 
 bool isWritten(rt::FuncOp f, unsigned i) { return f.getAccess(i) != "in"; }
 
-/// The symbol that counts the items of a tensor's first dim; "" if there is
-/// none, or if it counts something else.
+/// The symbol that items of a tensor's rows are counted or added up by; "" if
+/// there is none, or if it is about something else.
 StringRef getItemSymbol(dist::ModuleOp module, rt::BufferType type) {
   nn::Shape shape = type.getShape();
-  auto affine = shape.empty() ? std::nullopt : shape[0].asAffine();
+  auto axis = size_t(dist::getRowAxis(shape));
+  auto affine = axis == shape.size() ? std::nullopt : shape[axis].asAffine();
   if (!affine || affine->symbol.empty() || affine->offset != 0)
     return "";
   auto dim = module.lookupSymbol<nn::DimOp>(affine->symbol);

@@ -153,7 +153,8 @@ LogicalResult verifyCall(rt::CallOp call, SymbolTableCollection &tables) {
 
 LogicalResult verifyOp(Operation *op, SymbolTableCollection &tables) {
   StringRef dialect = op->getName().getDialectNamespace();
-  bool facts = isa<dist::ItemOp, dist::DimsOp, dist::InputOp, dist::DataOp>(op);
+  bool facts = isa<dist::ItemOp, dist::MeasureOp, dist::DimsOp, dist::InputOp,
+                   dist::DataOp>(op);
   if (!facts &&
       !llvm::is_contained(
           ArrayRef<StringRef>{"rt", "arith", "math", "scf", "builtin"},

@@ -114,8 +114,8 @@ LogicalResult Cutter::cut() {
   auto batch = dist::getOnly<dist::BatchOp>(program);
   int64_t global = batch ? batch.getGlobal() : 1;
   for (auto dim : head.getOps<nn::DimOp>())
-    if (auto item = dim.getItem())
-      dim.setMax(global * dist::getItemMax(program, *item).value_or(1));
+    if (dim.getItem())
+      dim.setMax(global * dist::getMostOfSample(program, dim).value_or(1));
   return checkSpans(head);
 }
 

@@ -16,7 +16,8 @@ namespace {
 llvm::StringSet<> declaredIndices(mlir::ModuleOp program) {
   llvm::StringSet<> names;
   for (auto input : program.getOps<dist::InputOp>())
-    if (input.getDescription().contains("index"))
+    if (input.getDescription().contains("index") ||
+        input.getDescription().contains("rebase"))
       names.insert(input.getName());
   return names;
 }

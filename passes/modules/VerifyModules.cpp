@@ -132,8 +132,9 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
             module,
             ItemState::coupled(value.getDefiningOp(), nn::kNumberInPart),
             "output '" + name + "'");
-      bool leading = state.is(ItemState::PerItem) && state.axis == 0 &&
-                     state.major == nn::DimExpr(1);
+      bool leading =
+          state.is(ItemState::PerItem) && state.major == nn::DimExpr(1) &&
+          state.axis == dist::getRowAxis(nn::getShape(value.getType()));
       if (!leading && !state.is(ItemState::Invariant))
         return edge.emitError()
                << "output '" << name << "' of module '"

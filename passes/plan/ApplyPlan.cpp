@@ -91,7 +91,7 @@ private:
       schedule::setTimes(module, unit.times, unit.timesFrom);
     for (auto dim : module.getOps<nn::DimOp>())
       if (dim.getItem())
-        dim.setMax(getRowsMax(unit, module, *dim.getItem()));
+        dim.setMax(getRowsMax(unit, module, dim));
   }
 
   void writePlan(const PlanFile &plan) {

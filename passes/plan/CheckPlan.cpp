@@ -53,6 +53,8 @@ private:
   Error checkParts(const UnitEntry &unit);
   Error checkSpan(const UnitEntry &unit, int64_t microbatches);
   Error checkRows();
+  Error checkMeasuredRow(const UnitEntry &unit, StringRef quantity,
+                         int64_t rows);
   Error checkRow(const UnitEntry &unit, StringRef kind, int64_t rows);
   Error checkEdges();
   Error checkEdge(dist::EdgeOp edge);
@@ -272,7 +274,25 @@ Error Checker::checkParts(const UnitEntry &unit) {
   return Error::success();
 }
 
+/// A part holds any one item.
+Error Checker::checkMeasuredRow(const UnitEntry &unit, StringRef quantity,
+                                int64_t rows) {
+  std::string key = unit.at("rows_max") + "." + quantity.str();
+  for (auto dim : moduleOf(unit).getOps<nn::DimOp>()) {
+    if (dim.getQuantity() != quantity)
+      continue;
+    auto largest = int64_t(*dim.getLargest());
+    if (rows >= largest)
+      return Error::success();
+    return plan.error(key, "one item may have " + Twine(largest) +
+                               "; expected at least that, not " + Twine(rows));
+  }
+  return plan.error(key, "the module adds up no such measure");
+}
+
 Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
+  if (kind.contains('.'))
+    return checkMeasuredRow(unit, kind, rows);
   std::string key = unit.at("rows_max") + "." + kind.str();
   auto most = dist::getItemMax(program, kind);
   std::vector<StringRef> kinds;
@@ -430,6 +450,22 @@ static int64_t getShare(const UnitEntry &unit, int64_t items) {
            .groups)
     most = std::max(most, share.size());
   return int64_t(most);
+}
+
+int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
+                   nn::DimOp dim) {
+  int64_t items = getRowsMax(unit, module, *dim.getItem());
+  if (!dim.getMeasure())
+    return items;
+  auto given = unit.rowsMax.find(dim.getQuantity());
+  if (given != unit.rowsMax.end())
+    return given->second;
+  int64_t most = items * int64_t(*dim.getLargest());
+  auto measure = dist::getMeasure(module->getParentOfType<mlir::ModuleOp>(),
+                                  *dim.getItem(), *dim.getMeasure());
+  return measure && measure.getPart()
+             ? std::min<int64_t>(most, int64_t(*measure.getPart()) * unit.span)
+             : most;
 }
 
 int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,

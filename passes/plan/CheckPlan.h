@@ -26,6 +26,9 @@ llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program);
 /// and what these samples may hold of the others.
 int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
                    llvm::StringRef kind);
+/// The same of what a dim of the module adds up: for a measure as many items,
+/// each of the largest size, or what the recipe says of a part.
+int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module, nn::DimOp dim);
 
 } // namespace dt::plan
 

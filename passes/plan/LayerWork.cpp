@@ -72,8 +72,8 @@ Sizes sizesOf(dist::ModuleOp module) {
   StringRef own = module.getItem().value_or("");
   return Sizes(module, [&](nn::DimOp dim) {
     return *dim.getItem() == own || own != dist::kSample
-               ? 1
-               : dist::getItemMax(program, *dim.getItem()).value_or(1);
+               ? int64_t(dim.getLargest().value_or(1))
+               : dist::getMostOfSample(program, dim).value_or(1);
   });
 }
 

@@ -145,8 +145,8 @@ void setOneItem(dist::ModuleOp module) {
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem())
       dim.setMax(*dim.getItem() == own || own != dist::kSample
-                     ? 1
-                     : dist::getItemMax(program, *dim.getItem()).value_or(1));
+                     ? dim.getLargest().value_or(1)
+                     : dist::getMostOfSample(program, dim).value_or(1));
 }
 
 llvm::Error fail(dist::ModuleOp module, const Twine &what) {

@@ -44,6 +44,12 @@ bool hasGradient(dist::EdgeOp edge, const dist::Functions &sender) {
   return false;
 }
 
+/// Items of the largest size that a part has room for.
+double countItems(nn::DimOp dim) {
+  return double(*dim.getMax()) /
+         double(std::max<int64_t>(1, dim.getLargest().value_or(1)));
+}
+
 class ProblemBuilder {
 public:
   ProblemBuilder(mlir::ModuleOp program, dist::PlanOp plan)
@@ -149,22 +155,25 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
   return builder.getArrayAttr(replicas);
 }
 
-/// What forming microbatches balances: ns of one item more in a part. A module
-/// by sample has items of other kinds as well; what it would not do without
+/// What forming microbatches balances: ns of one item more in a part; of items
+/// that have a measure which the module adds up, of each 1 of it. A module by
+/// sample has items of other kinds as well; what it would not do without
 /// them is theirs, the rest is the samples'.
 LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
   StringRef own = module.getItem().value_or(dist::kSample);
   llvm::MapVector<StringRef, nn::DimOp> kinds; // items of a kind count once
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem() && dim.getMax().value_or(0) > 0)
-      kinds.insert({*dim.getItem(), dim});
+      if (nn::DimOp &main = kinds[*dim.getItem()];
+          !main || (dim.getMeasure() && !main.getMeasure()))
+        main = dim;
   nn::DimOp mine = kinds.lookup(own);
   // Whole units of 1/256 ns, which is what the runtime counts in.
   auto set = [&](nn::DimOp dim, double all) {
     double one = std::max(0.0, all) / double(*dim.getMax());
     dim.setCost(APFloat(std::round(256 * one) / 256));
   };
-  double all = mine ? item * double(*mine.getMax()) : 0, left = all;
+  double all = mine ? item * countItems(mine) : 0, left = all;
   if (all > 0 && own == dist::kSample && kinds.size() > 1) {
     auto with = price(module);
     for (auto [kind, dim] : kinds) {
@@ -204,8 +213,8 @@ ProblemBuilder::findTimes(dist::ModuleOp module) {
   times.late = toInteger(bytes.late);
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem() && *dim.getItem() == module.getItem().value_or("sample"))
-      times.item = nanoseconds(priced->total() /
-                               double(std::max<int64_t>(1, *dim.getMax())));
+      times.item =
+          nanoseconds(priced->total() / std::max(1.0, countItems(dim)));
   // The same for every stage: a module knows which it is.
   setTimes(module,
            SmallVector<planner::StageTimes>(

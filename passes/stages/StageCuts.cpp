@@ -40,9 +40,9 @@ bool isView(Operation *op) { return workOf(op) <= nn::Work::View; }
 
 bool countsItems(dist::ModuleOp module, Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  if (!tensor || tensor.getRank() == 0)
-    return false;
-  auto first = nn::getShape(tensor)[0].asAffine();
+  nn::Shape shape = tensor ? nn::getShape(tensor) : nn::Shape();
+  auto axis = size_t(dist::getRowAxis(shape));
+  auto first = axis == shape.size() ? std::nullopt : shape[axis].asAffine();
   if (!first || first->symbol.empty() || first->offset != 0)
     return false;
   auto symbol = module.lookupSymbol<nn::DimOp>(first->symbol);

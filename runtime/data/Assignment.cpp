@@ -150,6 +150,11 @@ Assignment Assigner::assign(const StepItems &items) const {
   std::vector<std::vector<Items>> candidates = compositions(program, loads);
   std::vector<Items> given = candidates[0];
   State::Candidate best = state->search(cutter, std::move(candidates));
+  if (std::vector<int64_t> rows = cutter.sampleRows();
+      !best.cut.tooLarge.empty() && !rows.empty()) {
+    given = packed(program, rows);
+    best = state->search(cutter, {given});
+  }
   if (!best.cut.tooLarge.empty())
     throw Error(best.cut.tooLarge);
 
@@ -170,6 +175,7 @@ Assignment Assigner::assign(const StepItems &items) const {
   }
   out.microbatches = std::move(best.microbatches);
   out.modules = std::move(best.cut.parts);
+  out.measures = cutter.measures();
   return out;
 }
 
@@ -183,6 +189,7 @@ Assignment Assigner::given(const StepItems &items) const {
     out.balance.push_back({all, all});
   }
   out.modules = std::move(cut.parts);
+  out.measures = cutter.measures();
   return out;
 }
 
@@ -204,12 +211,28 @@ uint64_t Assignment::hash() const {
     mix(module.size());
     for (const auto &replicas : module) {
       mix(replicas.size());
-      for (const PartItems &part : replicas)
+      for (const PartItems &part : replicas) {
         for (const Items &items : part.symbols)
           mixItems(items);
+        mixItems(part.dims);
+      }
     }
   }
   return hash;
+}
+
+int64_t ItemRows::total() const {
+  int64_t sum = measure ? 0 : int64_t(count());
+  for (size_t i = 0; measure && i < count(); ++i)
+    sum += of(i);
+  return sum;
+}
+
+size_t ItemRows::itemAt(int64_t row) const {
+  size_t i = measure ? 0 : size_t(row);
+  for (; measure && i < count() && row >= of(i); ++i)
+    row -= of(i);
+  return i;
 }
 
 Overlap overlap(const Items &a, const Items &b) {

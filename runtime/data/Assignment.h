@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ inline constexpr const char *kSample = "sample";
 /// batch file keeps the order it has).
 using Items = std::vector<int64_t>;
 
+/// A number of every item of a kind, by its position (docs/sizes.md).
+using Measure = std::shared_ptr<const std::vector<int64_t>>;
+using Measures = std::map<std::string, Measure>; ///< by name
+
 /// What is known of the samples of a step before any is read.
 struct StepItems {
   struct Kind {
@@ -40,18 +45,22 @@ struct StepItems {
     /// Place of the sample of each item. Empty although count is not 0: nobody
     /// knows, which is an error where it matters.
     std::vector<int64_t> owner;
+    Measures measures{};
   };
   int64_t samples = 0;
   std::vector<Kind> kinds;
-  std::string where; ///< begins errors: a file, "step 3"
+  Measures measures{}; ///< of samples, by place
+  std::string where;   ///< begins errors: a file, "step 3"
   /// A sample in words, by its place; may be empty.
   std::function<std::string(int64_t place)> nameOf;
 };
 
-/// A part: for each symbol of its module the items that it counts; an empty
-/// list for a symbol without an item kind.
+/// A part: for each symbol of its module the items that it counts, or of which
+/// it adds a measure up; an empty list for a symbol without an item kind.
 struct PartItems {
   std::vector<Items> symbols;
+  /// The value of each: how many, or the sum of their measure.
+  std::vector<int64_t> dims;
   /// Places of the part's samples; of a part that is not cut by sample, the
   /// owners of its items as far as they are known.
   Items samples;
@@ -63,6 +72,8 @@ struct Assignment {
   /// [module][task][part]. A whole-batch module has one task; its replicas are
   /// its ranks, all with equal parts.
   std::vector<std::vector<std::vector<PartItems>>> modules;
+  /// [module][symbol]: what it adds up of its items; null: it counts them.
+  std::vector<std::vector<Measure>> measures;
 
   /// Work of the fullest replica over that of the mean one, microbatches
   /// summed, by predicted costs: `before` for the items in their given order,
@@ -75,6 +86,9 @@ struct Assignment {
   /// as assigned; 0 if the mode does not look at it.
   double lengthBefore = 0, lengthAfter = 0;
 
+  const std::vector<int64_t> *measureOf(size_t module, size_t symbol) const {
+    return module < measures.size() ? measures[module][symbol].get() : nullptr;
+  }
   const PartItems &part(size_t module, int64_t task, int32_t part) const {
     return modules[module][size_t(task)][size_t(part)];
   }
@@ -135,6 +149,9 @@ inline int64_t lastOfTask(const ProgramInfo &program, const ModuleInfo &module,
 ///   - A task of several microbatches has the shares of all of them.
 ///   - Such a share is cut into its pieces in the same way, by number.
 ///   - A symbol of another kind has all items of the part's samples.
+///   - Where a part would have more rows of a measure than its bound, its
+///     module's shares are made alike in rows, and, if that does not do, so are
+///     the microbatches, whatever the mode.
 ///   - Equal shares have: modules by sample with equal dp, stages of a unit
 ///     with equal dp. Modules joined by an edge on the same ranks work on the
 ///     items of the same samples.
@@ -156,6 +173,20 @@ public:
 private:
   struct State;
   std::unique_ptr<State> state;
+};
+
+/// The items of a block: each has as many rows as its measure says, or one.
+struct ItemRows {
+  const Items *items;
+  const std::vector<int64_t> *measure = nullptr;
+
+  size_t count() const { return items->size(); }
+  int64_t of(size_t i) const {
+    return measure ? (*measure)[size_t((*items)[i])] : 1;
+  }
+  int64_t total() const;
+  /// The item, by its number in the list, that a row is of.
+  size_t itemAt(int64_t row) const;
 };
 
 /// Whether losses follow from what a row does.

@@ -50,6 +50,13 @@ struct Part {
   /// Per symbol with an item kind: positions of the part's items in the global
   /// batch (Assignment.h), in order; dims[i] of them.
   std::vector<Items> items;
+  /// Per symbol: what it adds up of them; null: dims[i] is their number.
+  std::vector<Measure> measures{};
+
+  ItemRows rows(size_t symbol) const {
+    return {&items[symbol],
+            symbol < measures.size() ? measures[symbol].get() : nullptr};
+  }
 };
 
 struct Batch {

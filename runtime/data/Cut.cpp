@@ -2,8 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Cut.h. Kinds have numbers here: 0 is the sample, 1 + i the i-th of
-// StepItems::kinds.
+// See Cut.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +18,6 @@
 namespace dt::rt {
 
 namespace {
-constexpr int kSampleKind = 0;
-
 int64_t scaled(double cost) {
   return int64_t(std::llround(std::clamp(cost * kCostUnit, 0.0, 1e15)));
 }
@@ -39,9 +36,14 @@ StepCutter::StepCutter(const ProgramInfo &program,
   for (const ModuleInfo &module : program.modules) {
     kinds.push_back(kindOf(module, itemOf(module), nullptr));
     symbolKinds.emplace_back();
-    for (const SymbolInfo &symbol : module.symbols)
+    symbolMeasures.emplace_back();
+    for (const SymbolInfo &symbol : module.symbols) {
       symbolKinds.back().push_back(
           symbol.item ? kindOf(module, symbol.item, symbol.name) : -1);
+      symbolMeasures.back().push_back(
+          symbol.measure ? measureOf(module, symbol, symbolKinds.back().back())
+                         : nullptr);
+    }
     costs.push_back(itemCosts(costs.size()));
   }
 }
@@ -73,12 +75,13 @@ std::vector<int64_t> StepCutter::itemCosts(size_t module) const {
   for (size_t s = 0; s < info.symbols.size; ++s) {
     int kind = symbolKinds[module][s];
     int64_t cost = scaled(info.symbols[s].cost);
-    if (kind == kinds[module])
-      for (int64_t &item : all)
-        item += cost;
-    else if (kind > kSampleKind && kinds[module] == kSampleKind)
-      for (int64_t owner : items.kinds[size_t(kind - 1)].owner)
-        all[size_t(owner)] += cost;
+    if (kind < 0 || cost == 0)
+      continue;
+    if (kind != kinds[module] && kinds[module] != kSampleKind)
+      continue;
+    std::vector<int64_t> rows = measuredItems(module, s, kinds[module]);
+    for (size_t i = 0; i < rows.size(); ++i)
+      all[i] += cost * rows[i];
   }
   return all;
 }
@@ -114,7 +117,7 @@ int64_t StepCutter::capacity(const PartGroup &group) const {
   int64_t most = INT32_MAX;
   for (int32_t m : group.modules)
     for (const SymbolInfo &symbol : program.modules[size_t(m)].symbols)
-      if (symbol.item && group.item == symbol.item)
+      if (symbol.item && !symbol.measure && group.item == symbol.item)
         most =
             std::min(most, symbol.max * piecesOf(program.modules[size_t(m)]) /
                                spanOf(program.modules[size_t(m)]));
@@ -203,11 +206,12 @@ std::string StepCutter::check(int32_t module, const CutParts &parts) const {
     for (size_t r = 0; r < own[k].size(); ++r)
       for (size_t s = 0; s < info.symbols.size; ++s) {
         const Items &list = own[k][r].symbols[s];
+        int64_t value = own[k][r].dims[s];
         const SymbolInfo &symbol = info.symbols[s];
-        if (!symbol.item || int64_t(list.size()) <= symbol.max)
+        if (!symbol.item || value <= symbol.max)
           continue;
         std::string text = items.where + ": dim " + info.name + "." +
-                           symbol.name + " is " + std::to_string(list.size()) +
+                           symbol.name + " is " + std::to_string(value) +
                            " in microbatch " +
                            std::to_string(k * size_t(spanOf(info)));
         if (spanOf(info) > 1)
@@ -220,7 +224,8 @@ std::string StepCutter::check(int32_t module, const CutParts &parts) const {
         text += "; the program was compiled for at most " +
                 std::to_string(symbol.max);
         int kind = symbolKinds[size_t(module)][s];
-        int64_t place = list[size_t(symbol.max)];
+        ItemRows rows{&list, symbolMeasures[size_t(module)][s].get()};
+        int64_t place = list[rows.itemAt(symbol.max)];
         if (kind != kSampleKind) {
           const auto &owner = items.kinds[size_t(kind - 1)].owner;
           if (owner.empty())
@@ -334,19 +339,24 @@ void StepCutter::fillModule(int32_t module, Cuts &cuts, CutParts &out) const {
     int kind = symbolKinds[size_t(module)][s];
     const Lists *values =
         kind < 0 ? nullptr : &listsOf(kind, info.symbols[s].name);
+    const auto *measure = symbolMeasures[size_t(module)][s].get();
     for (size_t k = 0; k < parts.size(); ++k)
-      for (size_t r = 0; r < parts[k].size(); ++r)
-        parts[k][r].symbols.push_back(values ? (*values)[k][r] : Items());
+      for (size_t r = 0; r < parts[k].size(); ++r) {
+        PartItems &part = parts[k][r];
+        part.symbols.push_back(values ? (*values)[k][r] : Items());
+        part.dims.push_back(ItemRows{&part.symbols.back(), measure}.total());
+      }
   }
 }
 
-void StepCutter::cutGroup(const PartGroup &group,
-                          const std::vector<Items> &microbatches, bool balance,
-                          CutParts &out) const {
-  bool bySample = group.item == kSample;
+/// What is larger than a bound, in words.
+std::string StepCutter::tryCut(const PartGroup &group,
+                               const std::vector<Items> &microbatches,
+                               Alike alike, CutParts &out) const {
+  bool bySample = group.item == kSample, balance = alike != Alike::Count;
   std::vector<int64_t> groupCost;
   if (balance)
-    groupCost = groupCosts(group);
+    groupCost = alike == Alike::Cost ? groupCosts(group) : groupRows(group);
   Lists whole;
   for (const Items &places : microbatches)
     whole.push_back({places});
@@ -379,18 +389,43 @@ void StepCutter::cutGroup(const PartGroup &group,
     if (tooLarge.empty())
       tooLarge = check(m, out);
   }
-  if (!tooLarge.empty() && balance && bySample)
-    return cutGroup(group, microbatches, false, out);
+  return tooLarge;
+}
+
+/// The first way in which all parts keep to their bounds.
+void StepCutter::cutGroup(const PartGroup &group,
+                          const std::vector<Items> &microbatches, bool balance,
+                          CutParts &out) const {
+  std::vector<Alike> ways;
+  if (balance)
+    ways.push_back(Alike::Cost);
+  if (!balance || group.item == kSample)
+    ways.push_back(Alike::Count);
+  if (!groupRows(group).empty())
+    ways.push_back(Alike::Rows);
+  std::string first;
+  for (Alike way : ways) {
+    std::string tooLarge = tryCut(group, microbatches, way, out);
+    if (tooLarge.empty())
+      return;
+    if (way != Alike::Cost || ways.size() == 1)
+      first = first.empty() ? tooLarge : first;
+  }
   if (out.tooLarge.empty())
-    out.tooLarge = tooLarge;
+    out.tooLarge = first;
 }
 
 void StepCutter::cutWhole(int32_t module, CutParts &out) const {
   const ModuleInfo &info = program.modules[size_t(module)];
   PartItems part;
   part.samples = everything(items.samples);
-  for (int kind : symbolKinds[size_t(module)])
+  for (size_t s = 0; s < info.symbols.size; ++s) {
+    int kind = symbolKinds[size_t(module)][s];
     part.symbols.push_back(kind < 0 ? Items() : everything(countOf(kind)));
+    part.dims.push_back(
+        ItemRows{&part.symbols.back(), symbolMeasures[size_t(module)][s].get()}
+            .total());
+  }
   int64_t load = 0, count = countOf(kinds[size_t(module)]);
   for (int64_t i = 0; i < count; ++i)
     load += costs[size_t(module)][size_t(i)];

@@ -33,6 +33,10 @@ struct CutParts {
   std::string tooLarge;
 };
 
+/// Kinds have numbers here: 0 is the sample, 1 + i the i-th of
+/// StepItems::kinds.
+constexpr int kSampleKind = 0;
+
 class StepCutter {
 public:
   /// Throws Error for what no cut can be: a kind that nobody knows.
@@ -44,6 +48,14 @@ public:
 
   /// Predicted work that the samples bring to a module, by place.
   std::vector<int64_t> sampleLoads(int32_t module) const;
+  /// Of what all parts of a microbatch may have together, the share that each
+  /// sample brings, of what it brings most of, in 1/2^20; empty: no symbol adds
+  /// a measure up.
+  std::vector<int64_t> sampleRows() const;
+  /// As Assignment::measures.
+  const std::vector<std::vector<Measure>> &measures() const {
+    return symbolMeasures;
+  }
 
 private:
   using Lists = std::vector<std::vector<Items>>; ///< [microbatch][part]
@@ -62,6 +74,11 @@ private:
 
   int kindOf(const ModuleInfo &module, const char *item,
              const char *symbol) const;
+  Measure measureOf(const ModuleInfo &module, const SymbolInfo &symbol,
+                    int kind) const;
+  std::vector<int64_t> measuredItems(size_t module, size_t symbol,
+                                     int kind) const;
+  std::vector<int64_t> groupRows(const PartGroup &group) const;
   int64_t countOf(int kind) const;
   std::vector<int64_t> itemCosts(size_t module) const;
   std::vector<int64_t> groupCosts(const PartGroup &group) const;
@@ -72,6 +89,11 @@ private:
   Items ownersOf(int kind, const Items &list) const;
   Lists intoPieces(const Lists &shares, int32_t pieces) const;
   Lists bySamples(int kind, const Lists &places) const;
+  /// What shares of a microbatch are made alike in.
+  enum class Alike { Count, Cost, Rows };
+  std::string tryCut(const PartGroup &group,
+                     const std::vector<Items> &microbatches, Alike alike,
+                     CutParts &out) const;
   void cutGroup(const PartGroup &group, const std::vector<Items> &microbatches,
                 bool balance, CutParts &out) const;
   Cuts cutPieces(const PartGroup &group, int32_t module,
@@ -88,6 +110,7 @@ private:
   std::vector<std::vector<int64_t>> costs;   ///< [module][item of its kind]
   std::vector<int> kinds;                    ///< of each module's own item
   std::vector<std::vector<int>> symbolKinds; ///< -1: no item
+  std::vector<std::vector<Measure>> symbolMeasures;
 };
 
 } // namespace dt::rt

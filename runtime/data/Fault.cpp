@@ -25,9 +25,11 @@ std::string itemOf(const Fault &fault, int64_t at, const ModuleInfo &module,
     return "element " + std::to_string(at);
   const char *item = module.symbols[symbol].item;
   if (!part || symbol >= part->items.size() ||
-      size_t(row) >= part->items[symbol].size())
-    return std::string(item) + " " + std::to_string(row) + " of a microbatch";
-  int64_t place = part->items[symbol][size_t(row)];
+      row >= part->rows(symbol).total())
+    return (module.symbols[symbol].measure ? module.symbols[symbol].measure
+                                           : std::string(item)) +
+           " " + std::to_string(row) + " of a microbatch";
+  int64_t place = part->items[symbol][part->rows(symbol).itemAt(row)];
   bool sample = std::strcmp(item, "sample") == 0;
   if (sample && nameOf)
     return "sample '" + nameOf(place) + "'";

@@ -39,8 +39,9 @@ BatchMaker::BatchMaker(const ProgramInfo &program, const RankView &view)
       if (known == kinds.end())
         known = kinds.insert(known, {symbol.item, 0});
       // Bounds are of all of a task where there is one replica.
-      known->second = std::max(
-          known->second, symbol.max / (program.microBatch * spanOf(module)));
+      known->second =
+          std::max(known->second, symbol.max / symbol.largest /
+                                      (program.microBatch * spanOf(module)));
     }
 }
 
@@ -85,11 +86,11 @@ Part BatchMaker::makePart(size_t m, const PartItems &items) {
   const ModuleInfo &module = program.modules[m];
   Part part;
   part.items = items.symbols;
+  part.measures = batch.assignment.measures[m];
   part.inputs.resize(module.inputs.size);
   for (size_t s = 0; s < module.symbols.size; ++s)
-    part.dims.push_back(module.symbols[s].item
-                            ? int64_t(items.symbols[s].size())
-                            : module.symbols[s].max);
+    part.dims.push_back(module.symbols[s].item ? items.dims[s]
+                                               : module.symbols[s].max);
   for (size_t i = 0; i < module.inputs.size; ++i) {
     const TensorInfo &tensor = module.inputs[i].buffer.tensor;
     if (module.inputs[i].fromModule >= 0)
@@ -107,10 +108,33 @@ Part BatchMaker::makePart(size_t m, const PartItems &items) {
   return part;
 }
 
+/// As large as all items of a kind may be together, where they are alike.
+Measures BatchMaker::measuresOf(const std::string &kind, int64_t count) const {
+  std::map<std::string, int64_t> sizes;
+  int64_t microbatches = microbatchCount(program);
+  for (const ModuleInfo &module : program.modules)
+    for (const SymbolInfo &symbol : module.symbols) {
+      if (!symbol.measure || symbol.item != kind)
+        continue;
+      int64_t parts = microbatches * partsOf(module) / spanOf(module),
+              own = (count + parts - 1) / std::max<int64_t>(1, parts),
+              most = symbol.max / std::max<int64_t>(1, own);
+      auto [size, fresh] =
+          sizes.try_emplace(symbol.measure, std::min(most, symbol.largest));
+      size->second = std::min(size->second, most);
+    }
+  Measures measures;
+  for (auto &[name, size] : sizes)
+    measures[name] =
+        std::make_shared<const std::vector<int64_t>>(size_t(count), size);
+  return measures;
+}
+
 const Batch &BatchMaker::make(int64_t most) {
   StepItems items;
   items.samples = program.globalBatch;
   items.where = "a made batch";
+  items.measures = measuresOf(kSample, items.samples);
   for (auto &[name, max] : kinds) {
     StepItems::Kind kind;
     kind.name = name;
@@ -118,6 +142,7 @@ const Batch &BatchMaker::make(int64_t most) {
     kind.count = own * items.samples;
     for (int64_t i = 0; i < kind.count; ++i)
       kind.owner.push_back(i / own);
+    kind.measures = measuresOf(name, kind.count);
     items.kinds.push_back(std::move(kind));
   }
   storage.clear();

@@ -26,6 +26,7 @@ public:
   const Batch &make(int64_t items);
 
 private:
+  Measures measuresOf(const std::string &kind, int64_t count) const;
   Part makePart(size_t module, const PartItems &items);
   std::vector<std::byte> contents(const TensorInfo &tensor, size_t count);
 

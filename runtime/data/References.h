@@ -25,22 +25,27 @@ struct WholeInput {
   std::vector<std::byte> bytes; ///< empty if this rank has no use for them
   bool index = false;           ///< holds positions in [sample, token]
   bool itemOf = false;          ///< holds samples
-  int64_t tokens = 0;           ///< a sample, for an index
+  std::string rebase;           ///< holds rows of that measure's items; or ""
   int64_t pad = -1;             ///< what an index has where no position is
+  /// Of each sample (or item, with `rebase`) the first value that points to it;
+  /// then the end of all.
+  std::vector<int64_t> begins;
+
+  bool refers() const { return index || itemOf || !rebase.empty(); }
 };
 
 /// Throws unless all values are below the batch's end or padding; `path` is the
 /// file's. Counted from the end, as ONNX has negative indices, they would be
 /// other ones in each part.
-void checkReferences(const WholeInput &input, DType type, int64_t samples,
+void checkReferences(const WholeInput &input, DType type,
                      const std::string &path);
-/// Of an input that was checked.
-bool isPadding(const WholeInput &input, int64_t value, int64_t samples);
-/// Makes `bytes`, some rows of the input, point into the part of these samples,
-/// ascending, of `samples`. Throws if one points elsewhere.
+/// Of an input that was checked: the sample or item that a value points to; -1
+/// for padding.
+int64_t targetOf(const WholeInput &input, int64_t value);
+/// Makes `bytes`, some rows of the input, point into the part of these samples
+/// or items, ascending. Throws if one points elsewhere.
 void rebase(const WholeInput &input, DType type, std::vector<std::byte> &bytes,
-            const std::vector<int64_t> &part, int64_t samples,
-            const std::string &path);
+            const std::vector<int64_t> &part, const std::string &path);
 
 } // namespace dt::rt
 

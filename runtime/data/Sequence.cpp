@@ -259,4 +259,15 @@ compositions(const ProgramInfo &program,
   return result;
 }
 
+std::vector<Items> packed(const ProgramInfo &program,
+                          const std::vector<int64_t> &rows) {
+  reorder::PartitionOptions options;
+  options.groups = int32_t(microbatchCount(program));
+  std::vector<Items> microbatches;
+  for (const std::vector<int32_t> &group :
+       reorder::partition(rows, options).groups)
+    microbatches.emplace_back(group.begin(), group.end());
+  return microbatches;
+}
+
 } // namespace dt::rt

@@ -70,6 +70,12 @@ std::vector<std::vector<Items>>
 compositions(const ProgramInfo &program,
              const std::vector<std::vector<int64_t>> &loads);
 
+/// Into as many microbatches as there are, as full as one another: `rows` is
+/// what a sample takes of a microbatch (StepCutter::sampleRows()). However many
+/// samples those are.
+std::vector<Items> packed(const ProgramInfo &program,
+                          const std::vector<int64_t> &rows);
+
 } // namespace dt::rt
 
 #endif // DT_RUNTIME_DATA_SEQUENCE_H

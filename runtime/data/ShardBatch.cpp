@@ -441,10 +441,10 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t task,
   PartAssembler &tensors = assemblerFor(step, m, part, made);
   Part out;
   out.items = part.symbols;
+  out.measures = step.batch.assignment.measures[m];
   for (size_t s = 0; s < module.symbols.size; ++s) {
     const ModuleBinding::Symbol &symbol = bindings[m].symbols[s];
-    int64_t value =
-        symbol.counts ? int64_t(part.symbols[s].size()) : symbol.value;
+    int64_t value = symbol.counts ? part.dims[s] : symbol.value;
     if (value > module.symbols[s].max)
       throw Error(std::string("data.json: dim ") + module.name + "." +
                   module.symbols[s].name + " is " + std::to_string(value) +

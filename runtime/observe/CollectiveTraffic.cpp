@@ -109,28 +109,30 @@ private:
       return;
     EdgeShape shape = edgeShape(program, edge);
     int symbol = row.gradient ? shape.producerSymbol : shape.consumerSymbol;
-    const Items &items = itemsOf(
+    ItemRows items = itemsOf(
         batch.assignment, module, task,
         placement.at(module).replica * piecesOf(info) + row.piece, symbol);
-    int64_t count = int64_t(items.size()), own = 0;
-    for (int64_t i = 0; i < count; ++i)
-      own += row.gradient
-                 ? i * tp / count == place
-                 : place * count / tp <= i && i < (place + 1) * count / tp;
+    int64_t total = items.total(), at = 0, own = 0;
+    for (size_t i = 0; i < items.count(); at += items.of(i++)) {
+      bool mine = row.gradient ? total && at * tp / total == place
+                               : place * total / tp <= at &&
+                                     at < (place + 1) * total / tp;
+      own += mine ? items.of(i) : 0;
+    }
     const TensorInfo &tensor =
         row.gradient ? edge.consumed.tensor
                      : info.inputs[size_t(edge.toInput)].buffer.tensor;
     const Part &part = batch.part(program, module, row.microbatch, row.piece);
-    uint64_t item = sizeOf(tensor.type);
+    uint64_t one = sizeOf(tensor.type);
     for (int32_t d = 0; d < tensor.rank; ++d) {
       const Extent &e = tensor.shape[d];
-      item *= d == 0 && symbol >= 0 ? uint64_t(e.scale)
-              : e.symbol < 0
-                  ? uint64_t(e.offset)
-                  : uint64_t(e.scale * part.dims[size_t(e.symbol)] + e.offset);
+      one *= d == rowAxis(tensor) && symbol >= 0 ? uint64_t(e.scale)
+             : e.symbol < 0
+                 ? uint64_t(e.offset)
+                 : uint64_t(e.scale * part.dims[size_t(e.symbol)] + e.offset);
     }
     bytes["gather " + Transfers::label(program, row.index, row.gradient)] +=
-        uint64_t(own) * item;
+        uint64_t(own) * one;
   }
 
   static size_t endOf(const ParameterInfo &p) {

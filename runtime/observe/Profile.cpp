@@ -77,7 +77,7 @@ int64_t itemsOf(const ModuleInfo &module, const std::vector<Part> &parts,
   for (size_t s = 0; s < module.symbols.size; ++s)
     if (module.symbols[s].item &&
         std::string(module.symbols[s].item) == module.item)
-      return parts[0].dims[s];
+      return int64_t(parts[0].items[s].size());
   return samples;
 }
 

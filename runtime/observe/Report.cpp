@@ -93,7 +93,7 @@ double RunReport::workOf(const Assignment &assignment, const TaskRow &row,
   const PartItems *part = partOf(assignment, row, rank);
   double work = 0;
   for (size_t s = 0; part && s < module.symbols.size; ++s)
-    work += 1e-6 * module.symbols[s].cost * double(part->symbols[s].size());
+    work += 1e-6 * module.symbols[s].cost * double(part->dims[s]);
   return work;
 }
 

@@ -60,40 +60,41 @@ private:
     const ModuleInfo &producer = program.modules[from],
                      &consumer = program.modules[to];
     for (int32_t a = 0; a < partsOf(producer); ++a) {
-      const Items &items =
+      ItemRows items =
           itemsOf(batch.assignment, from, taskOf(producer, microbatch), a,
                   shape.producerSymbol);
-      int64_t count = int64_t(items.size());
-      for (int64_t i = 0; i < count; ++i)
-        owners[items[size_t(i)]] =
-            placement.rankOf(from, a / piecesOf(producer),
-                             int32_t(i * placement.tp(from) / count));
+      int64_t total = items.total(), at = 0;
+      for (size_t i = 0; i < items.count(); at += items.of(i++))
+        if (items.of(i))
+          owners[(*items.items)[i]] =
+              placement.rankOf(from, a / piecesOf(producer),
+                               int32_t(at * placement.tp(from) / total));
     }
-    int64_t items = 0;
+    int64_t rows = 0;
     for (int32_t b = 0; b < partsOf(consumer); ++b) {
-      const Items &list =
+      ItemRows list =
           itemsOf(batch.assignment, to, taskOf(consumer, microbatch), b,
                   shape.consumerSymbol);
-      int64_t count = int64_t(list.size()), tp = placement.tp(to);
-      for (int64_t j = 0, t = 0; j < count; ++j) {
-        while ((t + 1) * count / tp <= j)
-          ++t;
-        auto owner = owners.find(list[size_t(j)]);
-        if (owner == owners.end())
+      int64_t total = list.total(), tp = placement.tp(to), at = 0, t = 0;
+      for (size_t j = 0; j < list.count(); at += list.of(j++)) {
+        auto owner = owners.find((*list.items)[j]);
+        if (owner == owners.end() || !list.of(j))
           continue;
+        while ((t + 1) * total / tp <= at)
+          ++t;
         int receiver = placement.rankOf(to, b / piecesOf(consumer), int32_t(t));
         if (gradient && consumer.wholeBatch &&
             gradientSource(consumer, owner->second) != b)
           continue;
         int sender = gradient ? receiver : owner->second;
         if (sender == placement.rank() && receiver != owner->second)
-          ++items;
+          rows += list.of(j);
       }
     }
-    return items ? uint64_t(items) * itemBytes(microbatch, gradient) : 0;
+    return rows ? uint64_t(rows) * rowBytes(microbatch, gradient) : 0;
   }
 
-  uint64_t itemBytes(int64_t microbatch, bool gradient) const {
+  uint64_t rowBytes(int64_t microbatch, bool gradient) const {
     size_t module = gradient ? to : from;
     const TensorInfo &tensor =
         gradient
@@ -102,7 +103,7 @@ private:
     const Part &part = batch.part(program, module, microbatch, 0);
     std::vector<int64_t> extents = dt::rt::shapeOf(tensor, part.dims.data());
     if (shape.consumerSymbol >= 0)
-      extents[0] = tensor.shape[0].scale;
+      extents[size_t(rowAxis(tensor))] = tensor.shape[rowAxis(tensor)].scale;
     return uint64_t(elementCount(extents)) * sizeOf(tensor.type);
   }
 

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <numeric>
 #include <set>
 #include <unistd.h>
 
@@ -61,7 +62,7 @@ std::vector<int64_t> totalDims(const ModuleInfo &module, size_t index,
     }
     for (auto &microbatch : batch.assignment.modules[index])
       for (size_t r = 0; r < (module.wholeBatch ? 1 : microbatch.size()); ++r)
-        total[s] += int64_t(microbatch[r].symbols[s].size());
+        total[s] += microbatch[r].dims[s];
   }
   return total;
 }
@@ -106,27 +107,55 @@ ParameterLayout layoutOf(const std::vector<int64_t> &whole,
   return {whole, padded, std::move(list), "--save-outputs"};
 }
 
-/// A batch's output as bytes [outer][items][unit], which parts are put into.
+/// A batch's output as bytes [outer][rows][unit], which parts are put into.
 struct Rows {
   size_t outer, unit;
   std::vector<std::byte> bytes;
 
-  /// Bytes [begin, begin + count) of a part with these items.
-  void place(const std::vector<int64_t> &items, size_t begin,
+  /// Bytes [begin, begin + count) of a part whose items have `rows` rows each,
+  /// from the row `first` of the whole on.
+  void place(const std::vector<int64_t> &first,
+             const std::vector<int64_t> &rows, size_t begin,
              const std::byte *from, size_t count);
 };
 
-void Rows::place(const std::vector<int64_t> &items, size_t begin,
+void Rows::place(const std::vector<int64_t> &first,
+                 const std::vector<int64_t> &rows, size_t begin,
                  const std::byte *from, size_t count) {
+  std::vector<int64_t> ends(rows.size());
+  std::partial_sum(rows.begin(), rows.end(), ends.begin());
   size_t total = bytes.size() / std::max<size_t>(outer, 1),
-         own = items.size() * unit;
+         own = ends.empty() ? 0 : size_t(ends.back()) * unit;
   while (count > 0 && own > 0) {
-    size_t in = begin % unit, step = std::min(count, unit - in),
-           item = size_t(items[begin % own / unit]),
-           to = begin / own * total + item * unit + in;
-    if ((item + 1) * unit <= total && to + step <= bytes.size())
+    size_t at = begin % own;
+    auto i =
+        size_t(std::upper_bound(ends.begin(), ends.end(), int64_t(at / unit)) -
+               ends.begin());
+    size_t step = std::min(count, size_t(ends[i]) * unit - at),
+           in = at - size_t(ends[i] - rows[i]) * unit,
+           to = begin / own * total + size_t(first[i]) * unit + in;
+    if (size_t(first[i]) * unit + in + step <= total &&
+        to + step <= bytes.size())
       std::memcpy(bytes.data() + to, from, step);
     begin += step, from += step, count -= step;
+  }
+}
+
+/// Where the rows of a part's items begin in the whole, and how many there are.
+void findRows(const Part &part, size_t symbol, std::vector<int64_t> &first,
+              std::vector<int64_t> &rows) {
+  const Items &items = part.items[symbol];
+  first = items;
+  rows.assign(items.size(), 1);
+  const std::vector<int64_t> *measure = part.rows(symbol).measure;
+  if (!measure)
+    return;
+  std::vector<int64_t> begins(measure->size());
+  std::exclusive_scan(measure->begin(), measure->end(), begins.begin(),
+                      int64_t(0));
+  for (size_t i = 0; i < items.size(); ++i) {
+    first[i] = begins[size_t(items[i])];
+    rows[i] = (*measure)[size_t(items[i])];
   }
 }
 
@@ -248,9 +277,11 @@ void OutputCollector::add(const TaskRow &row, const Part &part) {
       continue;
     Block block;
     block.bytes = trainer.output(output.module, output.index, part, row);
-    block.items = {0};
+    block.first = {0};
+    block.rows = {1};
     if (output.axis >= 0)
-      block.items = part.items[size_t(info.tensor.shape[output.axis].symbol)];
+      findRows(part, size_t(info.tensor.shape[output.axis].symbol), block.first,
+               block.rows);
     block.whole = wholeShape(info, part.dims.data());
     block.padded = wholeShape(info, part.dims.data(), true);
     for (const CutInfo &cut : info.cuts) {
@@ -273,7 +304,8 @@ void OutputCollector::writeBlocks(const std::string &path) const {
     for (size_t b = 0; b < outputs[o].blocks.size(); ++b) {
       const Block &block = outputs[o].blocks[b];
       std::string key = std::to_string(o) + "." + std::to_string(b);
-      numbers(key + ".items", block.items);
+      numbers(key + ".first", block.first);
+      numbers(key + ".rows", block.rows);
       numbers(key + ".whole", block.whole);
       numbers(key + ".padded", block.padded);
       numbers(key + ".cuts", block.cuts);
@@ -322,11 +354,11 @@ std::optional<std::vector<std::byte>> OutputCollector::whole(
       };
       if (bytes->size == 0) // a part without items
         continue;
-      std::vector<int64_t> items = numbers(".items");
+      std::vector<int64_t> first = numbers(".first"), own = numbers(".rows");
       ParameterLayout layout =
           layoutOf(numbers(".whole"), numbers(".padded"), numbers(".cuts"));
       for (const ParameterLayout::Run &run : layout.runs())
-        rows.place(items, size_t(run.whole) * size,
+        rows.place(first, own, size_t(run.whole) * size,
                    bytes->data + size_t(run.part) * size,
                    size_t(run.count) * size);
     }

@@ -47,9 +47,10 @@ public:
   void write(const std::string &path, const StepResult &result) const;
 
 private:
-  /// Rows of an output: [outer][items][inner bytes], and where the items stand.
+  /// Rows of an output: [outer][rows][inner bytes], and of each item where its
+  /// rows begin in the batch's and how many there are.
   struct Block {
-    std::vector<int64_t> items;
+    std::vector<int64_t> first, rows;
     /// The part's shape, the same with padding, and how that is cut: axis,
     /// chunk, over and this rank's place for each cut.
     std::vector<int64_t> whole, padded, cuts;

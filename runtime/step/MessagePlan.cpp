@@ -34,8 +34,8 @@ size_t mostBytes(const TensorInfo &tensor, const ModuleInfo &module,
 
 /// What there is at most at one end of an edge, in one direction.
 struct EndSize {
-  size_t item;  ///< bytes
-  int64_t part; ///< items of a part
+  size_t item;  ///< bytes of a row
+  int64_t part; ///< rows of a part
   int64_t rank; ///< of these, of one of its replica's ranks
 };
 
@@ -44,10 +44,14 @@ EndSize endSize(const ModuleInfo &module, const BufferInfo &buffer,
   const TensorInfo &tensor = buffer.tensor;
   if (symbol < 0)
     return {mostBytes(tensor, module), 1, 1};
-  int64_t most = module.symbols[size_t(symbol)].max,
-          tp = module.wholeBatch ? 1 : std::max(1, module.tp);
-  return {mostBytes(tensor, module, 1) * size_t(tensor.shape[0].scale), most,
-          (most + tp - 1) / tp};
+  const SymbolInfo &info = module.symbols[size_t(symbol)];
+  int64_t most = info.max, tp = module.wholeBatch ? 1 : std::max(1, module.tp);
+  int32_t axis = rowAxis(tensor);
+  // The rows of an item stay together.
+  int64_t chunk = (most + tp - 1) / tp + (info.measure ? info.largest - 1 : 0);
+  return {mostBytes(tensor, module, axis + 1) *
+              size_t(tensor.shape[axis].scale),
+          most, std::min(most, chunk)};
 }
 
 class MessagePlanner {

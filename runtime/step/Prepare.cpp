@@ -42,7 +42,7 @@ bool isSamples(const SymbolInfo &symbol) {
 bool dealsEvenly(const ModuleInfo &module) {
   bool even = module.speeds.empty();
   for (const SymbolInfo &symbol : module.symbols)
-    even &= !symbol.item || isSamples(symbol);
+    even &= !symbol.item || (isSamples(symbol) && !symbol.measure);
   return even;
 }
 
@@ -67,7 +67,7 @@ std::vector<int64_t> withItems(const ModuleInfo &module, const char *kind,
   std::vector<int64_t> dims;
   for (const SymbolInfo &symbol : module.symbols)
     dims.push_back(symbol.item && std::strcmp(symbol.item, kind) == 0
-                       ? std::min(number, symbol.max)
+                       ? std::min(number * symbol.largest, symbol.max)
                        : symbol.max);
   return dims;
 }
@@ -86,7 +86,9 @@ partDims(const ProgramInfo &program, const Placement &placement, size_t m) {
   std::map<std::string, int64_t> kinds; ///< the largest number of each
   for (const SymbolInfo &symbol : module.symbols)
     if (symbol.item)
-      kinds[symbol.item] = std::max(kinds[symbol.item], symbol.max);
+      kinds[symbol.item] =
+          std::max(kinds[symbol.item],
+                   symbol.max / std::max<int64_t>(1, symbol.largest));
   for (const auto &[kind, most] : kinds)
     for (int64_t number = most - 1; number > 0; --number)
       if (even.empty() ? most <= kMostSizes : even.count(number) > 0)

@@ -11,42 +11,79 @@
 
 namespace dt::rt {
 
-ItemRun leavingFrom(int64_t count, int64_t tp, int64_t place) {
-  auto first = [&](int64_t p) { return (p * count + tp - 1) / tp; };
-  return {first(place), first(place + 1) - first(place)};
+/// Items from number `first` on, up to `end`.
+static ItemRun runOf(const ItemRows &items, int64_t first, int64_t end) {
+  ItemRun run{first, end - first, {first, end - first}};
+  if (!items.measure)
+    return run;
+  run.rows = {0, 0};
+  for (int64_t i = 0; i < end; ++i)
+    (i < first ? run.rows.first : run.rows.count) += items.of(size_t(i));
+  return run;
 }
 
-ItemRun arrivingAt(int64_t count, int64_t tp, int64_t place) {
-  int64_t first = place * count / tp;
-  return {first, (place + 1) * count / tp - first};
+/// The first item that begins at row `row` or behind it.
+static int64_t firstFrom(const ItemRows &items, int64_t row) {
+  if (!items.measure)
+    return row;
+  int64_t i = 0, at = 0;
+  for (; i < int64_t(items.count()) && at < row; ++i)
+    at += items.of(size_t(i));
+  return i;
 }
 
-static void append(std::vector<ItemRun> &runs, int64_t row) {
-  if (!runs.empty() && runs.back().first + runs.back().count == row)
-    ++runs.back().count;
+ItemRun leavingFrom(const ItemRows &items, int64_t tp, int64_t place) {
+  int64_t total = items.total();
+  auto first = [&](int64_t p) {
+    return firstFrom(items, (p * total + tp - 1) / tp);
+  };
+  return runOf(items, first(place), first(place + 1));
+}
+
+ItemRun arrivingAt(const ItemRows &items, int64_t tp, int64_t place) {
+  int64_t total = items.total();
+  auto first = [&](int64_t p) { return firstFrom(items, p * total / tp); };
+  return runOf(items, first(place), first(place + 1));
+}
+
+static void append(std::vector<RowRun> &runs, int64_t first, int64_t count) {
+  if (!runs.empty() && runs.back().first + runs.back().count == first)
+    runs.back().count += count;
   else
-    runs.push_back({row, 1});
+    runs.push_back({first, count});
 }
 
 Route routeOf(const RouteEnd &producer, const RouteEnd &consumer) {
-  const Items &a = *producer.items, &b = *consumer.items;
-  ItemRun from = leavingFrom(int64_t(a.size()), producer.tp, producer.place),
-          to = arrivingAt(int64_t(b.size()), consumer.tp, consumer.place);
+  const Items &a = *producer.items.items, &b = *consumer.items.items;
+  ItemRun from = leavingFrom(producer.items, producer.tp, producer.place),
+          to = arrivingAt(consumer.items, consumer.tp, consumer.place);
   Route route;
   int64_t i = from.first, j = to.first;
   int64_t iEnd = i + from.count, jEnd = j + to.count;
+  int64_t iRow = from.rows.first, jRow = to.rows.first;
   while (i < iEnd && j < jEnd) {
+    int64_t rows = producer.items.of(size_t(i));
     if (a[size_t(i)] < b[size_t(j)]) {
-      ++i;
+      iRow += rows, ++i;
     } else if (b[size_t(j)] < a[size_t(i)]) {
-      ++j;
+      jRow += consumer.items.of(size_t(j++));
     } else {
-      append(route.producer, i++);
-      append(route.consumer, j++);
-      ++route.items;
+      if (rows) {
+        append(route.producer, iRow, rows);
+        append(route.consumer, jRow, rows);
+      }
+      iRow += rows, jRow += rows, ++i, ++j;
+      route.rows += rows;
     }
   }
   return route;
+}
+
+int32_t rowAxis(const TensorInfo &tensor) {
+  for (int32_t i = 0; i < tensor.rank; ++i)
+    if (tensor.shape[i].symbol >= 0 || tensor.shape[i].offset != 1)
+      return i;
+  return -1;
 }
 
 EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge) {
@@ -55,15 +92,20 @@ EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge) {
   const TensorInfo &out = from.outputs[size_t(edge.fromOutput)].tensor,
                    &in = to.inputs[size_t(edge.toInput)].buffer.tensor;
   auto symbolOf = [](const TensorInfo &tensor, const ModuleInfo &module) {
-    int symbol = tensor.rank > 0 ? tensor.shape[0].symbol : -1;
+    int32_t axis = rowAxis(tensor);
+    int symbol = axis >= 0 ? tensor.shape[axis].symbol : -1;
     return symbol >= 0 && module.symbols[size_t(symbol)].item ? symbol : -1;
   };
   EdgeShape shape{symbolOf(out, from), symbolOf(in, to)};
   bool same = (shape.producerSymbol < 0) == (shape.consumerSymbol < 0);
-  if (same && shape.producerSymbol >= 0)
-    same = !std::strcmp(from.symbols[size_t(shape.producerSymbol)].item,
-                        to.symbols[size_t(shape.consumerSymbol)].item) &&
-           out.shape[0].scale == in.shape[0].scale;
+  if (same && shape.producerSymbol >= 0) {
+    const SymbolInfo &a = from.symbols[size_t(shape.producerSymbol)],
+                     &b = to.symbols[size_t(shape.consumerSymbol)];
+    auto text = [](const char *name) { return name ? name : ""; };
+    same = !std::strcmp(a.item, b.item) &&
+           !std::strcmp(text(a.measure), text(b.measure)) &&
+           out.shape[rowAxis(out)].scale == in.shape[rowAxis(in)].scale;
+  }
   if (!same)
     throw Error(std::string("edge from '") + from.name + "." + out.name +
                 "' to '" + to.name + "." + in.name +
@@ -71,12 +113,13 @@ EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge) {
   return shape;
 }
 
-const Items &itemsOf(const Assignment &assignment, size_t module, int64_t task,
-                     int32_t part, int symbol) {
+ItemRows itemsOf(const Assignment &assignment, size_t module, int64_t task,
+                 int32_t part, int symbol) {
   static const Items piece = {0};
-  return symbol < 0
-             ? piece
-             : assignment.part(module, task, part).symbols[size_t(symbol)];
+  if (symbol < 0)
+    return {&piece};
+  return {&assignment.part(module, task, part).symbols[size_t(symbol)],
+          assignment.measureOf(module, size_t(symbol))};
 }
 
 int64_t messageNumber(const ProgramInfo &program, const TaskRow &row,

@@ -18,35 +18,45 @@
 
 namespace dt::rt {
 
-/// Rows of a block that follow one another, counted in items.
-struct ItemRun {
+/// Rows of a block that follow one another: one an item, or as many as the
+/// item's measure says.
+struct RowRun {
   int64_t first, count;
-  bool operator==(const ItemRun &o) const {
+  bool operator==(const RowRun &o) const {
     return first == o.first && count == o.count;
   }
 };
+/// Items of a list that follow one another, and their rows.
+struct ItemRun {
+  int64_t first, count;
+  RowRun rows;
+};
 
-/// Of `count` items of a producer those that leave from place `place` of `tp`:
-/// item i leaves from floor(i * tp / count).
-ItemRun leavingFrom(int64_t count, int64_t tp, int64_t place);
-/// Of `count` items of a consumer those that arrive at place `place` of `tp`:
-/// [place * count / tp, (place + 1) * count / tp).
-ItemRun arrivingAt(int64_t count, int64_t tp, int64_t place);
+/// Of a producer's items those that leave from place `place` of `tp`. Of T rows
+/// an item whose first is row r leaves from floor(r * tp / T).
+ItemRun leavingFrom(const ItemRows &items, int64_t tp, int64_t place);
+/// Of a consumer's items those that arrive at place `place` of `tp`: whose
+/// first row is in [place * T / tp, (place + 1) * T / tp).
+ItemRun arrivingAt(const ItemRows &items, int64_t tp, int64_t place);
 
-/// Items that go forward from one rank to another: rows in the producer's block
-/// and in the consumer's, ascending; equally many, maybe none. The gradient
-/// goes the same way back.
+/// What goes forward from one rank to another: rows in the producer's block and
+/// in the consumer's, ascending; equally many, maybe none. The gradient goes
+/// the same way back.
 struct Route {
-  std::vector<ItemRun> producer, consumer;
-  int64_t items = 0;
+  std::vector<RowRun> producer, consumer;
+  int64_t rows = 0;
 };
 
 /// One end: the items of a part, its replica's ranks, and which of them.
 struct RouteEnd {
-  const Items *items;
+  ItemRows items;
   int64_t tp, place;
 };
 Route routeOf(const RouteEnd &producer, const RouteEnd &consumer);
+
+/// The axis of an edge's tensor that has its rows: the first whose extent is
+/// not the number 1; -1 if there is none.
+int32_t rowAxis(const TensorInfo &tensor);
 
 /// What an edge carries: its item symbols on both ends (-1: one piece), the
 /// item's size without what the dims of a part decide.
@@ -56,9 +66,10 @@ struct EdgeShape {
 /// Throws Error naming the edge if the two ends count different items.
 EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge);
 
-/// Items of an end of an edge; one for an edge that is one piece.
-const Items &itemsOf(const Assignment &assignment, size_t module, int64_t task,
-                     int32_t part, int symbol);
+/// Items of an end of an edge, and their rows; one for an edge that is one
+/// piece.
+ItemRows itemsOf(const Assignment &assignment, size_t module, int64_t task,
+                 int32_t part, int symbol);
 
 /// A number for a row's message, the same on both ends: by microbatch, then by
 /// the pieces of both.

@@ -25,29 +25,29 @@ size_t bytesOf(const TensorInfo &tensor, const int64_t *dims,
   return bytes;
 }
 
-/// A block's runs of items, one after another.
+/// A block's runs of rows, one after another.
 void pack(std::byte *to, const std::byte *block,
-          const std::vector<ItemRun> &runs, size_t unit) {
-  for (const ItemRun &run : runs) {
+          const std::vector<RowRun> &runs, size_t unit) {
+  for (const RowRun &run : runs) {
     device::copy(to, block + size_t(run.first) * unit,
                  size_t(run.count) * unit);
     to += size_t(run.count) * unit;
   }
 }
 void unpack(std::byte *block, const std::byte *from,
-            const std::vector<ItemRun> &runs, size_t unit) {
-  for (const ItemRun &run : runs) {
+            const std::vector<RowRun> &runs, size_t unit) {
+  for (const RowRun &run : runs) {
     device::copy(block + size_t(run.first) * unit, from,
                  size_t(run.count) * unit);
     from += size_t(run.count) * unit;
   }
 }
 
-/// The same items in two blocks.
-void copyRuns(const std::byte *from, const std::vector<ItemRun> &fromRuns,
-              std::byte *to, const std::vector<ItemRun> &toRuns, size_t unit) {
+/// The same rows in two blocks.
+void copyRuns(const std::byte *from, const std::vector<RowRun> &fromRuns,
+              std::byte *to, const std::vector<RowRun> &toRuns, size_t unit) {
   size_t i = 0, j = 0;
-  int64_t doneI = 0, doneJ = 0; // items of the current runs
+  int64_t doneI = 0, doneJ = 0; // rows of the current runs
   while (i < fromRuns.size() && j < toRuns.size()) {
     int64_t count =
         std::min(fromRuns[i].count - doneI, toRuns[j].count - doneJ);
@@ -125,22 +125,24 @@ bool Transfers::meet(const TaskRow &sends, const TaskRow &receives) const {
              messageNumber(program, receives, false);
 }
 
-const Items &Transfers::items(const EdgeInfo &edge, const EdgeShape &shape,
-                              bool producer, int64_t microbatch,
-                              int32_t part) const {
+ItemRows Transfers::items(const EdgeInfo &edge, const EdgeShape &shape,
+                          bool producer, int64_t microbatch,
+                          int32_t part) const {
   size_t module = size_t(producer ? edge.from : edge.to);
   return itemsOf(batch->assignment, module,
                  taskOf(program.modules[module], microbatch), part,
                  producer ? shape.producerSymbol : shape.consumerSymbol);
 }
 
-size_t Transfers::itemBytes(const End &end, const TaskRow &row) const {
+size_t Transfers::rowBytes(const End &end, const TaskRow &row) const {
   const TensorInfo &tensor = end.buffer->tensor;
   const int64_t *dims =
       batch->part(program, end.module, row.microbatch, row.piece).dims.data();
   bool cut =
       (end.producer ? end.shape.producerSymbol : end.shape.consumerSymbol) >= 0;
-  return cut ? bytesOf(tensor, dims, 1) * size_t(tensor.shape[0].scale)
+  int32_t axis = rowAxis(tensor);
+  return cut ? bytesOf(tensor, dims, axis + 1) *
+                   size_t(tensor.shape[axis].scale)
              : bytesOf(tensor, dims, 0);
 }
 
@@ -149,11 +151,11 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
   const EdgeInfo &edge = *own.edge;
   const Placement::Place &place = placement.at(own.module);
   size_t other = size_t(own.producer ? edge.to : edge.from);
-  RouteEnd mine{&items(edge, own.shape, own.producer, row.microbatch,
-                       partOf(own.module, row)),
+  RouteEnd mine{items(edge, own.shape, own.producer, row.microbatch,
+                      partOf(own.module, row)),
                 placement.tp(own.module), place.tp};
   RouteEnd theirs{
-      &items(edge, own.shape, !own.producer, row.microbatch, row.peer),
+      items(edge, own.shape, !own.producer, row.microbatch, row.peer),
       placement.tp(other), 0};
   std::vector<int> ranks =
       ranksAcross(program, placement, row, own.producer != row.gradient);
@@ -163,8 +165,8 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
       continue;
     theirs.place = t;
     Route route = own.producer ? routeOf(mine, theirs) : routeOf(theirs, mine);
-    if (route.items)
-      body(rank, own.producer ? route.producer : route.consumer, route.items);
+    if (route.rows)
+      body(rank, own.producer ? route.producer : route.consumer, route.rows);
   }
 }
 
@@ -202,9 +204,9 @@ void Transfers::receive(const TaskRow &row) {
   arrivals.push_back({row, &row, end, {}, nullptr});
   Arrival &arrival = arrivals.back();
   std::byte *block = regions.address(end.module, *end.buffer, row.slot);
-  size_t unit = itemBytes(end, row), packed = 0;
+  size_t unit = rowBytes(end, row), packed = 0;
   forRoutes(end, row,
-            [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
+            [&](int rank, const std::vector<RowRun> &runs, int64_t count) {
               Incoming &part = arrival.parts.emplace_back();
               part.from = rank;
               part.runs = runs;
@@ -248,19 +250,19 @@ uint64_t Transfers::send(const TaskRow &row) {
   uint64_t sent = 0;
   End end = endOf(row.index, row.gradient, true);
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
-  size_t unit = itemBytes(end, row);
+  size_t unit = rowBytes(end, row);
   int tag = fabric.tag(row.index, int(program.edges.size),
                        messageNumber(program, row, true), row.gradient);
   const std::string &name = labels[2 * size_t(row.index) + row.gradient];
   struct Leaving {
     int rank;
-    std::vector<ItemRun> runs;
+    std::vector<RowRun> runs;
     size_t bytes;
   };
   std::vector<Leaving> leaving;
   size_t packed = 0;
   forRoutes(end, row,
-            [&](int rank, const std::vector<ItemRun> &runs, int64_t count) {
+            [&](int rank, const std::vector<RowRun> &runs, int64_t count) {
               if (rank == placement.rank())
                 return sendToSelf(row, end, runs, unit);
               leaving.push_back({rank, runs, size_t(count) * unit});
@@ -286,7 +288,7 @@ void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
     if (!meet(it->row, arrival.row))
       continue;
     unpack(addressOf(arrival), it->packed.get(), part.runs,
-           itemBytes(arrival.end, arrival.row));
+           rowBytes(arrival.end, arrival.row));
     part.here = true;
     stashes.erase(it);
     return;
@@ -294,7 +296,7 @@ void Transfers::receiveFromSelf(Arrival &arrival, Incoming &part) {
 }
 
 void Transfers::sendToSelf(const TaskRow &row, const End &end,
-                           const std::vector<ItemRun> &runs, size_t unit) {
+                           const std::vector<RowRun> &runs, size_t unit) {
   const std::byte *block = regions.address(end.module, *end.buffer, row.slot);
   for (Arrival &arrival : arrivals) {
     if (!meet(row, arrival.row))
@@ -309,7 +311,7 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
     }
   }
   size_t bytes = 0;
-  for (const ItemRun &run : runs)
+  for (const RowRun &run : runs)
     bytes += size_t(run.count) * unit;
   size_t most = planned.message[2 * size_t(row.index) + row.gradient];
   stashes.push_back({row, fabric.pool().take(std::max(bytes, most))});
@@ -319,16 +321,17 @@ void Transfers::sendToSelf(const TaskRow &row, const End &end,
 void Transfers::copy(const TaskRow &row) {
   End from = endOf(row.index, row.gradient, true),
       to = endOf(row.index, row.gradient, false);
-  const Items &source = items(*from.edge, from.shape, from.producer,
-                              row.microbatch, partOf(from.module, row));
-  if (source != items(*from.edge, from.shape, to.producer, row.microbatch,
-                      partOf(to.module, row)))
+  ItemRows source = items(*from.edge, from.shape, from.producer, row.microbatch,
+                          partOf(from.module, row));
+  if (*source.items != *items(*from.edge, from.shape, to.producer,
+                              row.microbatch, partOf(to.module, row))
+                            .items)
     throw Error(
         "step cannot run: " + labels[2 * size_t(row.index) + row.gradient] +
         " is a copy, but its ends have different items");
   device::copy(regions.address(to.module, *to.buffer, row.peer),
                regions.address(from.module, *from.buffer, row.slot),
-               source.size() * itemBytes(from, row));
+               size_t(source.total()) * rowBytes(from, row));
 }
 
 void Transfers::prepare(const TaskRow &row) {
@@ -370,7 +373,7 @@ void Transfers::prepare(const TaskRow &row) {
 /// Messages of an arrival are there: packed ones are put in place.
 void Transfers::complete(Arrival &arrival) {
   std::byte *block = addressOf(arrival);
-  size_t unit = itemBytes(arrival.end, arrival.row);
+  size_t unit = rowBytes(arrival.end, arrival.row);
   for (Incoming &part : arrival.parts) {
     part.request.wait();
     if (part.self && !part.here)
@@ -389,19 +392,17 @@ void Transfers::gather(const Arrival &arrival) {
   const End &end = arrival.end;
   const Placement::Place &place = placement.at(end.module);
   int64_t tp = placement.tp(end.module);
-  int64_t count =
-      int64_t(items(*end.edge, end.shape, end.producer, arrival.row.microbatch,
-                    partOf(end.module, arrival.row))
-                  .size());
-  if (count == 0)
+  ItemRows all = items(*end.edge, end.shape, end.producer,
+                       arrival.row.microbatch, partOf(end.module, arrival.row));
+  if (all.total() == 0)
     return;
-  size_t unit = itemBytes(end, arrival.row);
+  size_t unit = rowBytes(end, arrival.row);
   std::byte *block = addressOf(arrival);
   std::vector<size_t> sizes;
-  ItemRun own{0, 0};
+  RowRun own{0, 0};
   for (int64_t t = 0; t < tp; ++t) {
-    ItemRun chunk =
-        end.producer ? leavingFrom(count, tp, t) : arrivingAt(count, tp, t);
+    RowRun chunk =
+        (end.producer ? leavingFrom(all, tp, t) : arrivingAt(all, tp, t)).rows;
     sizes.push_back(size_t(chunk.count) * unit);
     if (t == place.tp)
       own = chunk;

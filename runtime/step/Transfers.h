@@ -65,7 +65,7 @@ private:
     void *to = nullptr;
     size_t bytes = 0;
     Request request;
-    std::vector<ItemRun> runs;
+    std::vector<RowRun> runs;
     bool self = false, here = false; ///< from this rank; has come
     bool isPacked() const { return !self && runs.size() > 1; }
   };
@@ -99,11 +99,12 @@ private:
   };
 
   End endOf(size_t edge, bool gradient, bool sending) const;
-  const Items &items(const EdgeInfo &edge, const EdgeShape &shape,
-                     bool producer, int64_t microbatch, int32_t part) const;
+  ItemRows items(const EdgeInfo &edge, const EdgeShape &shape, bool producer,
+                 int64_t microbatch, int32_t part) const;
   /// The part of `module` on this rank that a row is about.
   int32_t partOf(size_t module, const TaskRow &row) const;
-  size_t itemBytes(const End &end, const TaskRow &row) const;
+  /// Of a row of the block: of 1 of what the edge's symbol counts.
+  size_t rowBytes(const End &end, const TaskRow &row) const;
   /// Whether a rank's row that sends is the other end of one that receives.
   bool meet(const TaskRow &sends, const TaskRow &receives) const;
   /// For every rank of the other end's part that there is a message with:
@@ -118,7 +119,7 @@ private:
   std::shared_ptr<Packed> packedFor(const TaskRow &row, size_t bytes);
   void receiveFromSelf(Arrival &arrival, Incoming &part);
   void sendToSelf(const TaskRow &row, const End &end,
-                  const std::vector<ItemRun> &runs, size_t unit);
+                  const std::vector<RowRun> &runs, size_t unit);
   void call(const Arrival &arrival, Incoming &part);
   void callUpTo(const TaskRow &row);
   void complete(Arrival &arrival);

@@ -286,8 +286,20 @@ ShardingRule RotaryOp::getShardingRule() {
 }
 
 ItemState RotaryOp::inferItems(ItemStates operands, const ItemContext &) {
-  for (auto [operand, state] : llvm::zip(getOperands(), operands))
+  SmallVector<ItemState> moved(operands);
+  for (auto [operand, state] : llvm::zip(getOperands(), moved))
     if (state.is(ItemState::PerItem) && getRank(operand) == 2)
+      ++state.axis; // angles of every [b]
+  if (!moved[0].is(ItemState::PerItem) || moved[0].axis != 1)
+    return llvm::any_of(moved,
+                        [](const ItemState &state) {
+                          return state.is(ItemState::PerItem) &&
+                                 state.axis == 1;
+                        })
+               ? ItemState::coupled(*this, "turns by angles of another item")
+               : leadingItems(*this, operands, 3);
+  for (const ItemState &state : ArrayRef(moved).drop_front())
+    if (state.is(ItemState::PerItem) && state.axis != 1)
       return ItemState::coupled(*this, "turns by angles of another item");
-  return leadingItems(*this, operands, 3);
+  return moved[0].asNumber();
 }

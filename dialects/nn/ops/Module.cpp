@@ -76,6 +76,21 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
                          /*stored=*/false, tables);
 }
 
+std::string DimOp::getQuantity() {
+  std::string text = getItem().value_or("").str();
+  return getMeasure() ? text + "." + getMeasure()->str() : text;
+}
+
+LogicalResult DimOp::verify() {
+  if (getMeasure().has_value() != getLargest().has_value())
+    return emitOpError("has 'measure' and 'largest' together or neither");
+  if (getMeasure() && !getItem())
+    return emitOpError("adds up '") << *getMeasure() << "' of no kind of item";
+  if (getLargest() && int64_t(*getLargest()) < 0)
+    return emitOpError("has a 'largest' below 0");
+  return success();
+}
+
 LogicalResult dt::nn::verifyLimit(DimOp dim, Location loc) {
   std::optional<uint64_t> limit = dim.getLimit();
   if (!limit || !dim.getMax() || *dim.getMax() <= *limit)
@@ -84,7 +99,7 @@ LogicalResult dt::nn::verifyLimit(DimOp dim, Location loc) {
   error << "dim '" << dim.getSymName() << "' is up to "
         << int64_t(*dim.getMax()) << " in a part of the batch";
   if (dim.getItem())
-    error << " (items '" << *dim.getItem() << "')";
+    error << " (items '" << dim.getQuantity() << "')";
   error << ", but may be at most " << int64_t(*limit);
   if (auto why = dim.getLimitedBy())
     error << ": " << *why;

@@ -15,17 +15,19 @@ using namespace mlir;
 
 namespace dt::models {
 
-std::string getSymbolOf(dist::ModuleOp module, StringRef item, int64_t max,
-                        StringRef name) {
+std::string getSymbolLike(dist::ModuleOp module, nn::DimOp like) {
   for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getItem() == item)
+    if (dim.getQuantity() == like.getQuantity())
       return dim.getSymName().str();
+  StringRef name = like.getSymName();
   std::string symbol = name.str();
   for (unsigned n = 2; SymbolTable::lookupSymbolIn(module, symbol); ++n)
     symbol = (name + "_" + Twine(n)).str();
   OpBuilder b = OpBuilder::atBlockBegin(&module.getBody().front());
-  nn::DimOp::create(b, module.getLoc(), b.getStringAttr(symbol),
-                    b.getStringAttr(item), b.getI64IntegerAttr(max));
+  auto dim = nn::DimOp::create(b, module.getLoc(), b.getStringAttr(symbol),
+                               like.getItemAttr(), like.getMaxAttr());
+  dim.setMeasureAttr(like.getMeasureAttr());
+  dim.setLargestAttr(like.getLargestAttr());
   return symbol;
 }
 

@@ -50,7 +50,7 @@ private:
   /// Dims that hold in a module; its own first.
   std::vector<std::pair<std::string, DimBinding>>
   dimsOf(const ModuleEntry &entry) const;
-  int64_t maxOf(StringRef item) const;
+  void bind(nn::DimOp dim, StringRef quantity) const;
   dist::ModuleOp get(StringRef name) {
     return program->lookupSymbol<dist::ModuleOp>(name);
   }
@@ -72,11 +72,22 @@ private:
   llvm::StringMap<WeightCount> fixedIn;      ///< as ImportOptions::fixed
 };
 
-int64_t ProgramBuilder::maxOf(StringRef item) const {
+/// Until a plan says what a part is, it is a microbatch.
+void ProgramBuilder::bind(nn::DimOp dim, StringRef quantity) const {
+  auto [kind, measure] = quantity.split('.');
+  int64_t items = recipe.microBatch;
   for (const ItemEntry &entry : recipe.items)
-    if (entry.name == item)
-      return entry.max * recipe.microBatch;
-  return recipe.microBatch;
+    if (entry.name == kind)
+      items *= entry.max;
+  dim.setItem(kind);
+  dim.setMax(items);
+  for (const MeasureEntry &entry : recipe.measures)
+    if (entry.kind == kind && entry.name == measure) {
+      dim.setMeasure(measure);
+      dim.setLargest(entry.max);
+      dim.setMax(entry.part ? std::min(items * entry.max, entry.part)
+                            : items * entry.max);
+    }
 }
 
 std::vector<std::pair<std::string, DimBinding>>
@@ -94,6 +105,12 @@ LogicalResult ProgramBuilder::items() {
     dist::ItemOp::create(builder, at("items." + item.name),
                          builder.getStringAttr(item.name),
                          builder.getI64IntegerAttr(item.max));
+  for (const MeasureEntry &entry : recipe.measures)
+    dist::MeasureOp::create(
+        builder, at("items." + entry.kind + ".measures." + entry.name),
+        builder.getStringAttr(entry.name), builder.getStringAttr(entry.kind),
+        builder.getI64IntegerAttr(entry.max),
+        entry.part ? builder.getI64IntegerAttr(entry.part) : IntegerAttr());
   return success();
 }
 
@@ -155,9 +172,7 @@ LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
              << "module '" << entry.name << "' has the dim '"
              << dim.getSymName()
              << "', which is not bound; give a number or an item kind";
-    StringRef item = std::get<std::string>(bound->second);
-    dim.setItem(item);
-    dim.setMax(maxOf(item));
+    bind(dim, std::get<std::string>(bound->second));
     if (failed(nn::verifyLimit(dim, at("dims." + dim.getSymName()))))
       return failure();
   }
@@ -222,9 +237,8 @@ LogicalResult ProgramBuilder::connect(const ConnectionEntry &entry) {
       rows.pop_back();
     for (nn::DimExpr &row : rows)
       row = row.substitute([&](StringRef symbol) -> std::optional<nn::DimExpr> {
-        auto dim = target.lookupSymbol<nn::DimOp>(symbol);
         return nn::DimExpr::symbol(
-            getSymbolOf(source, *dim.getItem(), *dim.getMax(), symbol));
+            getSymbolLike(source, target.lookupSymbol<nn::DimOp>(symbol)));
       });
     auto picked =
         buildGather(loc, source, entry.output.tensor, entry.gather, rows);

@@ -88,10 +88,9 @@ llvm::FailureOr<std::string> buildGather(mlir::Location location,
                                          llvm::StringRef index,
                                          llvm::ArrayRef<nn::DimExpr> rows);
 
-/// The module's symbol that counts `item`; one is made with `name` as a wish if
-/// there is none.
-std::string getSymbolOf(dist::ModuleOp module, llvm::StringRef item,
-                        int64_t max, llvm::StringRef name);
+/// The module's symbol that adds up what `like`, of another module, does; one
+/// is made, with its name as a wish, if there is none.
+std::string getSymbolLike(dist::ModuleOp module, nn::DimOp like);
 
 /// Input `name` of @forward; added with `type` if there is none. Null with an
 /// error if it has another type.

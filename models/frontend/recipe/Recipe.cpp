@@ -32,8 +32,9 @@ const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
 const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
-const StringRef kItemKeys[] = {"of", "max"};
-const StringRef kBatchKeys[] = {"global", "micro"};
+const StringRef kItemKeys[] = {"of", "max", "measures"};
+const StringRef kMeasureKeys[] = {"max", "part"};
+const StringRef kBatchKeys[] = {"global", "micro", "tokens"};
 /// Of every optimizer; what each has of its own is in runtime/Optimizers.h.
 const StringRef kOptimizerKeys[] = {
     "kind",   "lr",       "weight_decay", "no_decay",   "groups", "clip",
@@ -106,14 +107,48 @@ void RecipeParser::items() {
   if (!top.has("items"))
     return;
   for (auto &[name, reader] : top.at("items").entries()) {
+    bool sample = name == "sample";
     reader.keys(kItemKeys);
-    if (!isName(name) || name == "sample")
-      reader.fail("an item kind is named with letters, digits and '_', and not "
-                  "'sample', which always exists");
+    if (!isName(name))
+      reader.fail("an item kind is named with letters, digits and '_'");
+    if (sample && (reader.has("max") || reader.has("of")))
+      reader.fail("a step has as many samples as \"batch\" says; expected "
+                  "\"measures\" alone");
     if (reader.has("of") && reader.at("of").string() != "sample")
       reader.at("of").fail("expected \"sample\"");
-    recipe.items.push_back({name, reader.at("max").integer(1)});
+    if (!sample)
+      recipe.items.push_back({name, reader.at("max").integer(1)});
+    if (reader.has("measures"))
+      measures(name, reader.at("measures"));
   }
+}
+
+void RecipeParser::measures(const std::string &kind, JsonReader all) {
+  for (auto &[name, reader] : all.entries()) {
+    reader.keys(kMeasureKeys);
+    if (!isName(name))
+      reader.fail("a measure is named with letters, digits and '_'");
+    MeasureEntry entry{kind, name, reader.at("max").integer(1)};
+    if (reader.has("part"))
+      entry.part = reader.at("part").integer(entry.max);
+    recipe.measures.push_back(std::move(entry));
+  }
+}
+
+/// A part holds any one sample.
+void RecipeParser::boundTokens(JsonReader batch) {
+  auto *measure = find_if(recipe.measures, [](const MeasureEntry &entry) {
+                    return entry.quantity() == "sample.tokens";
+                  }).operator->();
+  JsonReader reader = batch.at("tokens");
+  if (measure == recipe.measures.data() + recipe.measures.size())
+    return reader.fail("bounds the tokens of a part, but samples have no "
+                       "measure of that name; expected "
+                       "items.sample.measures.tokens");
+  if (measure->part)
+    return reader.fail("items.sample.measures.tokens.part bounds them, too; "
+                       "expected one of both");
+  measure->part = reader.integer(measure->max);
 }
 
 void RecipeParser::pattern(JsonReader reader, StringRef pattern) {
@@ -210,9 +245,15 @@ DimBinding RecipeParser::binding(JsonReader reader) {
   SmallVector<StringRef> known = {"sample"};
   for (const ItemEntry &item : recipe.items)
     known.push_back(item.name);
+  std::vector<std::string> measured;
+  for (const MeasureEntry &measure : recipe.measures)
+    measured.push_back(measure.quantity());
+  append_range(known, measured);
   if (!is_contained(known, StringRef(kind)))
-    reader.fail("'" + kind + "' is no item kind; expected a number or one of " +
-                join(known, ", ") + didYouMean(kind, known));
+    reader.fail("'" + kind + "' is no item kind" +
+                (StringRef(kind).contains('.') ? " with such a measure" : "") +
+                "; expected a number or one of " + join(known, ", ") +
+                didYouMean(kind, known));
   return kind;
 }
 
@@ -386,6 +427,8 @@ void RecipeParser::rest() {
     JsonReader batch = top.at("batch");
     batch.keys(kBatchKeys);
     recipe.globalBatch = batch.at("global").integer(1);
+    if (batch.has("tokens"))
+      boundTokens(batch);
     recipe.microBatch =
         batch.has("micro") ? batch.at("micro").integer(1) : recipe.globalBatch;
     if (top.ok() && recipe.microBatch > recipe.globalBatch)

@@ -46,7 +46,8 @@ struct InitEntry {
   bool replace = false; ///< also of those whose value is in the file
 };
 
-/// A number, or the kind of item that the dim counts.
+/// A number, or what the dim adds up: "image" or, of a measure,
+/// "image.patches".
 using DimBinding = std::variant<int64_t, std::string>;
 
 struct ModuleEntry {
@@ -71,6 +72,14 @@ struct ConnectionEntry {
 struct ItemEntry {
   std::string name;
   int64_t max;
+};
+
+/// A number that items of a kind ("sample" too) have.
+struct MeasureEntry {
+  std::string kind, name;
+  int64_t max;      ///< of one item
+  int64_t part = 0; ///< of a part; 0: what its items may have together
+  std::string quantity() const { return kind + "." + name; }
 };
 
 struct LossEntry {
@@ -107,6 +116,7 @@ struct Recipe {
   std::vector<ModuleEntry> modules;
   std::vector<ConnectionEntry> connections;
   std::vector<ItemEntry> items;
+  std::vector<MeasureEntry> measures;
   std::vector<std::pair<std::string, DimBinding>> dims;
   std::vector<std::pair<TensorName, TensorName>> tie; ///< alias, parameter
   std::vector<LossEntry> losses;

@@ -37,6 +37,8 @@ public:
 
 private:
   void items();
+  void measures(const std::string &kind, JsonReader all);
+  void boundTokens(JsonReader batch);
   void modules();
   void precisions();
   void dims();

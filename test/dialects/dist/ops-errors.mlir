@@ -425,3 +425,38 @@ func.func private @f(tensor<4xf32> {dist.layout})
 
 // expected-error @+1 {{argument or result 0: 'dist.joined' is no attribute of it, or not with this value}}
 func.func private @f() -> (tensor<4xf32> {dist.joined})
+
+// -----
+
+// expected-error @+1 {{'dist.measure' op is of 'clip', which is no kind of item}}
+dist.measure "frames" of "clip" max 3
+
+// -----
+
+dist.measure "tokens" of "sample" max 3
+// expected-error @+1 {{'dist.measure' op is the second one named 'tokens' of 'sample'}}
+dist.measure "tokens" of "sample" max 4
+
+// -----
+
+// expected-error @+1 {{'dist.measure' op needs bounds of at least 1}}
+dist.measure "tokens" of "sample" max 0
+
+// -----
+
+// Both ends add up the same.
+dist.item "image" max 3
+dist.module @vision {
+  nn.dim @rows of "image" measure "patches" largest 4 max 12
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<rows>> {nn.name = "pixels"}) -> (tensor<?x4xf32, #nn.dims<rows>> {nn.name = "embeds"}) {
+    return %x : tensor<?x4xf32, #nn.dims<rows>>
+  }
+}
+dist.module @llm {
+  nn.dim @images of "image" max 3
+  func.func @forward(%e: tensor<?x4xf32, #nn.dims<images>> {nn.name = "embeds"}) -> (tensor<?x4xf32, #nn.dims<images>> {nn.name = "out"}) {
+    return %e : tensor<?x4xf32, #nn.dims<images>>
+  }
+}
+// expected-error @+1 {{connects 'embeds' of 'vision', [image.patches, 4] of f32, to 'embeds' of 'llm', [image, 4] of f32; element types and dims must be equal}}
+dist.edge @vision "embeds" to @llm "embeds"

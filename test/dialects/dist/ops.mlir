@@ -3,6 +3,8 @@
 
 // CHECK: dist.item "image" max 3
 dist.item "image" max 3
+// CHECK: dist.measure "patches" of "image" max 64 part 256
+dist.measure "patches" of "image" max 64 part 256
 // CHECK: dist.input "llm.input_ids" = {tokens = "ids"}
 dist.input "llm.input_ids" = {tokens = "ids"}
 // CHECK: dist.data {sequence = 40 : i64, special = ["<pad>", "<bos>"]}

@@ -50,3 +50,18 @@ func.func @padding(%x: tensor<1x1x8xf32>, %w: tensor<1x1x3xf32>) -> tensor<1x1x8
   %0 = nn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 9223372036854775807, 1>, dilations = array<i64: 1>} : tensor<1x1x8xf32>, tensor<1x1x3xf32>
   return %0 : tensor<1x1x8xf32>
 }
+
+// -----
+
+// expected-error @+1 {{'nn.dim' op has 'measure' and 'largest' together or neither}}
+"nn.dim"() <{sym_name = "patches", item = "image", measure = "patches"}> : () -> ()
+
+// -----
+
+// expected-error @+1 {{'nn.dim' op adds up 'patches' of no kind of item}}
+"nn.dim"() <{sym_name = "patches", measure = "patches", largest = 4 : i64}> : () -> ()
+
+// -----
+
+// expected-error @+1 {{'nn.dim' op has a 'largest' below 0}}
+nn.dim @patches of "image" measure "patches" largest -1 max 8

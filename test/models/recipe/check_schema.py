@@ -56,6 +56,12 @@ EXAMPLES = [{
     "precision": "bf16",
     "dims": {"batch": "sample"},
     "data": {"sequence": 4, "tokenizer": {"kind": "words", "vocabulary": ["cat"]}, "special": ["<pad>"], "segments": {"s": {"parts": ["text"], "tokens": ["text"]}}},
+}, {
+    "modules": {"m": {"onnx": "m.onnx"}},
+    "items": {"image": {"max": 3, "measures": {"patches": {"max": 8, "part": 64}}}, "sample": {"measures": {"tokens": {"max": 9}}}},
+    "dims": {"rows": "image.patches", "seq": "sample.tokens"},
+    "losses": [{"kind": "mse", "output": "m.y"}],
+    "batch": {"global": 2, "tokens": 64},
 }]
 
 

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <random>
 
 using namespace dt::rt;
@@ -23,55 +24,78 @@ std::vector<Items> deal(std::mt19937 &random, int64_t items, size_t replicas) {
   return parts;
 }
 
-std::vector<int64_t> rowsOf(const std::vector<ItemRun> &runs) {
+std::vector<int64_t> rowsOf(const std::vector<RowRun> &runs) {
   std::vector<int64_t> rows;
-  for (const ItemRun &run : runs)
+  for (const RowRun &run : runs)
     for (int64_t i = 0; i < run.count; ++i)
       rows.push_back(run.first + i);
   return rows;
 }
 
-/// Each item reaches its consumer's part once, at its place, and leaves from
-/// the rank that the rule names; both ends have as many rows.
+/// Of each row of a block its item, and where this item's rows begin.
+std::vector<std::pair<int64_t, int64_t>> blockOf(const ItemRows &items) {
+  std::vector<std::pair<int64_t, int64_t>> rows;
+  for (size_t i = 0; i < items.count(); ++i)
+    rows.insert(rows.end(), size_t(items.of(i)),
+                {(*items.items)[i], int64_t(rows.size())});
+  return rows;
+}
+
+/// Each row reaches its consumer's part once, at its place, and leaves from the
+/// rank that the rule names; both ends have as many rows. `sizes`: of items,
+/// null: one row each.
 void checkAll(std::mt19937 &random, size_t from, int64_t fromTp, size_t to,
-              int64_t toTp, int64_t items) {
+              int64_t toTp, int64_t items,
+              const std::vector<int64_t> *sizes = nullptr) {
   std::vector<Items> a = deal(random, items, from), b = deal(random, items, to);
-  std::map<int64_t, int> seen;
+  std::map<std::pair<int64_t, int64_t>, int> seen; // item and its row
   for (size_t r = 0; r < from; ++r)
     for (int64_t s = 0; s < fromTp; ++s)
       for (size_t q = 0; q < to; ++q)
         for (int64_t t = 0; t < toTp; ++t) {
-          Route route = routeOf({&a[r], fromTp, s}, {&b[q], toTp, t});
+          ItemRows own{&a[r], sizes}, other{&b[q], sizes};
+          Route route = routeOf({own, fromTp, s}, {other, toTp, t});
+          auto mine = blockOf(own), theirs = blockOf(other);
           std::vector<int64_t> out = rowsOf(route.producer),
                                in = rowsOf(route.consumer);
-          ASSERT_EQ(out.size(), size_t(route.items));
+          ASSERT_EQ(out.size(), size_t(route.rows));
           ASSERT_EQ(in.size(), out.size());
           for (size_t i = 0; i < out.size(); ++i) {
-            int64_t item = a[r][size_t(out[i])];
-            EXPECT_EQ(b[q][size_t(in[i])], item);
-            EXPECT_EQ(out[i] * fromTp / int64_t(a[r].size()), s);
-            int64_t n = int64_t(b[q].size());
-            EXPECT_GE(in[i], t * n / toTp);
-            EXPECT_LT(in[i], (t + 1) * n / toTp);
-            ++seen[item];
+            auto [item, begin] = mine[size_t(out[i])];
+            auto [there, first] = theirs[size_t(in[i])];
+            EXPECT_EQ(there, item);
+            EXPECT_EQ(in[i] - first, out[i] - begin);
+            EXPECT_EQ(begin * fromTp / int64_t(mine.size()), s);
+            int64_t n = int64_t(theirs.size());
+            EXPECT_GE(first, t * n / toTp);
+            EXPECT_LT(first, (t + 1) * n / toTp);
+            ++seen[{item, out[i] - begin}];
           }
           for (size_t i = 1; i < route.producer.size(); ++i)
             EXPECT_GT(route.producer[i].first, route.producer[i - 1].first +
                                                    route.producer[i - 1].count);
         }
-  EXPECT_EQ(int64_t(seen.size()), items);
-  for (auto &[item, times] : seen)
+  int64_t all =
+      sizes ? std::accumulate(sizes->begin(), sizes->end(), int64_t(0)) : items;
+  EXPECT_EQ(int64_t(seen.size()), all);
+  for (auto &[row, times] : seen)
     EXPECT_EQ(times, 1);
 }
 
 TEST(Routes, EveryItemOnce) {
   std::mt19937 random(3);
   for (int64_t items : {0, 1, 2, 7, 40}) {
-    checkAll(random, 3, 1, 2, 1, items);
-    checkAll(random, 2, 1, 5, 1, items);
-    checkAll(random, 1, 1, 1, 4, items);
-    checkAll(random, 3, 2, 2, 4, items);
-    checkAll(random, 2, 4, 3, 2, items);
+    std::vector<int64_t> sizes;
+    for (int64_t i = 0; i < items; ++i)
+      sizes.push_back(int64_t(random() % 6)); // some without rows
+    for (const std::vector<int64_t> *rows :
+         {(decltype(&sizes))nullptr, &sizes}) {
+      checkAll(random, 3, 1, 2, 1, items, rows);
+      checkAll(random, 2, 1, 5, 1, items, rows);
+      checkAll(random, 1, 1, 1, 4, items, rows);
+      checkAll(random, 3, 2, 2, 4, items, rows);
+      checkAll(random, 2, 4, 3, 2, items, rows);
+    }
   }
 }
 
@@ -79,27 +103,47 @@ TEST(Routes, EveryItemOnce) {
 /// two ranks each.
 TEST(Routes, Brokers) {
   Items first = {0, 1}, second = {2, 3}, owner = {2, 3, 4, 5};
-  Route route = routeOf({&second, 1, 0}, {&owner, 2, 0});
-  EXPECT_EQ(route.producer, (std::vector<ItemRun>{{0, 2}}));
-  EXPECT_EQ(route.consumer, (std::vector<ItemRun>{{0, 2}}));
-  EXPECT_EQ(routeOf({&second, 1, 0}, {&owner, 2, 1}).items, 0);
-  EXPECT_EQ(routeOf({&first, 1, 0}, {&owner, 2, 0}).items, 0);
+  Route route = routeOf({{&second}, 1, 0}, {{&owner}, 2, 0});
+  EXPECT_EQ(route.producer, (std::vector<RowRun>{{0, 2}}));
+  EXPECT_EQ(route.consumer, (std::vector<RowRun>{{0, 2}}));
+  EXPECT_EQ(routeOf({{&second}, 1, 0}, {{&owner}, 2, 1}).rows, 0);
+  EXPECT_EQ(routeOf({{&first}, 1, 0}, {{&owner}, 2, 0}).rows, 0);
 }
 
 TEST(Routes, RowsThatAreNotTogether) {
   Items encoder = {0, 2, 3, 5}, owner = {0, 1, 2, 5};
-  Route route = routeOf({&encoder, 1, 0}, {&owner, 1, 0});
-  EXPECT_EQ(route.producer, (std::vector<ItemRun>{{0, 2}, {3, 1}}));
-  EXPECT_EQ(route.consumer, (std::vector<ItemRun>{{0, 1}, {2, 2}}));
+  Route route = routeOf({{&encoder}, 1, 0}, {{&owner}, 1, 0});
+  EXPECT_EQ(route.producer, (std::vector<RowRun>{{0, 2}, {3, 1}}));
+  EXPECT_EQ(route.consumer, (std::vector<RowRun>{{0, 1}, {2, 2}}));
 }
 
 TEST(Routes, Chunks) {
-  EXPECT_EQ(arrivingAt(5, 2, 0), (ItemRun{0, 2}));
-  EXPECT_EQ(arrivingAt(5, 2, 1), (ItemRun{2, 3}));
-  EXPECT_EQ(leavingFrom(5, 2, 0), (ItemRun{0, 3}));
-  EXPECT_EQ(leavingFrom(5, 2, 1), (ItemRun{3, 2}));
-  EXPECT_EQ(leavingFrom(1, 4, 0), (ItemRun{0, 1}));
-  EXPECT_EQ(leavingFrom(1, 4, 3).count, 0);
+  Items five = {0, 1, 2, 3, 4}, one = {7};
+  EXPECT_EQ(arrivingAt({&five}, 2, 0).rows, (RowRun{0, 2}));
+  EXPECT_EQ(arrivingAt({&five}, 2, 1).rows, (RowRun{2, 3}));
+  EXPECT_EQ(leavingFrom({&five}, 2, 0).rows, (RowRun{0, 3}));
+  EXPECT_EQ(leavingFrom({&five}, 2, 1).rows, (RowRun{3, 2}));
+  EXPECT_EQ(leavingFrom({&one}, 4, 0).rows, (RowRun{0, 1}));
+  EXPECT_EQ(leavingFrom({&one}, 4, 3).count, 0);
+}
+
+/// Chunks of items that have rows of their own are all of the block, in order.
+TEST(Routes, ChunksOfUnequalItems) {
+  Items items = {3, 0, 1, 2};
+  std::vector<int64_t> sizes = {5, 0, 1, 4};
+  ItemRows rows{&items, &sizes}; // 4, 5, 0 and 1 rows
+  for (auto chunk : {leavingFrom, arrivingAt})
+    for (int64_t tp : {1, 2, 3, 7, 12}) {
+      int64_t next = 0;
+      for (int64_t t = 0; t < tp; ++t) {
+        RowRun run = chunk(rows, tp, t).rows;
+        EXPECT_EQ(run.first, next);
+        next += run.count;
+      }
+      EXPECT_EQ(next, rows.total());
+    }
+  EXPECT_EQ(leavingFrom(rows, 2, 0).rows, (RowRun{0, 9}));
+  EXPECT_EQ(arrivingAt(rows, 2, 1).rows, (RowRun{9, 1}));
 }
 
 TEST(Routes, GradientsOfTheWholeBatchComeFromOneRank) {
