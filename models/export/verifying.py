@@ -79,9 +79,9 @@ def refuse_invalid(proto):
 
 def _draws(program, example):
     generator = torch.Generator().manual_seed(0)
-    labels, tables = _uses(program, len(example))
+    labels, tables, places = _uses(program, len(example))
     yield "values in another order, zeros and ties", tuple(_shuffled(x, generator) for x in example)
-    yield "whole rows masked, 0 or at a bound", tuple(_rows(x, tables.get(i)) for i, x in enumerate(example))
+    yield "whole rows masked, 0 or at a bound", tuple(x if i in places else _rows(x, tables.get(i)) for i, x in enumerate(example))
     yield "large numbers", tuple(x * 64 if x.is_floating_point() else _shuffled(x, generator) for x in example)
     if labels:
         yield "labels that are ignored", tuple(torch.where(_every(x, 2), labels[i], x) if i in labels else x for i, x in enumerate(example))
@@ -119,8 +119,8 @@ def _rows(x, table):
 
 
 def _uses(program, count):
-    """Inputs, by number, that are labels of a loss, with what it ignores, and those that are rows of a table, with how many it has."""
-    labels, tables = {}, {}
+    """Inputs, by number, that are labels of a loss, with what it ignores; those that are rows of a table, with how many it has; those that are places to write to, of which no two may be one."""
+    labels, tables, places = {}, {}, set()
     names = [name for name in program.graph_signature.user_inputs if isinstance(name, str)]
     reached = {node: i for i, node in enumerate(n for n in program.graph.nodes if n.op == "placeholder" and n.name in names)}
     for node in program.graph.nodes:
@@ -138,10 +138,12 @@ def _uses(program, count):
             i, rows = reached.get(node.args[1]), node.args[0].meta["val"].shape[0]
             if i is not None and isinstance(rows, int):
                 tables[i] = min(rows, tables.get(i, rows))
+        elif name == "index_put" and not (node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)):
+            places |= {reached[index] for index in node.args[1] if index in reached}
         elif name in ("view", "reshape", "_unsafe_view", "squeeze", "unsqueeze", "clone", "_to_copy", "slice", "contiguous", "alias", "permute", "transpose", "to"):
             if node.args[0] in reached:
                 reached[node] = reached[node.args[0]]
-    return labels, tables
+    return labels, tables, places
 
 
 # --- comparing ----------------------------------------------------------------------

@@ -370,6 +370,15 @@ sys.exit(taken > 1.75 * weights)
             self.refused(module, inputs, f"^output 'y' of the graph differs from the module's {where}: at .*, in PyTorch .* elements differ{end}")
             exported(module, inputs, check=False)
 
+    def test_places_that_are_written_to_stay_different(self):
+        class Places(nn.Module):  # as a language model takes pictures' rows; what two rows at one place give is nobody's to say
+            def forward(self, ids, rows, places):
+                return ids[:, None].repeat(1, 16).float().index_put((places.reshape(-1),), rows)
+
+        inputs = (torch.arange(800), torch.randn(400, 16), torch.randperm(800)[:400])
+        for _ in range(3):  # one thread may be faster than another
+            written(Places(), inputs, input_names=["ids", "rows", "places"], dynamic_shapes={"ids": {0: "seq"}, "rows": {0: "n"}, "places": {0: "n"}})
+
     def test_the_operator_that_differs_is_named(self):
         def wrong(x):
             from onnxscript import opset18
