@@ -1,0 +1,407 @@
+# ===- sizes.py - networks on items of unequal size, sample by sample -------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Language models on packed texts and a vision-language model whose pictures have
+# any shape: the libraries' own modules, with masks that keep items apart. A graph
+# sees a step as one list of rows; PyTorch's figures come from each picture and each
+# sample alone, so that nothing which one item sees of another goes unnoticed.
+# Figures are float64's. How far float32 is from them, from weights and inputs that
+# are off by a rounding, is measured beside them: that is what a test allows.
+# ===-----------------------------------------------------------------------===
+"""python -m export.sizes FOLDER [--seed N] [--slow] [NETWORK...]: writes graphs, steps and figures (test/e2e/sizes.py reads them)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import json
+import pathlib
+import sys
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import transformers as hf
+from safetensors.numpy import save_file
+from torch import nn
+
+from .exporting import export
+from .golden import scatter_weights
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "test" / "e2e"))
+import sizes_batch  # noqa: E402
+import tolerance  # noqa: E402
+
+VOCABULARY, WIDTH, PATCH = 37, 32, 2
+FEATURES = 3 * PATCH * PATCH
+SLIDING = 5  # rows that a sliding window sees
+STEPS = 10  # a report of memory takes nine
+TEXT = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": WIDTH,
+    "intermediate_size": WIDTH,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "initializer_range": 0.2,  # scores of attention are no noise then
+}
+
+
+# --- modules ---------------------------------------------------------------------------
+
+
+def same(numbers):
+    """[..., n] -> [..., n, n]: whether two rows have one number."""
+    return numbers[..., :, None] == numbers[..., None, :]
+
+
+class Packed(nn.Module):
+    """A causal language model on texts one behind another: segments [1, seq] says which text a token is of."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, input_ids, position_ids, segments):
+        rows = torch.arange(input_ids.shape[1])
+        mask = same(segments) & (rows[:, None] >= rows[None, :])
+        return self.net(input_ids=input_ids, position_ids=position_ids, attention_mask=mask[:, None], use_cache=False).logits
+
+
+class Windowed(Packed):
+    """The same, of a model that has layers with a sliding window among others; places are those in the text."""
+
+    def forward(self, input_ids, position_ids, segments):
+        back = position_ids[:, :, None] - position_ids[:, None, :]
+        mask = (same(segments) & (back >= 0))[:, None]
+        masks = {"full_attention": mask, "sliding_attention": mask & (back < self.net.config.sliding_window)[:, None]}
+        return self.net(input_ids=input_ids, position_ids=position_ids, attention_mask=masks, use_cache=False).logits
+
+
+class Library(Packed):
+    """The same without a mask: the library finds the texts by where positions restart, with a cumulative sum."""
+
+    def forward(self, input_ids, position_ids):
+        return self.net(input_ids=input_ids, position_ids=position_ids, use_cache=False).logits
+
+
+class Tower(nn.Module):
+    """Qwen2.5-VL's vision tower on pictures one behind another.
+
+    pixel_values [patches, features], positions [patches, 2] (row, column), and for each patch its picture and its window;
+    `reordered`: as the library has it, with the patches of a window together: window_index [merged] says which row (of
+    four patches) stands where, `places` is its inverse, and windows are in that order. -> [merged, width of the text].
+    """
+
+    def __init__(self, net, reordered):
+        super().__init__()
+        self.net, self.reordered = net, reordered
+
+    def forward(self, pixel_values, positions, segments, windows, window_index=None, places=None):
+        net = self.net
+        x = net.patch_embed(pixel_values)
+        cos, sin = net.rotary_pos_emb(x, positions)
+        if self.reordered:
+            x, cos, sin = (v.reshape(-1, net.spatial_merge_unit * v.shape[-1])[window_index].reshape(-1, v.shape[-1]) for v in (x, cos, sin))
+        whole, window = same(segments)[None, None], same(windows)[None, None]
+        for i, block in enumerate(net.blocks):
+            x = x + attention(block.attn, block.norm1(x), cos, sin, whole if i in net.fullatt_block_indexes else window)
+            x = x + block.mlp(block.norm2(x))
+        rows = net.merger(x)
+        return rows[places] if self.reordered else rows
+
+
+def attention(of, x, cos, sin, mask):
+    q, k, v = of.qkv(x).reshape(x.shape[0], 3, of.num_heads, of.head_dim).unbind(1)
+    q, k = (t * cos[:, None] + half_turn(t) * sin[:, None] for t in (q, k))
+    q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=of.scaling)
+    return of.proj(out[0].transpose(0, 1).reshape(x.shape))
+
+
+def half_turn(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat([-b, a], -1)
+
+
+class Language(nn.Module):
+    """Qwen2.5-VL's language model on packed texts: image_rows [merged] says which tokens of [1, seq] are the pictures' rows."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.model, self.lm_head = net.model.language_model, net.lm_head
+
+    def forward(self, input_ids, position_ids, segments, image_embeds, image_rows):
+        x = self.model.embed_tokens(input_ids)
+        x = x.reshape(-1, x.shape[-1]).index_put((image_rows,), image_embeds).reshape(x.shape)
+        rows = torch.arange(input_ids.shape[1])
+        mask = (same(segments) & (rows[:, None] >= rows[None, :]))[:, None]
+        states = self.model(inputs_embeds=x, position_ids=position_ids, attention_mask={"full_attention": mask}, use_cache=False)
+        return self.lm_head(states.last_hidden_state)
+
+
+# --- networks --------------------------------------------------------------------------
+
+
+@dataclass
+class Network:
+    """Modules of a recipe, and the names of their inputs in the graphs and in a step (sizes_batch.pack)."""
+
+    modules: dict
+    inputs: dict = field(default_factory=dict)  # module -> {input of the graph: name in the step, without the module's}
+    axes: int = 1  # of position_ids
+
+    @property
+    def features(self):
+        return FEATURES if "vision" in self.modules else 0
+
+
+PLAIN = {name: name for name in ("input_ids", "position_ids", "segments")}
+
+
+def llama():
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**TEXT, attn_implementation="sdpa"))
+
+
+def packed():
+    return Network({"llm": Packed(llama())}, {"llm": PLAIN})
+
+
+def library():
+    return Network({"llm": Library(llama())}, {"llm": {name: name for name in ("input_ids", "position_ids")}})
+
+
+def windowed():
+    config = hf.Gemma3TextConfig(
+        **TEXT, head_dim=8, query_pre_attn_scalar=8, sliding_window=SLIDING, layer_types=["sliding_attention", "full_attention"], attn_implementation="sdpa", tie_word_embeddings=False
+    )
+    return Network({"llm": Windowed(hf.Gemma3ForCausalLM(config))}, {"llm": PLAIN})
+
+
+def vlm(reordered=False):
+    vision = {
+        "depth": 2,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_heads": 2,
+        "in_channels": 3,
+        "patch_size": PATCH,
+        "temporal_patch_size": 1,
+        "spatial_merge_size": sizes_batch.MERGE,
+        "window_size": sizes_batch.WINDOW * sizes_batch.MERGE * PATCH,
+        "fullatt_block_indexes": [1],
+        "out_hidden_size": WIDTH,
+        "initializer_range": 0.2,
+    }
+    text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
+    config = hf.Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=VOCABULARY - 1, tie_word_embeddings=False)
+    net = hf.Qwen2_5_VLForConditionalGeneration(config)
+    tower = {name: name for name in ("pixel_values", "positions", "segments", "windows")}
+    if reordered:
+        tower |= {"windows": "windows_in_order", "window_index": "window_index", "window_places": "window_places"}
+    return Network({"vision": Tower(net.model.visual, reordered), "llm": Language(net)}, {"vision": tower, "llm": {**PLAIN, "image_embeds": None, "image_rows": "image_rows"}}, axes=3)
+
+
+def reordered():
+    return vlm(reordered=True)
+
+
+NETWORKS = {f.__name__: f for f in (packed, windowed, library, vlm, reordered)}
+MEASURED = {"input_ids": (1, "seq"), "position_ids": (-1, "seq"), "image_embeds": (0, "merged"), "image_rows": (0, "merged"), "window_index": (0, "merged"), "window_places": (0, "merged")}
+
+
+def step_of(network, samples):
+    """A step's tensors as the graphs' inputs are called."""
+    tensors = sizes_batch.pack(samples, network.features, network.axes)
+    wanted = {f"{module}.{name}": f"{module}.{source}" for module, names in network.inputs.items() for name, source in names.items() if source}
+    others = {name: name for name in tensors if name == "labels" or name.startswith(("offsets.", "item_of."))}
+    return {name: tensors[source] for name, source in (wanted | others).items()}
+
+
+# --- PyTorch's figures ----------------------------------------------------------------
+
+
+class Doubled(torch.overrides.TorchFunctionMode):
+    """What a library computes in float32, whatever comes in (norms, rotary tables), is in float64."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.float:
+            return args[0].double()
+        wide = lambda v: torch.float64 if v is torch.float32 else v
+        return func(*map(wide, args), **{k: wide(v) for k, v in (kwargs or {}).items()})
+
+
+def to_module(array, kind):
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.to(kind) if tensor.is_floating_point() else tensor
+
+
+def call(network, module, step, kind, *more):
+    """A module on a step; `more`: inputs that another module makes, at their places."""
+    more = list(more)
+    return network.modules[module](*(to_module(step[f"{module}.{name}"], kind) if source else more.pop(0) for name, source in network.inputs[module].items()))
+
+
+def outputs_of(network, samples, kind, apart):
+    """(logits [1, seq, words], rows of pictures); `apart`: of one sample, and of its pictures one by one."""
+    step = step_of(network, samples)
+    if "vision" not in network.modules:
+        return call(network, "llm", step, kind), None
+    if apart:
+        (sample,) = samples
+        rows = [call(network, "vision", step_of(network, [one_picture(sample, p)]), kind) for p in sample.pictures]
+        rows = torch.cat([torch.zeros(0, WIDTH, dtype=kind), *rows])
+    else:
+        rows = call(network, "vision", step, kind)
+    return call(network, "llm", step, kind, rows), rows
+
+
+def one_picture(sample, picture):
+    nothing = np.zeros(0, np.int64)
+    return sizes_batch.Sample(nothing, nothing, nothing.astype(bool), [picture], nothing)
+
+
+def loss_sum(logits, samples):
+    """The loss's numerator."""
+    labels = torch.from_numpy(np.concatenate([s.labels() for s in samples]))
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels, ignore_index=sizes_batch.IGNORED, reduction="sum")
+
+
+def run(network, samples, kind, apart=True):
+    """Loss, its gradients in the parameters, and outputs of a step."""
+    learned, total, logits, rows = sizes_batch.learned_of(samples), 0.0, [], []
+    for group in [[s] for s in samples if len(s.ids)] if apart else [samples]:
+        outputs = outputs_of(network, group, kind, apart)
+        loss = loss_sum(outputs[0], group) / learned
+        loss.backward()
+        total += loss.item()
+        logits.append(outputs[0][0].detach())
+        rows.append(outputs[1].detach() if outputs[1] is not None else torch.zeros(0))
+    outputs = {"llm.logits": torch.cat(logits)[None]}
+    if "vision" in network.modules:
+        outputs["vision.image_embeds"] = torch.cat(rows)
+    return total, outputs
+
+
+def train(network, steps, kind, seed=None, apart=True):
+    """(losses before each step, gradients and outputs of the first); `seed`: of roundings of weights and inputs."""
+    network = copy.deepcopy(network)
+    if seed is not None:
+        steps = [[rounded(s, seed) for s in samples] for samples in steps]
+    for module in network.modules.values():
+        if seed is not None:
+            weights = {n: p.detach().numpy() for n, p in module.named_parameters()}
+            for name, value in tolerance.perturbed(weights, "f32", seed).items():
+                module.get_parameter(name).data.copy_(torch.from_numpy(value))
+        module.to(kind)
+    parameters = {f"{m}.{n}": p for m, module in network.modules.items() for n, p in module.named_parameters()}
+    settings = sizes_batch.OPTIMIZER
+    optimizer = torch.optim.AdamW(parameters.values(), lr=settings["lr"], betas=settings["betas"], eps=settings["eps"], weight_decay=settings["weight_decay"])
+    losses, first = [], None
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none=False)
+        with Doubled() if kind == torch.float64 else contextlib.nullcontext():
+            loss, outputs = run(network, steps[step % len(steps)], kind, apart)
+        losses.append(loss)
+        if first is None:
+            gradients = {n: p.grad.numpy().copy() for n, p in parameters.items() if p.grad is not None}
+            first = gradients, {n: v.numpy() for n, v in outputs.items()}
+        # Of a step without pictures the tower has no gradient of its own in PyTorch, and of zeros in a program.
+        for p in parameters.values():
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        optimizer.step()
+    return np.array(losses), *first
+
+
+def rounded(sample, seed):
+    sample = copy.deepcopy(sample)
+    for i, picture in enumerate(sample.pictures):
+        picture.pixels = tolerance.perturbed({"": picture.pixels}, "f32", seed + i)[""]
+    return sample
+
+
+def figures(network, steps):
+    """Tensors by kind, and what roundings do to them. Losses are of the first step's samples every time, and of all steps' in turn."""
+    curves, facts = {}, {"losses": {}}
+    for name, chosen in (("first", steps[:1]), ("all", steps)):
+        losses, gradients, outputs = train(network, chosen, torch.float64)
+        drawn = [train(network, chosen, torch.float32, seed) for seed in range(tolerance.DRAWS)]
+        draws = tolerance.Draws(gradients, losses, [(d[1], d[0]) for d in drawn])
+        facts["losses"][name] = {"apart": draws.apart.tolist(), "steps": draws.steps}
+        curves[name] = losses
+    # Items do not see one another: a step as one list of rows is the same.
+    together = train(network, steps, torch.float64, apart=False)
+    worst = max(np.abs(a - b).max(initial=0) for one, other in zip(together[1:], (gradients, outputs)) for a, b in ((one[n], other[n]) for n in other))
+    assert worst < 1e-11 and set(together[1]) == set(gradients), f"items see one another: {worst}"
+    facts["gradients"] = {"off": draws.off, "typical": draws.typical}
+    facts["outputs"] = {n: max(float(np.abs(d[2][n] - value).max(initial=0)) for d in drawn) for n, value in outputs.items()}
+    facts["terms"] = float(np.abs(outputs["llm.logits"]).max())
+    narrow = lambda values: {n: v.astype(np.float32) for n, v in values.items()}
+    return {"gradients": narrow(gradients), "outputs": narrow(outputs), "losses": curves}, facts
+
+
+# --- files -------------------------------------------------------------------------------
+
+
+def write(name, folder, seed, sizes):
+    folder = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    network = NETWORKS[name]()
+    for module in network.modules.values():
+        scatter_weights(module.eval(), seed)
+        with torch.no_grad():
+            for p in module.parameters():
+                p.copy_(p.bfloat16())  # so that files are small
+    # The second step has no picture.
+    draws = [{}, {"special": ["none", "empty", "none"]}, {"special": [None, "none", "zero", None, "largest"]}]
+    steps = [sizes_batch.draw(seed * len(draws) + i, sizes, VOCABULARY, network.features, **more) for i, more in enumerate(draws)]
+    tensors, facts = figures(network, steps)
+    made = [step_of(network, samples) for samples in steps]
+    graphs = {module: f"{module}.onnx" for module in network.modules}
+    for module, file in graphs.items():
+        write_graph(network, module, made[0], folder / file)
+    for i, step in enumerate(made):
+        save_file(step, folder / f"step-{i}.safetensors")
+    for kind in ("gradients", "outputs", "losses"):
+        save_file({n: np.ascontiguousarray(v) for n, v in tensors[kind].items()}, folder / f"{kind}.safetensors")
+    facts |= {"graphs": graphs, "sizes": vars(sizes), "steps": len(steps), "exporter": f"torch {torch.__version__.split('+')[0]}, transformers {hf.__version__}"}
+    (folder / "figures.json").write_text(json.dumps(facts, indent=1) + "\n")
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    return f"{name:10} {[s['labels'].shape[1] for s in made]} tokens, {[len(s.get('llm.image_rows', ())) for s in made]} rows of pictures, {size:,} bytes, losses {tensors['losses']['all'].round(4).tolist()}"
+
+
+def write_graph(network, module, step, path):
+    names = list(network.inputs[module])
+    rows = len(step.get("llm.image_rows", ()))
+    example = [to_module(step[f"{module}.{n}"] if network.inputs[module][n] else np.ones((rows, WIDTH), np.float32), torch.float32) for n in names]
+    dims, merged = {}, torch.export.Dim("merged")
+    for n, value in zip(names, example):
+        axis, dim = MEASURED.get(n, (1, "seq")) if module == "llm" or n in MEASURED else (0, sizes_batch.ROWS * merged)
+        dims[n] = {axis % value.dim(): merged if dim == "merged" else dim}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        export(network.modules[module], tuple(example), path, dynamic_shapes=dims, input_names=names, output_names=["image_embeds" if module == "vision" else "logits"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("networks", nargs="*", help=", ".join(NETWORKS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slow", action="store_true", help="pictures of up to 1,024 patches, texts of up to 400 tokens")
+    arguments = parser.parse_args()
+    for name in arguments.networks or NETWORKS:
+        print(write(name, arguments.folder, arguments.seed, sizes_batch.SLOW if arguments.slow else sizes_batch.QUICK), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+# ===- sizes.py - texts and pictures of unequal size, under many plans ------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# The networks of models/export/sizes.py train on steps without a row of padding,
+# whole and cut into microbatches, replicas, slices and stages. Gradients and
+# outputs of the first step and the losses of ten are those that PyTorch has for
+# each sample and each picture alone, as near as PyTorch's own float32 is (figures
+# of float64, limits of draws: tolerance.py). Figures are kept in test/models/sizes;
+# with --fresh PyTorch makes them here, of other samples.
+# ===-----------------------------------------------------------------------===
+"""sizes.py --dt-opt PATH [--static] [--fresh SEED] [--slow] [--networks A,B] [--only REGEX]: trains on items of unequal size and compares with PyTorch."""
+
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+import golden
+import layouts
+import sizes_batch
+import tolerance
+import train_model
+from layouts import Failure
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KEPT = ROOT / "test/models/sizes"
+STATIC, CASES = [], []
+
+
+def case(name, network, micro, plan, to=CASES, **more):
+    to.append(dict(name=f"{network}-{name}", model=network, micro=micro, plan=plan, **more))
+
+
+# Sizes are numbers: a step is one call of a module.
+for network in ("packed", "windowed", "library"):
+    case("one", network, None, "llm:", STATIC)
+    case("tp2", network, None, "llm:tp=2,sequence_parallel=true", STATIC)
+    case("pp2", network, None, "llm:pp=2", STATIC)
+for network in ("vlm", "reordered"):
+    case("one", network, None, "vision: llm:ranks=0", STATIC)
+    case("apart", network, None, "vision:tp=2 llm:pp=2", STATIC)
+
+# Sizes are what items have.
+for network in ("packed", "windowed", "library"):
+    case("one", network, 8, "llm:")
+    case("micro", network, 3, "llm:")
+    case("tp2", network, 4, "llm:tp=2,sequence_parallel=true")
+    case("dp3", network, 8, "llm:dp=3,zero=1")
+    case("pp2-zb", network, 1, "llm:pp=2 | schedule=zb-h1")
+    case("interleaved", network, 2, "llm:pp=2,vpp=2 | schedule=interleaved")
+    case("dp2-sub2", network, 8, "llm:dp=2,sub=2,save=none | reorder=both")
+for network in ("vlm", "reordered"):
+    case("one", network, 8, "vision: llm:ranks=0")
+    case("micro", network, 3, "vision: llm:ranks=0")
+    case("dp3-dp2", network, 8, "vision:dp=3 llm:dp=2")
+    case("colocated", network, 4, "vision:dp=2 llm:dp=2,ranks=0-1 | reorder=both")
+    case("tp2-tp2", network, 4, "vision:tp=2 llm:tp=2,dp=2")
+    case("span-pp2", network, 2, "vision:span=2 llm:pp=2")
+    case("sub2-zb", network, 4, "vision:sub=2 llm:pp=2 | schedule=zb-h1")
+    case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved")
+
+
+class Draws:
+    """What roundings do to PyTorch's run, as tolerance.Draws has measured it when the figures were made."""
+
+    loss_limit, gradient_limit = tolerance.CurveDraws.loss_limit, tolerance.Draws.gradient_limit
+
+    def __init__(self, facts, curve):
+        self.off, self.typical = facts["gradients"]["off"], facts["gradients"]["typical"]
+        self.apart, self.steps = facts["losses"][curve]["apart"], facts["losses"][curve]["steps"]
+
+
+class Figures:
+    """A folder that models/export/sizes.py wrote, in the form of layouts.Reference."""
+
+    def __init__(self, folder, static):
+        self.facts = json.loads((folder / "figures.json").read_text())
+        self.graphs, self.sizes, self.terms = self.facts["graphs"], sizes_batch.Sizes(**self.facts["sizes"]), self.facts["terms"]
+        self.steps = [load_file(folder / f"step-{i}.safetensors") for i in range(self.facts["steps"])]
+        # A network of one shape trains on the step that has it.
+        self.steps, self.curve = (self.steps[:1], "first") if static else (self.steps, "all")
+        self.gradients, self.outputs = load_file(folder / "gradients.safetensors"), load_file(folder / "outputs.safetensors")
+        self.losses = load_file(folder / "losses.safetensors")[self.curve]
+
+    def draws(self, _):
+        return Draws(self.facts, self.curve)
+
+    def check_outputs(self, outputs):
+        """Each item's rows are at its place in the batch. Returns the worst difference in units of its limit."""
+        worst = 0.0
+        for name, want in self.outputs.items():
+            have = outputs.get(name)
+            if have is None or have.shape != want.shape:
+                raise Failure(f"output {name}: {'missing' if have is None else f'shape {have.shape}, expected {want.shape}'}")
+            limit = max(tolerance.FACTOR * self.facts["outputs"][name], tolerance.output_limit(float(np.abs(want).max(initial=0)), tolerance.ORDER))
+            off = np.abs(have.astype(np.float64) - want)
+            if not off.max(initial=0) <= limit:
+                rows = np.flatnonzero(~(off.reshape(-1, want.shape[-1]).max(1) <= limit))
+                raise Failure(f"output {name} differs by {off.max() / limit:.1f} limits, in {len(rows)} of {off.size // want.shape[-1]} rows, row {rows[0]} first")
+            worst = max(worst, off.max(initial=0) / limit)
+        return worst
+
+
+class Runner(layouts.Runner):
+    def __init__(self, dt_opt, folder, work, static, double):
+        super().__init__(dt_opt, folder, work, double=double)
+        self.static, self.figures = static, {}
+
+    def reference(self, case):
+        with self.lock:
+            if case["model"] not in self.figures:
+                self.figures[case["model"]] = Figures(self.models / case["model"], self.static)
+            return self.figures[case["model"]]
+
+    def recipe(self, case, micro, folder):
+        figures = self.reference(case)
+        for file in figures.graphs.values():
+            shutil.copy(self.models / case["model"] / file, folder / file)
+        # Of numbers the batch is one sample.
+        batch = {"global": 1} if self.static else {"global": figures.sizes.samples, "micro": micro}
+        made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None)
+        (folder / "recipe.json").write_text(json.dumps(made, indent=1))
+        return folder / "recipe.json"
+
+    def train(self, case, folder, ranks, flags=(), batch=None):
+        figures, files = self.reference(case), ["batch.safetensors"]
+        files += [f"step-{i}.safetensors" for i in range(1, len(figures.steps))]
+        for file, step in zip(files, figures.steps):
+            save_file({n: v for n, v in step.items() if not (self.static and n.startswith(("offsets.", "item_of.")))}, folder / file)
+        more = [flag for file in files[1:] for flag in ("--batch", file)] + (["--traffic", "traffic.json"] if ranks > 1 else [])
+        more += ["--save-gradients", "gradients.safetensors", "--save-outputs", "outputs.safetensors", "--metrics", "metrics.jsonl", "--report", "report.json"]
+        self.run_program(folder, ranks, "--steps", str(len(figures.losses)), *more, *flags)
+        case["outputs"] = figures.check_outputs(golden.load_outputs(folder / "outputs.safetensors"))
+        losses = [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        return load_file(folder / "gradients.safetensors"), np.array(losses)
+
+    def check_said(self, *_):
+        """Networks of one shape have no microbatches."""
+
+
+def make_figures(arguments, work):
+    """The folder of figures; None where PyTorch is missing."""
+    if arguments.fresh is None:
+        return KEPT
+    try:
+        import torch, transformers  # noqa: E401, F401
+    except ImportError:
+        return None
+    command = [sys.executable, "-m", "export.sizes", work / "figures", *arguments.networks, "--seed", str(arguments.fresh)]
+    subprocess.run([*command, *(["--slow"] if arguments.slow else [])], cwd=ROOT / "models", check=True)
+    return work / "figures"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
+    parser.add_argument("--static", action="store_true", help="dims are the numbers of the first step")
+    parser.add_argument("--fresh", type=int, metavar="SEED", help="let PyTorch make samples, graphs and figures first")
+    parser.add_argument("--slow", action="store_true", help="with --fresh: pictures of up to 1,024 patches, texts of up to 400 tokens")
+    parser.add_argument("--networks", type=lambda text: text.split(","), help="by default those that are kept")
+    parser.add_argument("--only", default="", help="cases whose name matches")
+    parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
+    arguments = parser.parse_args()
+    arguments.networks = arguments.networks or sorted(path.name for path in KEPT.iterdir() if path.is_dir())
+    cases = [c for c in (STATIC if arguments.static else CASES) if c["model"] in arguments.networks and re.search(arguments.only, c["name"])]
+    if arguments.list:
+        return print("\n".join(f"{c['name']:24} {c['plan']}" for c in cases))
+    with tempfile.TemporaryDirectory() as temporary:
+        work = arguments.work or pathlib.Path(temporary)
+        work.mkdir(parents=True, exist_ok=True)
+        figures = make_figures(arguments, work)
+        if figures is None:
+            print("skipped: tools/setup --torch installs what this needs")
+            return train_model.SKIPPED
+        runner, failed = Runner(arguments.dt_opt, figures, work, arguments.static, arguments.double), 0
+        for c in cases:
+            start = time.time()
+            try:
+                verdict = "ok      " + runner.run(c) + f", outputs {c['outputs']:.2f}"
+            except (Failure, subprocess.TimeoutExpired, SystemExit) as failure:  # the last: of the build
+                verdict, failed = f"FAILED  {failure}", failed + 1
+            print(f"{c['name']:24} {time.time() - start:5.1f} s  {verdict}", flush=True)
+    print(f"{len(cases)} cases, {failed} failed")
+    return 1 if failed or not cases else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
