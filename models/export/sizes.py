@@ -186,7 +186,7 @@ def windowed():
     return Network({"llm": Windowed(hf.Gemma3ForCausalLM(config))}, {"llm": PLAIN})
 
 
-def vlm(reordered=False):
+def qwen():
     vision = {
         "depth": 2,
         "hidden_size": 16,
@@ -203,8 +203,11 @@ def vlm(reordered=False):
     }
     text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
     config = hf.Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=VOCABULARY - 1, tie_word_embeddings=False)
-    net = hf.Qwen2_5_VLForConditionalGeneration(config)
-    tower = {name: name for name in ("pixel_values", "positions", "segments", "windows")}
+    return hf.Qwen2_5_VLForConditionalGeneration(config)
+
+
+def vlm(reordered=False):
+    net, tower = qwen(), {name: name for name in ("pixel_values", "positions", "segments", "windows")}
     if reordered:
         tower |= {"windows": "windows_in_order", "window_index": "window_index", "window_places": "window_places"}
     return Network({"vision": Tower(net.model.visual, reordered), "llm": Language(net)}, {"vision": tower, "llm": {**PLAIN, "image_embeds": None, "image_rows": "image_rows"}}, axes=3)
@@ -291,8 +294,8 @@ def run(network, samples, kind, apart=True):
     return total, outputs
 
 
-def train(network, steps, kind, seed=None, apart=True):
-    """(losses before each step, gradients and outputs of the first); `seed`: of roundings of weights and inputs."""
+def train(network, steps, kind, seed=None, apart=True, count=STEPS):
+    """(losses before each of `count` steps, gradients and outputs of the first); `seed`: of roundings of weights and inputs."""
     network = copy.deepcopy(network)
     if seed is not None:
         steps = [[rounded(s, seed) for s in samples] for samples in steps]
@@ -306,7 +309,7 @@ def train(network, steps, kind, seed=None, apart=True):
     settings = sizes_batch.OPTIMIZER
     optimizer = torch.optim.AdamW(parameters.values(), lr=settings["lr"], betas=settings["betas"], eps=settings["eps"], weight_decay=settings["weight_decay"])
     losses, first = [], None
-    for step in range(STEPS):
+    for step in range(count):
         optimizer.zero_grad(set_to_none=False)
         with Doubled() if kind == torch.float64 else contextlib.nullcontext():
             loss, outputs = run(network, steps[step % len(steps)], kind, apart)
@@ -338,7 +341,7 @@ def figures(network, steps):
         facts["losses"][name] = {"apart": draws.apart.tolist(), "steps": draws.steps}
         curves[name] = losses
     # Items do not see one another: a step as one list of rows is the same.
-    together = train(network, steps, torch.float64, apart=False)
+    together = train(network, steps, torch.float64, apart=False, count=1)
     worst = max(np.abs(a - b).max(initial=0) for one, other in zip(together[1:], (gradients, outputs)) for a, b in ((one[n], other[n]) for n in other))
     assert worst < 1e-11 and set(together[1]) == set(gradients), f"items see one another: {worst}"
     facts["gradients"] = {"off": draws.off, "typical": draws.typical}
@@ -368,7 +371,7 @@ def write(name, folder, seed, sizes):
     made = [step_of(network, samples) for samples in steps]
     graphs = {module: f"{module}.onnx" for module in network.modules}
     for module, file in graphs.items():
-        write_graph(network, module, made[0], folder / file)
+        write_graph(network, module, folder / file)
     for i, step in enumerate(made):
         save_file(step, folder / f"step-{i}.safetensors")
     for kind in ("gradients", "outputs", "losses"):
@@ -379,8 +382,9 @@ def write(name, folder, seed, sizes):
     return f"{name:10} {[s['labels'].shape[1] for s in made]} tokens, {[len(s.get('llm.image_rows', ())) for s in made]} rows of pictures, {size:,} bytes, losses {tensors['losses']['all'].round(4).tolist()}"
 
 
-def write_graph(network, module, step, path):
-    names = list(network.inputs[module])
+def write_graph(network, module, path):
+    """Sizes are free, so that a small step is an example for all."""
+    step, names = step_of(network, sizes_batch.draw(1, sizes_batch.QUICK, VOCABULARY, network.features)), list(network.inputs[module])
     rows = len(step.get("llm.image_rows", ()))
     example = [to_module(step[f"{module}.{n}"] if network.inputs[module][n] else np.ones((rows, WIDTH), np.float32), torch.float32) for n in names]
     dims, merged = {}, torch.export.Dim("merged")
@@ -399,6 +403,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slow", action="store_true", help="pictures of up to 1,024 patches, texts of up to 400 tokens")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # networks so small wait for threads more than they compute
     for name in arguments.networks or NETWORKS:
         print(write(name, arguments.folder, arguments.seed, sizes_batch.SLOW if arguments.slow else sizes_batch.QUICK), flush=True)
 

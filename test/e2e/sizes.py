@@ -49,24 +49,35 @@ for network in ("vlm", "reordered"):
     case("one", network, None, "vision: llm:ranks=0", STATIC)
     case("apart", network, None, "vision:tp=2 llm:pp=2", STATIC)
 
-# Sizes are what items have.
+# What lets items see one another, or puts a picture's rows elsewhere, is found.
+case("one-text", "packed", None, "llm:", STATIC, planted=("llm.segments", np.zeros_like))
+case("one-text", "windowed", None, "llm:", STATIC, planted=("llm.segments", np.zeros_like))
+case("one-picture", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.segments", np.zeros_like))
+case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.windows", np.zeros_like))
+case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
+
+# Sizes are what items have; the subset is twelve plans.
 for network in ("packed", "windowed", "library"):
+    subset = network == "packed"
     case("one", network, 8, "llm:")
-    case("micro", network, 3, "llm:")
-    case("tp2", network, 4, "llm:tp=2,sequence_parallel=true")
-    case("dp3", network, 8, "llm:dp=3,zero=1")
-    case("pp2-zb", network, 1, "llm:pp=2 | schedule=zb-h1")
-    case("interleaved", network, 2, "llm:pp=2,vpp=2 | schedule=interleaved")
-    case("dp2-sub2", network, 8, "llm:dp=2,sub=2,save=none | reorder=both")
+    case("tp2-pp2", network, 8, "llm:tp=2,pp=2")
+    case("micro", network, 3, "llm:", subset=subset)
+    case("tp2", network, 4, "llm:tp=2,sequence_parallel=true", subset=subset)
+    case("dp3", network, 8, "llm:dp=3,zero=1", subset=subset)
+    case("pp2-zb", network, 1, "llm:pp=2 | schedule=zb-h1", subset=subset)
+    case("interleaved", network, 2, "llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
+    case("dp2-sub2", network, 8, "llm:dp=2,sub=2,save=none | reorder=both", subset=subset)
+    case("tokens", network, 4, "llm:dp=2", tokens=64)
 for network in ("vlm", "reordered"):
+    subset = network == "vlm"
     case("one", network, 8, "vision: llm:ranks=0")
     case("micro", network, 3, "vision: llm:ranks=0")
-    case("dp3-dp2", network, 8, "vision:dp=3 llm:dp=2")
-    case("colocated", network, 4, "vision:dp=2 llm:dp=2,ranks=0-1 | reorder=both")
-    case("tp2-tp2", network, 4, "vision:tp=2 llm:tp=2,dp=2")
-    case("span-pp2", network, 2, "vision:span=2 llm:pp=2")
-    case("sub2-zb", network, 4, "vision:sub=2 llm:pp=2 | schedule=zb-h1")
-    case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved")
+    case("dp3-dp2", network, 8, "vision:dp=3 llm:dp=2", subset=subset)
+    case("colocated", network, 4, "vision:dp=2 llm:dp=2,ranks=0-1 | reorder=both", subset=subset)
+    case("tp2-tp2", network, 4, "vision:tp=2 llm:tp=2,dp=2", subset=subset)
+    case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
+    case("sub2-zb", network, 4, "vision:sub=2 llm:pp=2 | schedule=zb-h1", subset=subset)
+    case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
 
 
 class Draws:
@@ -126,7 +137,7 @@ class Runner(layouts.Runner):
         for file in figures.graphs.values():
             shutil.copy(self.models / case["model"] / file, folder / file)
         # Of numbers the batch is one sample.
-        batch = {"global": 1} if self.static else {"global": figures.sizes.samples, "micro": micro}
+        batch = {"global": 1} if self.static else {"global": figures.sizes.samples, "micro": micro} | ({"tokens": case["tokens"]} if "tokens" in case else {})
         made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None)
         (folder / "recipe.json").write_text(json.dumps(made, indent=1))
         return folder / "recipe.json"
@@ -135,13 +146,28 @@ class Runner(layouts.Runner):
         figures, files = self.reference(case), ["batch.safetensors"]
         files += [f"step-{i}.safetensors" for i in range(1, len(figures.steps))]
         for file, step in zip(files, figures.steps):
-            save_file({n: v for n, v in step.items() if not (self.static and n.startswith(("offsets.", "item_of.")))}, folder / file)
+            step = {n: v for n, v in step.items() if not (self.static and n.startswith(("offsets.", "item_of.")))}
+            if "planted" in case:
+                name, change = case["planted"]
+                step[name] = change(step[name])
+            save_file(step, folder / file)
         more = [flag for file in files[1:] for flag in ("--batch", file)] + (["--traffic", "traffic.json"] if ranks > 1 else [])
         more += ["--save-gradients", "gradients.safetensors", "--save-outputs", "outputs.safetensors", "--metrics", "metrics.jsonl", "--report", "report.json"]
         self.run_program(folder, ranks, "--steps", str(len(figures.losses)), *more, *flags)
         case["outputs"] = figures.check_outputs(golden.load_outputs(folder / "outputs.safetensors"))
         losses = [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
         return load_file(folder / "gradients.safetensors"), np.array(losses)
+
+    def run(self, case):
+        if "planted" not in case:
+            return super().run(case) + f", outputs {case['outputs']:.2f}"
+        try:
+            super().run(case)
+        except Failure as failure:
+            if "differs by" in str(failure):
+                return f"found: {failure}"
+            raise
+        raise Failure(f"another {case['planted'][0]} changes nothing")
 
     def check_said(self, *_):
         """Networks of one shape have no microbatches."""
@@ -168,12 +194,13 @@ def main():
     parser.add_argument("--slow", action="store_true", help="with --fresh: pictures of up to 1,024 patches, texts of up to 400 tokens")
     parser.add_argument("--networks", type=lambda text: text.split(","), help="by default those that are kept")
     parser.add_argument("--only", default="", help="cases whose name matches")
+    parser.add_argument("--subset", action="store_true", help="twelve plans, every kind once")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
     arguments = parser.parse_args()
     arguments.networks = arguments.networks or sorted(path.name for path in KEPT.iterdir() if path.is_dir())
-    cases = [c for c in (STATIC if arguments.static else CASES) if c["model"] in arguments.networks and re.search(arguments.only, c["name"])]
+    cases = [c for c in (STATIC if arguments.static else CASES) if c["model"] in arguments.networks and re.search(arguments.only, c["name"]) and (c.get("subset") or not arguments.subset)]
     if arguments.list:
         return print("\n".join(f"{c['name']:24} {c['plan']}" for c in cases))
     with tempfile.TemporaryDirectory() as temporary:
@@ -187,7 +214,7 @@ def main():
         for c in cases:
             start = time.time()
             try:
-                verdict = "ok      " + runner.run(c) + f", outputs {c['outputs']:.2f}"
+                verdict = "ok      " + runner.run(c)
             except (Failure, subprocess.TimeoutExpired, SystemExit) as failure:  # the last: of the build
                 verdict, failed = f"FAILED  {failure}", failed + 1
             print(f"{c['name']:24} {time.time() - start:5.1f} s  {verdict}", flush=True)

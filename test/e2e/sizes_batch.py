@@ -219,7 +219,7 @@ def recipe(graphs, inputs, sizes, batch, fixed=None):
     towers = "vision" in graphs
     made = {"modules": {name: {"onnx": file} for name, file in graphs.items()}}
     if fixed is None:
-        made["items"] = {"sample": {"measures": {"tokens": {"max": sizes.tokens}}}}
+        made["items"] = {"sample": {"measures": {"tokens": {"max": sizes.tokens if towers else sizes.words}}}}
         made["dims"] = {"seq": "sample.tokens"}
         if towers:
             made["items"]["image"] = {"of": "sample", "max": sizes.pictures, "measures": {"merged": {"max": sizes.merged}}}
