@@ -267,14 +267,11 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
             {conv.getX(), conv.getDy(), conv.getDw(), conv.getDb()});
       })
       .Case<rt::AttentionOp>([&](rt::AttentionOp a) {
-        return emitAttention(
-            a, "attentionForward",
-            {a.getQ(), a.getK(), a.getV(), a.getMask(), a.getO(), a.getLse()});
+        return emitAttention(a, "attentionForward", {a.getO(), a.getLse()});
       })
       .Case<rt::AttentionGradOp>([&](rt::AttentionGradOp a) {
         return emitAttention(a, "attentionBackward",
-                             {a.getQ(), a.getK(), a.getV(), a.getMask(),
-                              a.getO(), a.getLse(), a.getDout(), a.getDq(),
+                             {a.getO(), a.getLse(), a.getDout(), a.getDq(),
                               a.getDk(), a.getDv_()});
       })
       .Case<rt::RankPlaceOp>(

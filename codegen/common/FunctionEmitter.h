@@ -35,7 +35,7 @@ private:
                                mlir::ValueRange buffers);
   template <typename OpT>
   mlir::LogicalResult emitAttention(OpT op, llvm::StringRef callee,
-                                    mlir::ValueRange buffers);
+                                    mlir::ValueRange others);
   mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
   mlir::LogicalResult emitCollective(rt::CollectiveOp op);
@@ -44,6 +44,11 @@ private:
   /// `dt::rt::callee(buffers…, extra…)`; a null buffer is nullptr.
   mlir::LogicalResult libraryCall(llvm::StringRef callee,
                                   mlir::ValueRange buffers, cpp::Codes extra);
+  /// With text between buffers, if it is not empty.
+  mlir::LogicalResult libraryCall(llvm::StringRef callee,
+                                  mlir::ValueRange buffers,
+                                  const cpp::Code &between,
+                                  mlir::ValueRange others, cpp::Codes extra);
   /// A buffer as an EmitC value: a field or an address computed from one.
   mlir::Value value(mlir::Value buffer);
   std::string text(mlir::Value buffer) { return texts.lookup(buffer); }

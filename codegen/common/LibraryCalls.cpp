@@ -15,13 +15,26 @@ namespace dt::codegen {
 
 LogicalResult FunctionEmitter::libraryCall(StringRef callee, ValueRange buffers,
                                            cpp::Codes extra) {
+  return libraryCall(callee, buffers, "", ValueRange(), extra);
+}
+
+LogicalResult FunctionEmitter::libraryCall(StringRef callee, ValueRange buffers,
+                                           const cpp::Code &between,
+                                           ValueRange others,
+                                           cpp::Codes extra) {
   SmallVector<cpp::Code> arguments;
   SmallVector<Value> values;
-  for (Value buffer : buffers) {
-    arguments.push_back(buffer ? "{}" : "nullptr");
-    if (buffer)
-      values.push_back(value(buffer));
-  }
+  auto add = [&](ValueRange added) {
+    for (Value buffer : added) {
+      arguments.push_back(buffer ? "{}" : "nullptr");
+      if (buffer)
+        values.push_back(value(buffer));
+    }
+  };
+  add(buffers);
+  if (!between.empty())
+    arguments.push_back(between);
+  add(others);
   llvm::append_range(arguments, extra);
   if (StringRef stream = owner.target.streamArgument(rt::Stream::compute);
       !stream.empty())
@@ -103,9 +116,20 @@ template LogicalResult FunctionEmitter::emitConv(rt::ConvDxOp, StringRef,
 template LogicalResult FunctionEmitter::emitConv(rt::ConvDwOp, StringRef,
                                                  ValueRange);
 
+/// How the runtime calls the type of an operand's elements; none: no operand.
+static StringRef elementKind(Value operand,
+                             ArrayRef<std::pair<Type, StringRef>> kinds) {
+  if (operand)
+    for (auto [type, kind] : kinds)
+      if (cast<rt::BufferType>(operand.getType()).getElementType() == type)
+        return kind;
+  return "None";
+}
+
 template <typename OpT>
 LogicalResult FunctionEmitter::emitAttention(OpT op, StringRef callee,
-                                             ValueRange buffers) {
+                                             ValueRange others) {
+  Builder &b = owner.b;
   SmallVector<cpp::Code> fields{
       cpp::field("b", size(op.getB())),   cpp::field("t", size(op.getT())),
       cpp::field("s", size(op.getS())),   cpp::field("h", size(op.getH())),
@@ -123,24 +147,38 @@ LogicalResult FunctionEmitter::emitAttention(OpT op, StringRef callee,
                                            op.getScale().convertToDouble()))));
   fields.push_back(cpp::field("causal", op.getCausal() ? "true" : "false"));
   fields.push_back(cpp::field("emptyRow", enumText(op.getEmptyRow())));
-  StringRef kind = "None";
-  if (op.getMask()) {
-    Type element =
-        cast<rt::BufferType>(op.getMask().getType()).getElementType();
-    kind = element.isF32()    ? "Additive"
-           : element.isBF16() ? "AdditiveNarrow"
-                              : "Boolean";
-  }
+  StringRef kind =
+      elementKind(op.getMask(), {{b.getF32Type(), "Additive"},
+                                 {b.getBF16Type(), "AdditiveNarrow"},
+                                 {b.getI1Type(), "Boolean"}});
   fields.push_back(cpp::field("mask", cpp::scoped("dt::rt::MaskKind", kind)));
   if (op.getMask())
     strides(op.getMaskStrides(), {"maskB", "maskH", "maskT", "maskS"});
+  if (Value numbers = op.getQuerySegments()) {
+    StringRef kind = elementKind(
+        numbers, {{b.getI32Type(), "Int32"}, {b.getI64Type(), "Int64"}});
+    fields.push_back(
+        cpp::field("segments", cpp::scoped("dt::rt::SegmentKind", kind)));
+    strides(*op.getSegmentStrides(),
+            {"querySegmentB", "querySegmentT", "keySegmentB"});
+  }
+  if (std::optional<int64_t> window = op.getWindow())
+    fields.push_back(cpp::field("window", *window));
   if constexpr (std::is_same_v<OpT, rt::AttentionGradOp>)
     for (auto [by, name] : {std::pair(op.getDqStridesAttr(), "dqStrides"),
                             {op.getDkStridesAttr(), "dkStrides"},
                             {op.getDvStridesAttr(), "dvStrides"}})
       if (by)
         fields.push_back(cpp::field(name, sizes(by)));
-  return libraryCall(callee, buffers, {cpp::list(fields)});
+  auto orNull = [&](Value buffer) {
+    return buffer ? text(buffer) : std::string("nullptr");
+  };
+  std::string mask = orNull(op.getMask());
+  if (op.getQuerySegments())
+    mask = cpp::list(
+        {mask, text(op.getQuerySegments()), text(op.getKeySegments())});
+  return libraryCall(callee, {op.getQ(), op.getK(), op.getV()}, mask, others,
+                     {cpp::list(fields)});
 }
 template LogicalResult FunctionEmitter::emitAttention(rt::AttentionOp,
                                                       StringRef, ValueRange);

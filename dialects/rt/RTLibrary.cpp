@@ -213,6 +213,24 @@ static LogicalResult verifyHeads(Operation *op, NamedBuffer heads,
   return success();
 }
 
+/// Numbers of segments and a window.
+template <typename OpTy> static LogicalResult verifySegments(OpTy op) {
+  if (std::optional<int64_t> window = op.getWindow(); window && *window < 1)
+    return op.emitOpError() << "a window has 1 key or more, not " << *window;
+  Value queries = op.getQuerySegments(), keys = op.getKeySegments();
+  if (!queries != !keys)
+    return op.emitOpError("needs segments of queries and of keys, or none");
+  std::optional<Shape> by = op.getSegmentStrides();
+  if (!queries != !by || (by && by->size() != 3))
+    return op.emitOpError("strides of segments are three numbers");
+  if (!queries)
+    return success();
+  Type element = cast<BufferType>(queries.getType()).getElementType();
+  if (!element.isInteger(32) && !element.isInteger(64))
+    return op.emitOpError() << "segments are i32 or i64, not " << element;
+  return verifyElement(op, "key_segments", keys, element);
+}
+
 /// `operands`: all that are of one type.
 template <typename OpTy>
 static LogicalResult verifyAttention(OpTy op, ArrayRef<NamedBuffer> operands) {
@@ -222,6 +240,8 @@ static LogicalResult verifyAttention(OpTy op, ArrayRef<NamedBuffer> operands) {
       return op.emitOpError("strides of q, k, v, o are three numbers each");
   if (op.getMaskStrides().size() != (op.getMask() ? 4 : 0))
     return op.emitOpError("strides of a mask are four numbers");
+  if (failed(verifySegments(op)))
+    return failure();
   FailureOr<CallElements> elements = CallElements::verify(op, operands);
   if (failed(elements))
     return failure();

@@ -50,22 +50,24 @@ def RT_ConvDwOp : RT_ConvLike<"conv_dw"> {
 }
 
 class RT_AttentionLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemonic, traits> {
-  /// Fields of AttentionShape; each stride list is (b, t|s, h), that of the mask (b, h, t, s); MaskKind follows from the mask's element type (none, f32, bf16, i1). The log-sum-exp is f32.
+  /// Fields of AttentionShape; each stride list is (b, t|s, h), that of the mask (b, h, t, s); MaskKind follows from the mask's element type (none, f32, bf16, i1). Strides of segments are (b, t) of the
+  /// queries' and b of the keys'; SegmentKind follows from their element type. The log-sum-exp is f32.
   dag shape = (ins NN_Dim:$b, NN_Dim:$t, NN_Dim:$s, NN_Dim:$h, NN_Dim:$hk, NN_Dim:$d, NN_Dim:$dv, NN_Dims:$q_strides, NN_Dims:$k_strides, NN_Dims:$v_strides,
-                   NN_Dims:$o_strides, NN_Dims:$mask_strides, F64Attr:$scale, UnitAttr:$causal, Dist_EmptyRow:$empty_row);
+                   NN_Dims:$o_strides, NN_Dims:$mask_strides, OptionalAttr<NN_Dims>:$segment_strides, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, Dist_EmptyRow:$empty_row);
   let hasVerifier = 1;
 }
-def RT_AttentionOp : RT_AttentionLike<"attention"> {
+def RT_AttentionOp : RT_AttentionLike<"attention", [AttrSizedOperandSegments]> {
   let summary = "attentionForward of runtime/device/cpu/Attention.h";
-  let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_Out<"o">:$o, RT_Out<"lse">:$lse), shape);
-  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `to` $o `,` $lse attr-dict `:` type(operands)";
+  let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, Optional<RT_BufferType>:$query_segments, Optional<RT_BufferType>:$key_segments, RT_Out<"o">:$o, RT_Out<"lse">:$lse), shape);
+  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? (`segments` $query_segments^ `by` $key_segments)? `to` $o `,` $lse attr-dict `:` type(operands)";
 }
-def RT_AttentionGradOp : RT_AttentionLike<"attention_grad"> {
+def RT_AttentionGradOp : RT_AttentionLike<"attention_grad", [AttrSizedOperandSegments]> {
   let summary = "attentionBackward of runtime/device/cpu/Attention.h; strides of gradients are those of q, k, v if absent";
-  let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, RT_In<"o">:$o, RT_In<"lse">:$lse, RT_In<"do">:$dout,
+  let arguments = !con((ins RT_In<"q">:$q, RT_In<"k">:$k, RT_In<"v">:$v, Optional<RT_BufferType>:$mask, Optional<RT_BufferType>:$query_segments, Optional<RT_BufferType>:$key_segments,
+                            RT_In<"o">:$o, RT_In<"lse">:$lse, RT_In<"do">:$dout,
                             RT_Out<"dq">:$dq, RT_Out<"dk">:$dk, RT_Out<"dv">:$dv_), shape,
                        (ins OptionalAttr<NN_Dims>:$dq_strides, OptionalAttr<NN_Dims>:$dk_strides, OptionalAttr<NN_Dims>:$dv_strides));
-  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
+  let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? (`segments` $query_segments^ `by` $key_segments)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
 }
 
 def RT_CheckIndicesOp : RT_Op<"check_indices", [MemoryEffects<[MemWrite]>]> {

@@ -95,7 +95,8 @@ LogicalResult raiseGrouped(nn::MatmulOp context, PatternRewriter &rewriter) {
   auto attention = nn::AttentionOp::create(
       rewriter, loc, headsInside(rewriter, loc, q),
       headsInside(rewriter, loc, k), headsInside(rewriter, loc, v), mask,
-      APFloat(scores->scale), false, scores->mask.getEmptyRow(guarded));
+      Value(), Value(), APFloat(scores->scale), false,
+      scores->mask.getEmptyRow(guarded), IntegerAttr());
   rewriter.replaceOpWithNewOp<nn::ReshapeOp>(
       context, context.getType(),
       headsInside(rewriter, loc, attention.getResult()));

@@ -12,7 +12,6 @@
 #include "mlir/IR/Matchers.h"
 
 #include <cmath>
-#include <map>
 
 using namespace mlir;
 using namespace dt;
@@ -180,7 +179,7 @@ Value MaskParts::visibleOf(PatternRewriter &rewriter, Location loc,
   auto generated = condition.getDefiningOp<nn::GenerateOp>();
   if (!generated || !generated->use_empty())
     return nn::NotOp::create(rewriter, loc, condition);
-  // Negated inside, where readMask sees it.
+  // Negated inside, where it is read again.
   auto end = cast<nn::YieldOp>(generated.getBody().front().getTerminator());
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(end);
@@ -237,150 +236,4 @@ Value MaskParts::build(PatternRewriter &rewriter, Location loc, int64_t rank,
     s.erase(s.begin() + 1);
   auto type = nn::makeTensorType(s, getElementTypeOrSelf(all));
   return nn::ReshapeOp::create(rewriter, loc, type, all);
-}
-
-//===----------------------------------------------------------------------===//
-// readMask
-//===----------------------------------------------------------------------===//
-
-namespace {
-/// sum of coefficient * block argument, plus a size expression.
-struct Linear {
-  std::map<unsigned, int64_t> coefficients;
-  nn::DimExpr rest;
-};
-
-std::optional<Linear> combine(std::optional<Linear> a, std::optional<Linear> b,
-                              int64_t sign) {
-  if (!a || !b)
-    return std::nullopt;
-  for (auto [i, c] : b->coefficients)
-    a->coefficients[i] += sign * c;
-  a->rest = a->rest + b->rest * nn::DimExpr(sign);
-  return a;
-}
-
-std::optional<Linear> readLinear(Value v) {
-  Linear out;
-  if (auto argument = dyn_cast<BlockArgument>(v)) {
-    out.coefficients[argument.getArgNumber()] = 1;
-    return out;
-  }
-  APInt number;
-  if (matchPattern(v, m_ConstantInt(&number))) {
-    out.rest = nn::DimExpr(number.getSExtValue());
-    return out;
-  }
-  Operation *op = v.getDefiningOp();
-  if (auto size = dyn_cast<nn::SizeOp>(op)) {
-    out.rest = size.getSize();
-    return out;
-  }
-  if (isa<arith::IndexCastOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(
-          op))
-    return readLinear(op->getOperand(0));
-  if (isa<arith::AddIOp>(op))
-    return combine(readLinear(op->getOperand(0)), readLinear(op->getOperand(1)),
-                   1);
-  if (isa<arith::SubIOp>(op))
-    return combine(readLinear(op->getOperand(0)), readLinear(op->getOperand(1)),
-                   -1);
-  return std::nullopt;
-}
-
-enum class Fact { Unknown, True, Causal };
-
-/// What a bool inside a generate's region says; (i, j) are its last two
-/// arguments.
-Fact readCondition(Value v, unsigned rank, const nn::DimExpr &offset) {
-  APInt number;
-  if (matchPattern(v, m_ConstantInt(&number)))
-    return number.isZero() ? Fact::Unknown : Fact::True;
-  Operation *op = v.getDefiningOp();
-  if (!op)
-    return Fact::Unknown;
-  if (isa<arith::AndIOp>(op)) {
-    Fact a = readCondition(op->getOperand(0), rank, offset);
-    Fact b = readCondition(op->getOperand(1), rank, offset);
-    if (a == Fact::True || a == b)
-      return b;
-    return b == Fact::True ? a : Fact::Unknown;
-  }
-  auto cmp = dyn_cast<arith::CmpIOp>(op);
-  if (!cmp)
-    return Fact::Unknown;
-  // Everything as lhs - rhs <= 0.
-  using P = arith::CmpIPredicate;
-  P p = cmp.getPredicate();
-  bool flipped = p == P::sge || p == P::sgt;
-  bool strict = p == P::slt || p == P::sgt;
-  // Of unsigned ones a negative difference is a large number.
-  if (!flipped && p != P::sle && p != P::slt)
-    return Fact::Unknown;
-  std::optional<Linear> d =
-      combine(readLinear(cmp->getOperand(flipped ? 1 : 0)),
-              readLinear(cmp->getOperand(flipped ? 0 : 1)), -1);
-  if (!d)
-    return Fact::Unknown;
-  if (strict)
-    d->rest = d->rest + nn::DimExpr(1);
-  for (auto [i, c] : d->coefficients) {
-    int64_t wanted = i == rank - 1 ? 1 : i == rank - 2 ? -1 : 0;
-    if (c != wanted)
-      return Fact::Unknown;
-  }
-  bool both =
-      d->coefficients.count(rank - 1) && d->coefficients.count(rank - 2);
-  return both && d->rest == nn::DimExpr(0) - offset ? Fact::Causal
-                                                    : Fact::Unknown;
-}
-
-Fact readMaskValue(Value mask, const nn::DimExpr &offset) {
-  if (std::optional<double> c = getSplat(mask))
-    return *c != 0 ? Fact::True : Fact::Unknown;
-  // A broadcast or reshape that keeps the last two dims keeps the meaning.
-  while (Operation *op = mask.getDefiningOp()) {
-    if (!isa<nn::BroadcastOp, nn::ReshapeOp>(op))
-      break;
-    nn::Shape in = nn::getShape(op->getOperand(0)),
-              out = nn::getShape(op->getResult(0));
-    if (in.size() < 2 || out.size() < 2 || in.back() != out.back() ||
-        in[in.size() - 2] != out[out.size() - 2])
-      break;
-    mask = op->getOperand(0);
-  }
-  auto generate = mask.getDefiningOp<nn::GenerateOp>();
-  if (!generate || !generate.getType().getElementType().isInteger(1))
-    return Fact::Unknown;
-  unsigned rank = generate.getType().getRank();
-  if (rank < 2)
-    return Fact::Unknown;
-  auto yield = cast<nn::YieldOp>(generate.getBody().front().getTerminator());
-  return readCondition(yield.getValues()[0], rank, offset);
-}
-} // namespace
-
-MaskMeaning import::readMask(Value mask, const nn::DimExpr &offset,
-                             Value &rest) {
-  rest = mask;
-  if (!getElementTypeOrSelf(mask).isInteger(1))
-    return MaskMeaning::Data;
-  Fact fact = readMaskValue(mask, offset);
-  if (fact != Fact::Unknown) {
-    rest = {};
-    return fact == Fact::True ? MaskMeaning::AllVisible : MaskMeaning::Causal;
-  }
-  auto both = mask.getDefiningOp<nn::AndOp>();
-  if (!both)
-    return MaskMeaning::Data;
-  for (auto [part, other] :
-       {std::pair<Value, Value>(both.getLhs(), both.getRhs()),
-        std::pair<Value, Value>(both.getRhs(), both.getLhs())}) {
-    Fact f = readMaskValue(part, offset);
-    if (f == Fact::Unknown)
-      continue;
-    rest = other;
-    return f == Fact::True ? MaskMeaning::AllVisible : MaskMeaning::Causal;
-  }
-  return MaskMeaning::Data;
 }

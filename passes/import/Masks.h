@@ -57,14 +57,6 @@ private:
   llvm::SmallVector<Part> parts;
 };
 
-enum class MaskMeaning { Data, AllVisible, Causal };
-
-/// Reads a bool mask [.., t, s] whose last two indices are (query i, key j).
-/// Causal: `j <= i + offset` everywhere, `rest` what else must hold (null:
-/// nothing). AllVisible: constantly true. Data: none of these.
-MaskMeaning readMask(mlir::Value mask, const nn::DimExpr &offset,
-                     mlir::Value &rest);
-
 } // namespace dt::import
 
 #endif // PASSES_IMPORT_MASKS_H

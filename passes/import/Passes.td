@@ -49,8 +49,17 @@ def RaiseNorms : Pass<"nn-raise-norms", "::mlir::func::FuncOp"> {
 def RaiseAttention : Pass<"nn-raise-attention", "::mlir::func::FuncOp"> {
   let summary = "Recover rotary embedding and attention";
   let description = [{
-    `matmul - softmax - matmul` becomes nn.attention, with heads where the projections write them. Then each pattern absorbs one neighbour: the scale on query or key, the expansion of KV heads to query heads, a mask
-    that is a function of its indices and turns out to be causal.
+    `matmul - softmax - matmul` becomes nn.attention, with heads where the projections write them. Then each pattern absorbs one neighbour: the scale on query or key, the expansion of KV heads to query heads, and what
+    a bool mask says that needs none. The mask is read as conditions that all hold (`and`; `not` of `or`), through reshapes and broadcasts:
+
+    | condition | becomes |
+    | --- | --- |
+    | of indices: `j <= i + s - t` | `causal` |
+    | of indices: `j > i + s - t - w`, with the causal rule or with `j < i + s - t + w` | `window` |
+    | integers [b, t] equal integers [b, s] (numbers of documents, of images) | `segments` |
+    | without these, bools of keys alone or of queries alone (padding) | `segments`, of two numbers |
+    | always true | nothing |
+    | any other: of heads, of floats, `or`, padding beside segments | a mask |
 
     Masks that select between scores and -inf, or between 0 and -inf or the lowest number, become bool masks. The number, where it is put and the IsNaN guard determine the result for a query without a visible key
     (`empty_row`; docs/RationaleNN.md). Other numbers are added as they are. The guard of a softmax that is not part of an attention stops rows of -inf.

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/import/MaskRules.h"
 #include "passes/import/Masks.h"
 #include "passes/import/Match.h"
 #include "passes/import/Passes.h"
@@ -127,7 +128,7 @@ LogicalResult raiseAttentionCore(nn::MatmulOp context,
   auto attention = nn::AttentionOp::create(
       rewriter, loc, toHeadsInside(rewriter, loc, q),
       toHeadsInside(rewriter, loc, k), toHeadsInside(rewriter, loc, v), mask,
-      APFloat(scores->scale), false, emptyRow);
+      Value(), Value(), APFloat(scores->scale), false, emptyRow, IntegerAttr());
   Value out = attention.getResult();
   if (rank == 4)
     rewriter.replaceOpWithNewOp<nn::TransposeOp>(context, out, kSwapHeads);
@@ -165,26 +166,6 @@ LogicalResult unroundScale(nn::AttentionOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// A bool mask that is `j <= i + s - t`, alone or one side of an `and`, becomes
-/// the attribute; one that is always true is dropped.
-LogicalResult absorbMask(nn::AttentionOp op, PatternRewriter &rewriter) {
-  if (!op.getMask())
-    return failure();
-  nn::DimExpr offset =
-      nn::getShape(op.getKey())[1] - nn::getShape(op.getQuery())[1];
-  Value rest;
-  MaskMeaning meaning = readMask(op.getMask(), offset, rest);
-  if (meaning == MaskMeaning::Data ||
-      (op.getCausal() && meaning == MaskMeaning::Causal &&
-       rest == op.getMask()))
-    return failure();
-  bool causal = op.getCausal() || meaning == MaskMeaning::Causal;
-  rewriter.replaceOpWithNewOp<nn::AttentionOp>(
-      op, op.getQuery(), op.getKey(), op.getValue(), rest, op.getScale(),
-      causal, op.getEmptyRow());
-  return success();
-}
-
 struct RaiseAttentionPass
     : import::impl::RaiseAttentionBase<RaiseAttentionPass> {
   void runOnOperation() override {
@@ -194,7 +175,7 @@ struct RaiseAttentionPass
         .add(raiseAttentionCore)
         .add(absorbScale)
         .add(unroundScale)
-        .add(absorbMask);
+        .add(absorbMaskRules);
     populateRotaryPatterns(patterns);
     populateSharedHeadsPatterns(patterns);
     populateGroupedAttentionPatterns(patterns);

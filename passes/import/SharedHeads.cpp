@@ -140,9 +140,11 @@ LogicalResult shareHeads(nn::AttentionOp op, PatternRewriter &rewriter) {
        v = matchRepeatedHeads(op.getValue());
   if (!k || !v || k->getDim(kHeads) != v->getDim(kHeads))
     return failure();
-  rewriter.replaceOpWithNewOp<nn::AttentionOp>(
-      op, op.getQuery(), unrepeated(*k, rewriter), unrepeated(*v, rewriter),
-      op.getMask(), op.getScale(), op.getCausal(), op.getEmptyRow());
+  Value key = unrepeated(*k, rewriter), value = unrepeated(*v, rewriter);
+  rewriter.modifyOpInPlace(op, [&] {
+    op.getKeyMutable().assign(key);
+    op.getValueMutable().assign(value);
+  });
   return success();
 }
 

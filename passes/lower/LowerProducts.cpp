@@ -188,7 +188,7 @@ LogicalResult lowerConvDw(nn::ConvDwOp op, FunctionLowering &f) {
 /// Fields of AttentionShape for [batch, tokens, heads, size] tensors.
 struct AttentionAttributes {
   nn::DimAttr b, t, s, h, hk, d, dv;
-  nn::DimsAttr o, mask;
+  nn::DimsAttr o, mask, segments;
   rt::EmptyRow emptyRow;
 };
 
@@ -249,6 +249,19 @@ nn::DimsAttr maskStrides(const Shape &mask, MLIRContext *context) {
   return nn::DimsAttr::get(context, ArrayRef<DimExpr>(strides));
 }
 
+/// (b, t) of queries' segments, b of keys'; null if there are none.
+template <typename OpTy> nn::DimsAttr segmentStrides(OpTy op) {
+  if (!op.getQuerySegments())
+    return {};
+  Shape q = nn::getShape(op.getQuerySegments()),
+        k = nn::getShape(op.getKeySegments());
+  DimExpr one(1), zero(0);
+  return nn::DimsAttr::get(op.getContext(),
+                           ArrayRef<DimExpr>{q[0] == one ? zero : q[1],
+                                             q[1] == one ? zero : one,
+                                             k[0] == one ? zero : k[1]});
+}
+
 template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
   MLIRContext *context = op.getContext();
   Shape q = nn::getShape(op.getQuery()), k = nn::getShape(op.getKey()),
@@ -265,6 +278,7 @@ template <typename OpTy> AttentionAttributes attentionAttributes(OpTy op) {
           headStrides(o, context),
           op.getMask() ? maskStrides(nn::getShape(op.getMask()), context)
                        : nn::DimsAttr::get(context, Shape()),
+          segmentStrides(op),
           *rt::fromText<rt::EmptyRow>(nn::stringifyEmptyRow(op.getEmptyRow()))};
 }
 
@@ -276,9 +290,11 @@ LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {
               lse = f.destination(op.getLse());
   rt::AttentionOp::create(
       f.builder(), op.getLoc(), q.buffer, k.buffer, v.buffer,
-      f.get(op.getMask()), o.buffer, lse.buffer, a.b, a.t, a.s, a.h, a.hk, a.d,
-      a.dv, q.strides, k.strides, v.strides, a.o, a.mask, op.getScaleAttr(),
-      op.getCausalAttr(), rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
+      f.get(op.getMask()), f.get(op.getQuerySegments()),
+      f.get(op.getKeySegments()), o.buffer, lse.buffer, a.b, a.t, a.s, a.h,
+      a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask, a.segments,
+      op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
+      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
   return success();
 }
 
@@ -291,10 +307,11 @@ LogicalResult lowerAttentionGrad(nn::AttentionGradOp op, FunctionLowering &f) {
            dv = writeHeads(f, op.getDvalue(), v);
   rt::AttentionGradOp::create(
       f.builder(), op.getLoc(), q.buffer, k.buffer, v.buffer,
-      f.get(op.getMask()), f.get(op.getResult()), f.get(op.getLse()),
+      f.get(op.getMask()), f.get(op.getQuerySegments()),
+      f.get(op.getKeySegments()), f.get(op.getResult()), f.get(op.getLse()),
       f.get(op.getGrad()), dq.buffer, dk.buffer, dv.buffer, a.b, a.t, a.s, a.h,
-      a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask,
-      op.getScaleAttr(), op.getCausalAttr(),
+      a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask, a.segments,
+      op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
       rt::EmptyRowAttr::get(op.getContext(), a.emptyRow), dq.strides,
       dk.strides, dv.strides);
   return success();

@@ -18,14 +18,31 @@ using namespace dt::nn;
 // Attention
 //===----------------------------------------------------------------------===//
 
+/// Pairs of a query and a key inside a window; nothing where sizes are no
+/// numbers, or rows and columns not equally many.
+template <typename Op> static std::optional<int64_t> pairsInWindow(Op op) {
+  std::optional<int64_t> t = getShape(op.getQuery())[1].asConstant(),
+                         s = getShape(op.getKey())[1].asConstant();
+  std::optional<int64_t> window = op.getWindow();
+  if (!window || !t || t != s)
+    return std::nullopt;
+  int64_t w = std::min(*window, *t);
+  int64_t causal = w * *t - w * (w - 1) / 2;
+  return op.getCausal() ? causal : 2 * causal - *t;
+}
+
 /// Products of attention: `n` of [t, s] by d, a head; a causal mask leaves half
-/// of them when rows and columns are equally many.
+/// of them when rows and columns are equally many, a window those inside it.
+/// What segments leave is known when their numbers are: this is the most.
 template <typename Op>
 static DimExpr attentionFlops(Op op, int64_t withKey, int64_t withValue) {
   Shape q = getShape(op.getQuery()), k = getShape(op.getKey());
-  DimExpr scores = q[0] * q[1] * q[2] * k[1];
-  DimExpr full = scores * (q[3] * DimExpr(2 * withKey) +
-                           getShape(op.getValue())[3] * DimExpr(2 * withValue));
+  DimExpr each = q[0] * q[2] *
+                 (q[3] * DimExpr(2 * withKey) +
+                  getShape(op.getValue())[3] * DimExpr(2 * withValue));
+  if (std::optional<int64_t> pairs = pairsInWindow(op))
+    return each * DimExpr(*pairs);
+  DimExpr full = each * q[1] * k[1];
   if (op.getCausal() && q[1] == k[1])
     if (auto half = full.exactDiv(2))
       return *half;
@@ -39,9 +56,10 @@ struct AttentionFactors {
   template <typename Op> AttentionFactors(RuleBuilder &b, Op op) {
     Shape q = getShape(op.getQuery()), k = getShape(op.getKey());
     batch = b.factor(q[0]);
-    // Which keys a causal row sees follows from its place in the whole.
-    rows =
-        b.factor(q[1], op.getCausal() ? FactorKind::blocked : FactorKind::pass);
+    // Which keys a row sees by causal or window follows from its place in the
+    // whole.
+    bool placed = op.getCausal() || op.getWindow();
+    rows = b.factor(q[1], placed ? FactorKind::blocked : FactorKind::pass);
     kv = b.factor(k[2], FactorKind::group);
     group = b.factor(q[2].exactDiv(k[2]).value_or(DimExpr(1)));
     columns = b.factor(k[1], FactorKind::replicate);
@@ -52,6 +70,11 @@ struct AttentionFactors {
     b.rule.operands[2] = ofKey(e);
     if (op.getMask())
       b.rule.operands[3] = ofMask(op.getMask());
+    if (Value ids = op.getQuerySegments()) {
+      unsigned next = op.getMask() ? 4 : 3;
+      b.rule.operands[next] = ofSegments(ids, rows);
+      b.rule.operands[next + 1] = ofSegments(op.getKeySegments(), columns);
+    }
   }
   ShardingRule::Dims ofQuery(unsigned inner) const {
     return {{batch}, {rows}, {kv, group}, {inner}};
@@ -69,6 +92,13 @@ struct AttentionFactors {
       if (shape[i] == DimExpr(1))
         dims.back().clear();
     }
+    return dims;
+  }
+  ShardingRule::Dims ofSegments(Value ids, unsigned places) const {
+    ShardingRule::Dims dims = {{batch}, {places}};
+    for (auto [dim, size] : llvm::zip(dims, getShape(ids)))
+      if (size == DimExpr(1))
+        dim.clear();
     return dims;
   }
   unsigned batch, rows, kv, group, columns, d, e;
@@ -92,22 +122,58 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
   return success();
 }
 
-LogicalResult AttentionOp::verify() {
-  if (!getMask())
+static bool broadcastsTo(const Shape &from, const Shape &to) {
+  std::optional<Shape> together = broadcastShapes({to, from});
+  return together && *together == to;
+}
+
+template <typename Op> static LogicalResult verifySegments(Op op) {
+  Value queries = op.getQuerySegments(), keys = op.getKeySegments();
+  if (!queries != !keys)
+    return op.emitOpError("needs segments of queries and of keys, or none");
+  if (!queries)
     return success();
-  Shape q = getShape(getQuery()), k = getShape(getKey()),
-        mask = getShape(getMask());
-  Shape scores = {q[0], q[2], q[1], k[1]};
-  std::optional<Shape> together = broadcastShapes({scores, mask});
-  if (!together || *together != scores)
-    return emitOpError() << "mask " << shapeToString(mask)
-                         << " does not broadcast to the scores "
-                         << shapeToString(scores);
-  Type element = elementOf(getMask());
-  if (!element.isInteger(1) && !isa<FloatType>(element))
-    return emitOpError("mask must be bool (visible) or float (added)");
+  if (elementOf(queries) != elementOf(keys))
+    return op.emitOpError()
+           << "segments of queries, " << elementOf(queries) << ", and of keys, "
+           << elementOf(keys) << ", are of one type";
+  Shape q = getShape(op.getQuery()), k = getShape(op.getKey());
+  Shape ofQueries = getShape(queries), ofKeys = getShape(keys);
+  if (ofQueries.size() != 2 || !broadcastsTo(ofQueries, {q[0], q[1]}))
+    return op.emitOpError()
+           << "segments " << shapeToString(ofQueries) << " are not of queries "
+           << shapeToString({q[0], q[1]});
+  if (ofKeys.size() != 2 || ofKeys[1] != k[1] ||
+      !broadcastsTo(ofKeys, {k[0], k[1]}))
+    return op.emitOpError()
+           << "segments " << shapeToString(ofKeys) << " are not of keys "
+           << shapeToString({k[0], k[1]});
   return success();
 }
+
+/// What hides keys, of attention and of its gradients.
+template <typename Op> static LogicalResult verifyHidden(Op op) {
+  if (std::optional<int64_t> window = op.getWindow(); window && *window < 1)
+    return op.emitOpError() << "a window has 1 key or more, not " << *window;
+  if (failed(verifySegments(op)))
+    return failure();
+  if (!op.getMask())
+    return success();
+  Shape q = getShape(op.getQuery()), k = getShape(op.getKey()),
+        mask = getShape(op.getMask());
+  Shape scores = {q[0], q[2], q[1], k[1]};
+  if (!broadcastsTo(mask, scores))
+    return op.emitOpError()
+           << "mask " << shapeToString(mask)
+           << " does not broadcast to the scores " << shapeToString(scores);
+  Type element = elementOf(op.getMask());
+  if (!element.isInteger(1) && !isa<FloatType>(element))
+    return op.emitOpError("mask must be bool (visible) or float (added)");
+  return success();
+}
+
+LogicalResult AttentionOp::verify() { return verifyHidden(*this); }
+LogicalResult AttentionGradOp::verify() { return verifyHidden(*this); }
 
 /// [b, t, h, d] -> [b, k, h/k, t, d]: heads before rows, in groups of those
 /// that use one KV head.
@@ -118,18 +184,41 @@ static Value groupedHeads(GradientBuilder &g, Value v, const DimExpr &kvHeads) {
   return g.reshape(byHead, {s[0], kvHeads, *group, s[2], s[3]});
 }
 
-/// true where query i sees key j: j <= i + s - t, as a [t, s] tensor.
-static Value causalMask(GradientBuilder &g, const DimExpr &t,
-                        const DimExpr &s) {
+/// true where the causal rule and the window let query i see key j, as a
+/// [t, s] tensor.
+static Value placesMask(GradientBuilder &g, AttentionOp op) {
+  using P = arith::CmpIPredicate;
+  DimExpr t = getShape(op.getQuery())[1], s = getShape(op.getKey())[1];
   OpBuilder::InsertionGuard guard(g.b);
-  auto op = g.openGenerate(makeTensorType({t, s}, g.b.getI1Type()));
-  Block &body = op.getBody().front();
+  auto generate = g.openGenerate(makeTensorType({t, s}, g.b.getI1Type()));
+  Block &body = generate.getBody().front();
   Value i = body.getArgument(0), j = body.getArgument(1);
   if (t != s)
     i = g.make<arith::AddIOp>(i, g.index(s - t));
-  Value seen = g.make<arith::CmpIOp>(arith::CmpIPredicate::sle, j, i);
+  Value seen;
+  auto add = [&](Value less, Value more, P how) {
+    Value next = g.make<arith::CmpIOp>(how, less, more);
+    seen = seen ? Value(g.make<arith::AndIOp>(seen, next)) : next;
+  };
+  if (op.getCausal())
+    add(j, i, P::sle);
+  if (std::optional<int64_t> window = op.getWindow()) {
+    Value reach = g.index(DimExpr(*window));
+    add(g.make<arith::SubIOp>(i, j), reach, P::slt);
+    if (!op.getCausal())
+      add(g.make<arith::SubIOp>(j, i), reach, P::slt);
+  }
   g.make<YieldOp>(seen);
-  return op;
+  return generate;
+}
+
+/// true where a query and a key are of one segment, as [b or 1, 1, t or 1, s].
+static Value segmentsMask(GradientBuilder &g, AttentionOp op) {
+  Shape q = getShape(op.getQuerySegments()), k = getShape(op.getKeySegments());
+  DimExpr one(1);
+  return g.compare(Compare::eq,
+                   g.reshape(op.getQuerySegments(), {q[0], one, q[1], one}),
+                   g.reshape(op.getKeySegments(), {k[0], one, one, k[1]}));
 }
 
 /// Gradient of an additive mask (a learned bias on the scores): that of the
@@ -145,11 +234,11 @@ static Value maskGrad(GradientBuilder &g, AttentionOp op, Value dy) {
   Value scores = g.mul(g.widen(g.make<MatmulOp>(gq, gk, false, true)),
                        op.getScale().convertToDouble());
   scores = g.add(g.reshape(scores, full), op.getMask());
-  if (op.getCausal()) {
-    double none = -std::numeric_limits<double>::infinity();
-    scores = g.select(causalMask(g, full[2], full[3]), scores,
-                      g.number(scores, none));
-  }
+  double none = -std::numeric_limits<double>::infinity();
+  if (op.getCausal() || op.getWindow())
+    scores = g.select(placesMask(g, op), scores, g.number(scores, none));
+  if (op.getQuerySegments())
+    scores = g.select(segmentsMask(g, op), scores, g.number(scores, none));
   Shape row{full[0], full[1], full[2], DimExpr(1)};
   Value lse = g.reshape(op.getLse(), row);
   Value p = g.make<ExpOp>(g.sub(scores, lse));
@@ -173,8 +262,9 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange grads,
     return success();
   if (wanted[0] || wanted[1] || wanted[2]) {
     auto grad = g.make<AttentionGradOp>(
-        getQuery(), getKey(), getValue(), getMask(), getResult(), getLse(), dy,
-        getScaleAttr(), getCausalAttr(), getEmptyRowAttr());
+        getQuery(), getKey(), getValue(), getMask(), getQuerySegments(),
+        getKeySegments(), getResult(), getLse(), dy, getScaleAttr(),
+        getCausalAttr(), getEmptyRowAttr(), getWindowAttr());
     for (unsigned i = 0; i < 3; ++i)
       if (wanted[i])
         result[i] = grad->getResult(i);
@@ -187,8 +277,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange grads,
 DimExpr AttentionOp::getFlops() { return attentionFlops(*this, 1, 1); }
 PrecisionRule AttentionOp::getPrecisionRule() {
   PrecisionRule rule = sumsInFull(*this);
-  if (getMask())
-    rule.operands[3] = false;
+  // What hides keys stays as it is.
+  std::fill(rule.operands.begin() + 3, rule.operands.end(), false);
   rule.results[1] = false; // the gradient exponentiates it
   return rule;
 }
@@ -223,7 +313,7 @@ PrecisionRule AttentionGradOp::getPrecisionRule() { return sumsInFull(*this); }
 ShardingRule AttentionGradOp::getShardingRule() {
   RuleBuilder b(*this);
   AttentionFactors f(b, *this);
-  unsigned next = getMask() ? 4 : 3;
+  unsigned next = getODSOperandIndexAndLength(6).first;
   b.rule.operands[next] = f.ofQuery(f.e);
   b.rule.operands[next + 1] = f.ofLse();
   b.rule.operands[next + 2] = f.ofQuery(f.e);

@@ -2,8 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Scores of a tile of queries against all keys that any of them sees lie in a
-// thread's scratch; products are sgemm calls of one thread. Forward is parallel
+// Scores of a tile of queries against all keys that any of them may see
+// (AttentionKeys.h) lie in a thread's scratch; products are sgemm calls of one
+// thread. Forward is parallel
 // over (batch, head, tile); backward over (batch, key/value head), so that
 // every sum into dk and dv is made by one thread in a fixed order. Narrow
 // operands are widened first.
@@ -11,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cpu/Attention.h"
-#include "runtime/device/cpu/Dnnl.h"
+#include "runtime/device/cpu/AttentionKeys.h"
 #include "runtime/device/cpu/Wide.h"
 #include "runtime/device/cpu/vecmath.h"
 
@@ -22,7 +23,7 @@ namespace dt::rt {
 
 namespace {
 
-constexpr int64_t kTile = 64; ///< queries a tile
+constexpr int64_t kTile = kAttentionTile;
 constexpr float kPreciseLse =
     1e3f; ///< above, the rounding of the log-sum-exp itself would show
 constexpr float kMinusInf = -kInf;
@@ -47,36 +48,36 @@ void gemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
 /// A tile of queries of one head.
 struct Tile {
   const AttentionShape &s;
+  const AttentionKeys &keys;
   const void *mask;
   int64_t batch, head, first, count;
 
-  /// Keys that query `first + i` may see by the causal rule: [0, keysOf(i)).
-  int64_t keysOf(int64_t i) const {
-    return s.causal ? std::clamp<int64_t>(first + i + (s.s - s.t) + 1, 0, s.s)
-                    : s.s;
-  }
-  int64_t keys() const { return keysOf(count - 1); }
-
-  /// Puts the mask on a row of scores: additive values added, hidden keys at
-  /// -inf.
-  void maskRow(int64_t i, float *x, int64_t width) const {
-    int64_t visible = keysOf(i);
-    if (s.mask != MaskKind::None) {
-      int64_t offset = batch * s.maskB + head * s.maskH + (first + i) * s.maskT,
-              step = s.maskS;
-      if (s.mask == MaskKind::Additive) {
-        const float *m = static_cast<const float *>(mask) + offset;
-#pragma omp simd
-        for (int64_t j = 0; j < visible; ++j)
-          x[j] += m[j * step];
-      } else {
-        const uint8_t *m = static_cast<const uint8_t *>(mask) + offset;
-#pragma omp simd
-        for (int64_t j = 0; j < visible; ++j)
-          x[j] = m[j * step] ? x[j] : kMinusInf;
-      }
+  /// Hides keys of a row of scores, and adds the mask's numbers to the others.
+  void maskRow(int64_t i, const KeyRuns &runs, float *x) const {
+    for (const KeyRun &run : runs) {
+      addMask(i, run, x + run.column);
+      keys.hide(batch, first + i, run, x + run.column);
     }
-    std::fill(x + visible, x + width, kMinusInf);
+  }
+
+private:
+  void addMask(int64_t i, const KeyRun &run, float *x) const {
+    if (s.mask == MaskKind::None)
+      return;
+    int64_t n = run.end - run.begin, step = s.maskS,
+            offset = batch * s.maskB + head * s.maskH + (first + i) * s.maskT +
+                     run.begin * step;
+    if (s.mask == MaskKind::Additive) {
+      const float *m = static_cast<const float *>(mask) + offset;
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j)
+        x[j] += m[j * step];
+    } else {
+      const uint8_t *m = static_cast<const uint8_t *>(mask) + offset;
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j)
+        x[j] = m[j * step] ? x[j] : kMinusInf;
+    }
   }
 };
 
@@ -153,14 +154,17 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
                  Scratch &scratch) {
   const AttentionShape &s = tile.s;
   scratch.reset();
-  int64_t width = tile.keys();
+  KeyRuns runs = tile.keys.find(tile.batch, tile.first, tile.count, scratch);
+  int64_t width = runs.width;
   float *x = scratch.floats(tile.count * std::max<int64_t>(width, 1));
   float *inverse = scratch.floats(tile.count);
-  gemm(false, true, tile.count, width, s.d, s.scale, head.q + tile.first * s.qt,
-       s.qt, head.k, s.ks, 0, x, width);
+  for (const KeyRun &run : runs)
+    gemm(false, true, tile.count, run.end - run.begin, s.d, s.scale,
+         head.q + tile.first * s.qt, s.qt, head.k + run.begin * s.ks, s.ks, 0,
+         x + run.column, width);
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = x + i * width;
-    tile.maskRow(i, row, width);
+    tile.maskRow(i, runs, row);
     float m = maxOf(row, width);
     float sum = expRow(row, width, m == kMinusInf ? 0.f : m);
     bool empty = sum == 0; // not where a score is no number
@@ -168,9 +172,10 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
     inverse[i] = empty ? 0.f : 1 / sum;
   }
   float *out = o + tile.first * s.ot;
-  if (width > 0)
-    gemm(false, false, tile.count, s.dv, width, 1, x, width, head.v, s.vs, 0,
-         out, s.ot);
+  for (const KeyRun &run : runs)
+    gemm(false, false, tile.count, s.dv, run.end - run.begin, 1, x + run.column,
+         width, head.v + run.begin * s.vs, s.vs, run.column > 0 ? 1 : 0, out,
+         s.ot);
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = out + i * s.ot;
     if (lse[tile.first + i] != kMinusInf) {
@@ -212,11 +217,12 @@ void backwardEmptyRow(const AttentionShape &s, const Head &head,
 }
 
 /// Probabilities of a tile from its masked scores, in place.
-void recomputeRows(const Tile &tile, const float *lse, float *x,
-                   int64_t width) {
+void recomputeRows(const Tile &tile, const KeyRuns &runs, const float *lse,
+                   float *x) {
+  int64_t width = runs.width;
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = x + i * width, l = lse[tile.first + i];
-    tile.maskRow(i, row, width);
+    tile.maskRow(i, runs, row);
     if (std::fabs(l) <= kPreciseLse) {
       expRow(row, width, l);
       continue;
@@ -231,23 +237,38 @@ void recomputeRows(const Tile &tile, const float *lse, float *x,
   }
 }
 
+/// A query that sees no key, and is no number, makes that of all keys.
+bool spreadsNaN(const Tile &tile, const float *lse) {
+  const float *first = lse + tile.first, *end = first + tile.count;
+  return tile.s.emptyRow == EmptyRow::NaN &&
+         std::find(first, end, kMinusInf) != end;
+}
+
 void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
                   Scratch &scratch) {
   const AttentionShape &s = tile.s;
   scratch.reset();
-  int64_t width = tile.keys(), n = tile.count;
+  KeyRuns runs =
+      spreadsNaN(tile, g.lse)
+          ? tile.keys.all(scratch)
+          : tile.keys.find(tile.batch, tile.first, tile.count, scratch);
+  int64_t width = runs.width, n = tile.count;
   const float *q = head.q + tile.first * s.qt,
               *doutput = g.doutput + tile.first * s.ot;
   float *dq = g.dq + tile.first * g.dqRow;
   if (width > 0) {
     float *p = scratch.floats(n * width), *ds = scratch.floats(n * width);
-    gemm(false, true, n, width, s.d, s.scale, q, s.qt, head.k, s.ks, 0, p,
-         width);
-    gemm(false, true, n, width, s.dv, 1, doutput, s.ot, head.v, s.vs, 0, ds,
-         width);
-    recomputeRows(tile, g.lse, p, width);
-    gemm(true, false, width, s.dv, n, 1, p, width, doutput, s.ot, 1, g.dv,
-         g.dvRow);
+    for (const KeyRun &run : runs) {
+      int64_t some = run.end - run.begin;
+      gemm(false, true, n, some, s.d, s.scale, q, s.qt,
+           head.k + run.begin * s.ks, s.ks, 0, p + run.column, width);
+      gemm(false, true, n, some, s.dv, 1, doutput, s.ot,
+           head.v + run.begin * s.vs, s.vs, 0, ds + run.column, width);
+    }
+    recomputeRows(tile, runs, g.lse, p);
+    for (const KeyRun &run : runs)
+      gemm(true, false, run.end - run.begin, s.dv, n, 1, p + run.column, width,
+           doutput, s.ot, 1, g.dv + run.begin * g.dvRow, g.dvRow);
     for (int64_t i = 0; i < n; ++i) {
       float *pi = p + i * width, *dsi = ds + i * width;
       // The same as sum(doutput * o), of what is not rounded: an o in bf16 is
@@ -257,12 +278,17 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
       for (int64_t j = 0; j < width; ++j)
         dsi[j] = pi[j] * (dsi[j] - delta) * s.scale;
     }
-    gemm(false, false, n, s.d, width, 1, ds, width, head.k, s.ks, 0, dq,
-         g.dqRow);
-    gemm(true, false, width, s.d, n, 1, ds, width, q, s.qt, 1, g.dk, g.dkRow);
+    for (const KeyRun &run : runs) {
+      int64_t some = run.end - run.begin;
+      gemm(false, false, n, s.d, some, 1, ds + run.column, width,
+           head.k + run.begin * s.ks, s.ks, run.column > 0 ? 1 : 0, dq,
+           g.dqRow);
+      gemm(true, false, some, s.d, n, 1, ds + run.column, width, q, s.qt, 1,
+           g.dk + run.begin * g.dkRow, g.dkRow);
+    }
   } else {
     for (int64_t i = 0; i < n; ++i)
-      std::fill_n(dq + i * g.dqRow, s.d, hiddenShare(s));
+      std::fill_n(dq + i * g.dqRow, s.d, 0.f);
   }
   if (!takesMean(s))
     return;
@@ -274,24 +300,26 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
 } // namespace
 
 void attentionForward(const float *q, const float *k, const float *v,
-                      const void *mask, float *o, float *lse,
+                      AttentionMask mask, float *o, float *lse,
                       const AttentionShape &s) {
+  AttentionKeys keys(s, mask);
   int64_t tiles = (s.t + kTile - 1) / kTile, work = s.b * s.h * tiles;
   // Tiles differ in cost when causal: deal them out one by one, in a fixed way.
 #pragma omp parallel for schedule(static, 1)
   for (int64_t i = 0; i < work; ++i) {
     int64_t b = i / (s.h * tiles), h = i / tiles % s.h,
             first = i % tiles * kTile;
-    Tile tile{s, mask, b, h, first, std::min(kTile, s.t - first)};
+    Tile tile{s, keys, mask.mask, b, h, first, std::min(kTile, s.t - first)};
     forwardTile(tile, headOf(q, k, v, s, b, h), o + b * s.ob + h * s.oh,
                 lse + (b * s.h + h) * s.t, threadScratch());
   }
 }
 
 void attentionBackward(const float *q, const float *k, const float *v,
-                       const void *mask, const float *o, const float *lse,
+                       AttentionMask mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &s) {
+  AttentionKeys keys(s, mask);
   int64_t group = s.h / s.hk;
   HeadStrides sq = s.getDq(), sk = s.getDk(), sv = s.getDv();
 #pragma omp parallel for schedule(static)
@@ -315,7 +343,8 @@ void attentionBackward(const float *q, const float *k, const float *v,
                   sk.row,
                   sv.row};
       for (int64_t first = 0; first < s.t; first += kTile) {
-        Tile tile{s, mask, b, h, first, std::min(kTile, s.t - first)};
+        Tile tile{
+            s, keys, mask.mask, b, h, first, std::min(kTile, s.t - first)};
         backwardTile(tile, headOf(q, k, v, s, b, h), g, threadScratch());
       }
     }
@@ -355,7 +384,7 @@ Extents outputs(const AttentionShape &s) {
 
 /// Operands as floats, and the shape with a mask of floats.
 struct WideAttention {
-  explicit WideAttention(const AttentionShape &shape, const void *mask)
+  WideAttention(const AttentionShape &shape, AttentionMask mask)
       : shape(shape), mask(mask) {
     if (shape.mask != MaskKind::AdditiveNarrow)
       return;
@@ -365,7 +394,7 @@ struct WideAttention {
             ? 0
             : (shape.b - 1) * shape.maskB + (shape.h - 1) * shape.maskH +
                   (shape.t - 1) * shape.maskT + (shape.s - 1) * shape.maskS + 1;
-    this->mask = wide.in(static_cast<const bf16 *>(mask), span);
+    this->mask.mask = wide.in(static_cast<const bf16 *>(mask.mask), span);
   }
   const float *in(const bf16 *from, const Extents &e) {
     return wide.in(from, e.span());
@@ -389,13 +418,13 @@ struct WideAttention {
 
   Wide wide;
   AttentionShape shape;
-  const void *mask;
+  AttentionMask mask;
 };
 
 } // namespace
 
 void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
-                      const void *mask, bf16 *o, float *lse,
+                      AttentionMask mask, bf16 *o, float *lse,
                       const AttentionShape &s) {
   WideAttention x(s, mask);
   attentionForward(x.in(q, queries(s)), x.in(k, keys(s)), x.in(v, values(s)),
@@ -403,7 +432,7 @@ void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
 }
 
 void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
-                       const void *mask, const bf16 *o, const float *lse,
+                       AttentionMask mask, const bf16 *o, const float *lse,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &s) {
   WideAttention x(s, mask);

@@ -5,7 +5,8 @@
 // Attention as one call, so that no probability matrix is kept between forward
 // and backward: the forward saves the log-sum-exp of each row, the backward
 // recomputes (Dao et al., FlashAttention, section 3.2). Grouped query heads and
-// broadcast masks are strides.
+// broadcast masks are strides. Keys that a window or segments hide take no time
+// where a whole tile of queries sees none of a tile of keys.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,6 +14,7 @@
 #define DT_RUNTIME_DEVICE_CPU_ATTENTION_H
 
 #include "runtime/Enums.h"
+#include "runtime/HostDevice.h"
 #include "runtime/device/BFloat16.h"
 
 namespace dt::rt {
@@ -21,6 +23,20 @@ namespace dt::rt {
 /// AdditiveNarrow: the same in bf16, with narrow operands only; Boolean: one
 /// byte, 0 = not visible.
 enum class MaskKind : uint8_t { None, Additive, AdditiveNarrow, Boolean };
+
+/// Of the numbers of segments.
+enum class SegmentKind : uint8_t { None, Int32, Int64 };
+
+/// What hides keys besides the causal rule and the window: `mask` as MaskKind
+/// says, and the numbers of segments [b, t] of queries and [b, s] of keys as
+/// SegmentKind says, which need no order. A key is visible if all let it be.
+struct AttentionMask {
+  AttentionMask(const void *mask = nullptr, const void *ofQueries = nullptr,
+                const void *ofKeys = nullptr)
+      : mask(mask), ofQueries(ofQueries), ofKeys(ofKeys) {}
+
+  const void *mask, *ofQueries, *ofKeys;
+};
 
 /// Of a tensor [batch, rows, heads, size].
 struct HeadStrides {
@@ -42,8 +58,25 @@ struct AttentionShape {
   EmptyRow emptyRow;
   MaskKind mask;
   int64_t maskB, maskH, maskT, maskS; ///< strides of the mask; 0 = broadcast
+  SegmentKind segments = SegmentKind::None;
+  /// Strides of the numbers of segments, those of keys are dense; 0 = broadcast
+  int64_t querySegmentB = 0, querySegmentT = 0, keySegmentB = 0;
+  /// 0: none. With i' = i + (s - t), query i sees key j only when
+  /// i' - j < window and, if not causal, j - i' < window.
+  int64_t window = 0;
   /// Strides of gradients; those of q, k and v where a row's is 0.
   HeadStrides dqStrides{}, dkStrides{}, dvStrides{};
+
+  /// Keys [getFirstKey(i), getEndKey(i)) are those that the causal rule and the
+  /// window let query i see; both grow with i.
+  DT_HOST_DEVICE int64_t getFirstKey(int64_t i) const {
+    return window ? clampKey(i + (s - t) - getReach() + 1) : 0;
+  }
+  DT_HOST_DEVICE int64_t getEndKey(int64_t i) const {
+    return causal   ? clampKey(i + (s - t) + 1)
+           : window ? clampKey(i + (s - t) + getReach())
+                    : s;
+  }
 
   HeadStrides getDq() const {
     return dqStrides.row ? dqStrides : HeadStrides{qb, qt, qh};
@@ -54,26 +87,35 @@ struct AttentionShape {
   HeadStrides getDv() const {
     return dvStrides.row ? dvStrides : HeadStrides{vb, vs, vh};
   }
+
+private:
+  /// The window, or what hides as little.
+  DT_HOST_DEVICE int64_t getReach() const {
+    return window < s + t ? window : s + t;
+  }
+  DT_HOST_DEVICE int64_t clampKey(int64_t j) const {
+    return j < 0 ? 0 : j < s ? j : s;
+  }
 };
 
 /// o = softmax(scale * q k^T + mask) v; lse [b, h, t] (dense) = log of the sum
 /// of exp of each row, -inf for an empty row.
 void attentionForward(const float *q, const float *k, const float *v,
-                      const void *mask, float *o, float *lse,
+                      AttentionMask mask, float *o, float *lse,
                       const AttentionShape &shape);
 /// The same of narrow operands; all is computed in float.
 void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
-                      const void *mask, bf16 *o, float *lse,
+                      AttentionMask mask, bf16 *o, float *lse,
                       const AttentionShape &shape);
 
 /// Writes dq, dk, dv (no accumulation), which may be columns of the same rows.
 /// The mask has no gradient. `o` and `lse` are the forward's.
 void attentionBackward(const float *q, const float *k, const float *v,
-                       const void *mask, const float *o, const float *lse,
+                       AttentionMask mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &shape);
 void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
-                       const void *mask, const bf16 *o, const float *lse,
+                       AttentionMask mask, const bf16 *o, const float *lse,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &shape);
 

@@ -7,14 +7,14 @@
 // backward computes probabilities again from the saved log-sum-exp. Each block
 // owns 64 rows of its result, up to 128 columns of them, and adds to these in
 // one order: nothing is atomic, runs repeat bit by bit. Tiles that the causal
-// rule hides are not computed. All is computed in float32, products without
-// tensor cores: bf16 takes cuDNN's where it has a plan, and these kernels then
-// answer the queries alone that cuDNN does not (AttentionMask.h).
+// rule, a window or segments hide (AttentionSegments.h) are not computed. All
+// is computed in float32, products without tensor cores: bf16 takes cuDNN's
+// where it has a plan, and these kernels then answer the queries alone that
+// cuDNN does not (AttentionMask.h).
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/device/cuda/AttentionScore.h"
-#include "runtime/device/cuda/AttentionTiles.h"
+#include "runtime/device/cuda/AttentionSegments.h"
 #include "runtime/device/cuda/Calls.h"
 #include "runtime/device/cuda/Cudnn.h"
 
@@ -29,10 +29,10 @@ constexpr float kPreciseLse =
 
 /// The scaled and masked score of query i and key j from their product, -inf
 /// where j is not visible or there is none.
-__device__ float scoreOf(float product, const void *mask,
+__device__ float scoreOf(float product, const AttentionMask &mask,
                          const AttentionShape &s, int64_t b, int64_t h,
                          int64_t i, int64_t j) {
-  if (i >= s.t || j >= s.s || !isVisible(s, i, j))
+  if (i >= s.t || j >= s.s || !isVisible(mask, s, b, i, j))
     return -INFINITY;
   float added = maskOf(mask, s, b, h, i, j);
   return s.mask == MaskKind::Boolean && added != 0 ? added
@@ -59,12 +59,6 @@ __device__ void storeProducts(const Rows<T> &a, int firstA, const Rows<T> &b,
 #pragma unroll
     for (int j = 0; j < kEach; ++j)
       shared.scores[rowOf(i)][columnOf(j)] = x[i][j];
-}
-
-/// Whether the causal rule hides all keys from `j` on from the tile of queries
-/// at `i`.
-__device__ bool isHidden(const AttentionShape &s, int i, int j) {
-  return s.causal && j > i + (kTile - 1) + (s.s - s.t);
 }
 
 /// What an empty row has in a column.
@@ -111,8 +105,9 @@ __device__ void exponentiate(Shared &shared) {
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 2)
-    forwardKernel(const T *q, const T *k, const T *v, const void *mask, T *o,
-                  float *lse, AttentionShape s, Queries wanted) {
+    forwardKernel(const T *q, const T *k, const T *v, AttentionMask mask,
+                  SegmentTiles segments, T *o, float *lse, AttentionShape s,
+                  Queries wanted) {
   DT_DYNAMIC_SHARED(Shared, shared);
   Place p(s.t, s.dv, s.h);
   if (!getWord(wanted, p.b, p.h, p.row / kTile))
@@ -121,8 +116,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (threadIdx.x < kTile)
     shared->top[threadIdx.x] = -INFINITY, shared->sum[threadIdx.x] = 0;
   float sums[kEach][kWide] = {};
-  for (int first = 0; first < s.s && !isHidden(s, p.row, first);
-       first += kTile) {
+  for (int first = 0; first < s.s; first += kTile) {
+    if (isHidden(s, segments, p.b, p.row, first))
+      continue;
     storeProducts(head.q, p.row, head.k, first, *shared);
     forOwn(*shared, [&](float &x, int i, int j) {
       x = scoreOf(x, mask, s, p.b, p.h, p.row + i, first + j);
@@ -160,6 +156,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 struct RowFacts {
   const float *lse;
   float *total, *delta; ///< [b, h, t] each
+  bool *empty;          ///< [b, h, tiles]: a query of it sees no key
 };
 
 /// Probability of a key for query i of the tile; an empty row gives the same to
@@ -176,11 +173,11 @@ __device__ float probability(float score, const Shared &shared, int i,
   return expf(score - shared.lse[i]) / shared.total[i];
 }
 
-/// Fills `total` and `delta`.
+/// Fills `total`, `delta` and `empty`.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 2)
-    rowKernel(const T *q, const T *k, const void *mask, const T *o,
-              const T *doutput, RowFacts rows, AttentionShape s,
+    rowKernel(const T *q, const T *k, AttentionMask mask, SegmentTiles segments,
+              const T *o, const T *doutput, RowFacts rows, AttentionShape s,
               Queries wanted) {
   DT_DYNAMIC_SHARED(Shared, shared);
   Place p(s.t, 1, s.h);
@@ -194,12 +191,17 @@ __global__ void __launch_bounds__(kThreads, 2)
   float sum = 0, total = 0;
   for (int64_t c = lane; c < s.dv; c += kLanes)
     sum += head.d.at(p.row + row, c) * gradient.at(p.row + row, c);
-  bool precise = false; // the same for all threads
-  for (int r = 0; r < kTile && r < count; ++r)
-    precise |= fabsf(rows.lse[first + r]) > kPreciseLse &&
-               rows.lse[first + r] != -INFINITY;
-  for (int j0 = 0; precise && j0 < s.s && !isHidden(s, p.row, j0);
-       j0 += kTile) {
+  bool precise = false, empty = false; // the same for all threads
+  for (int r = 0; r < kTile && r < count; ++r) {
+    bool none = rows.lse[first + r] == -INFINITY;
+    empty |= none;
+    precise |= fabsf(rows.lse[first + r]) > kPreciseLse && !none;
+  }
+  if (threadIdx.x == 0)
+    rows.empty[(p.b * s.h + p.h) * tilesOf(s.t) + p.row / kTile] = empty;
+  for (int j0 = 0; precise && j0 < s.s; j0 += kTile) {
+    if (isHidden(s, segments, p.b, p.row, j0))
+      continue;
     storeProducts(head.q, p.row, head.k, j0, *shared);
     forOwn(*shared, [&](float &x, int i, int j) {
       x = scoreOf(x, mask, s, p.b, p.h, p.row + i, j0 + j);
@@ -226,14 +228,12 @@ enum class Gradient { Query, Key, Value };
 
 /// Whether a tile of scores has no probabilities: hidden, and no row is empty
 /// that has the same for all keys.
-__device__ bool isNothing(const AttentionShape &s, const RowFacts &rows,
-                          int64_t row, int i, int j) {
-  if (!isHidden(s, i, j))
-    return false;
-  bool empty = false;
-  for (int r = i; r < i + kTile && r < s.t && s.emptyRow != EmptyRow::Zero; ++r)
-    empty |= rows.lse[row + r] == -INFINITY;
-  return !empty;
+__device__ bool isNothing(const AttentionShape &s, const SegmentTiles &segments,
+                          const RowFacts &rows, int64_t b, int64_t h, int i,
+                          int j) {
+  return isHidden(s, segments, b, i, j) &&
+         (s.emptyRow == EmptyRow::Zero ||
+          !rows.empty[(b * s.h + h) * tilesOf(s.t) + i / kTile]);
 }
 
 /// Turns probabilities of a tile into gradients of its products of queries and
@@ -258,9 +258,10 @@ __device__ void toScoreGradients(const Rows<T> &a, int firstA, const Rows<T> &b,
 /// what a set of queries gives is added to what is there.
 template <Gradient kind, typename T>
 __global__ void __launch_bounds__(kThreads, 2)
-    gradientKernel(const T *q, const T *k, const T *v, const void *mask,
-                   const T *doutput, RowFacts rows, T *result,
-                   HeadStrides strides, AttentionShape s, Queries wanted) {
+    gradientKernel(const T *q, const T *k, const T *v, AttentionMask mask,
+                   SegmentTiles segments, const T *doutput, RowFacts rows,
+                   T *result, HeadStrides strides, AttentionShape s,
+                   Queries wanted) {
   DT_DYNAMIC_SHARED(Shared, shared);
   constexpr bool ofQueries = kind == Gradient::Query,
                  ofValues = kind == Gradient::Value;
@@ -276,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int other = 0; other < others; other += kTile) {
       int i0 = ofQueries ? p.row : other, j0 = ofQueries ? other : p.row;
       uint64_t word = getWord(wanted, p.b, h, i0 / kTile);
-      if (!word || isNothing(s, rows, row, i0, j0))
+      if (!word || isNothing(s, segments, rows, p.b, h, i0, j0))
         continue;
       any = true;
       if (int i = threadIdx.x; i < kTile) {
@@ -324,32 +325,43 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 template <typename T>
-void forward(const T *q, const T *k, const T *v, const void *mask, T *o,
+void forward(const T *q, const T *k, const T *v, AttentionMask mask, T *o,
              float *lse, const AttentionShape &s, const Queries &wanted,
              void *stream) {
+  size_t bounds = SegmentTiles::getBytes(s);
+  SegmentTiles segments =
+      findBounds(mask, s, bounds ? cuda::scratch(1, bounds) : nullptr, stream);
   // A head of size 0 has a log-sum-exp.
   if (unsigned blocks = blocksFor(s.b, s.h, s.t, s.dv > 0 ? s.dv : 1))
     cuda::launch("attention forward", forwardKernel<T>, blocks, kThreads,
-                 sizeof(Shared), stream, q, k, v, mask, o, lse, s, wanted);
+                 sizeof(Shared), stream, q, k, v, mask, segments, o, lse, s,
+                 wanted);
 }
 
 template <typename T>
-void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
-              const float *lse, const T *doutput, T *dq, T *dk, T *dv,
-              const AttentionShape &s, const Queries &wanted, void *stream) {
+void backward(const T *q, const T *k, const T *v, AttentionMask mask,
+              const T *o, const float *lse, const T *doutput, T *dq, T *dk,
+              T *dv, const AttentionShape &s, const Queries &wanted,
+              void *stream) {
   int64_t n = s.b * s.h * s.t;
-  auto *facts =
-      static_cast<float *>(cuda::scratch(1, (2 * n + 1) * sizeof(float)));
-  RowFacts rows{lse, facts, facts + n};
+  // Bounds of segments, then facts of rows, then of tiles.
+  size_t bounds = SegmentTiles::getBytes(s);
+  auto *memory = static_cast<char *>(
+      cuda::scratch(1, bounds + 2 * n * sizeof(float) +
+                           s.b * s.h * tilesOf(s.t) * sizeof(bool) + 1));
+  auto *facts = reinterpret_cast<float *>(memory + bounds);
+  RowFacts rows{lse, facts, facts + n, reinterpret_cast<bool *>(facts + 2 * n)};
+  SegmentTiles segments = findBounds(mask, s, memory, stream);
   if (n > 0)
     cuda::launch("rows of an attention gradient", rowKernel<T>,
                  blocksFor(s.b, s.h, s.t, 1), kThreads, sizeof(Shared), stream,
-                 q, k, mask, o, doutput, rows, s, wanted);
+                 q, k, mask, segments, o, doutput, rows, s, wanted);
   auto run = [&](auto kernel, const char *name, unsigned blocks, T *result,
                  const HeadStrides &strides) {
     if (blocks)
       cuda::launch(name, kernel, blocks, kThreads, sizeof(Shared), stream, q, k,
-                   v, mask, doutput, rows, result, strides, s, wanted);
+                   v, mask, segments, doutput, rows, result, strides, s,
+                   wanted);
   };
   run(gradientKernel<Gradient::Query, T>, "attention gradient of queries",
       blocksFor(s.b, s.h, s.t, s.d), dq, s.getDq());
@@ -362,20 +374,20 @@ void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
 } // namespace
 
 void attentionForward(const float *q, const float *k, const float *v,
-                      const void *mask, float *o, float *lse,
+                      AttentionMask mask, float *o, float *lse,
                       const AttentionShape &s, void *stream) {
   forward(q, k, v, mask, o, lse, s, {}, stream);
 }
 
 void attentionBackward(const float *q, const float *k, const float *v,
-                       const void *mask, const float *o, const float *lse,
+                       AttentionMask mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &s, void *stream) {
   backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, {}, stream);
 }
 
 void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
-                      const void *mask, bf16 *o, float *lse,
+                      AttentionMask mask, bf16 *o, float *lse,
                       const AttentionShape &s, void *stream) {
   // A smaller shape may need the other way, and nothing is loaded in a step.
   if (!cudnn::attend(s, q, k, v, mask, o, lse, stream) || cuda::rehearsing)
@@ -383,7 +395,7 @@ void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
 }
 
 void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
-                       const void *mask, const bf16 *o, const float *lse,
+                       AttentionMask mask, const bf16 *o, const float *lse,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &s, void *stream) {
   if (!cudnn::attendBackward(s, q, k, v, mask, o, lse, doutput, dq, dk, dv,
@@ -392,16 +404,18 @@ void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
     backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, {}, stream);
 }
 
-void mendForward(const bf16 *q, const bf16 *k, const bf16 *v, const void *mask,
-                 bf16 *o, float *lse, const AttentionShape &s,
-                 const Queries &queries, void *stream) {
+void mendForward(const bf16 *q, const bf16 *k, const bf16 *v,
+                 AttentionMask mask, bf16 *o, float *lse,
+                 const AttentionShape &s, const Queries &queries,
+                 void *stream) {
   forward(q, k, v, mask, o, lse, s, queries, stream);
 }
 
-void mendBackward(const bf16 *q, const bf16 *k, const bf16 *v, const void *mask,
-                  const bf16 *o, const float *lse, const bf16 *doutput,
-                  bf16 *dq, bf16 *dk, bf16 *dv, const AttentionShape &s,
-                  const Queries &queries, void *stream) {
+void mendBackward(const bf16 *q, const bf16 *k, const bf16 *v,
+                  AttentionMask mask, const bf16 *o, const float *lse,
+                  const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
+                  const AttentionShape &s, const Queries &queries,
+                  void *stream) {
   backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, queries, stream);
 }
 

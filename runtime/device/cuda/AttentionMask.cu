@@ -28,15 +28,15 @@ __host__ __device__ int64_t tilesOf(const AttentionShape &s) {
   return (s.t + kQueryTile - 1) / kQueryTile;
 }
 
-/// What a mask, and the causal rule, add to a score.
-__device__ float addedTo(const void *mask, const AttentionShape &s, int64_t b,
-                         int64_t h, int64_t i, int64_t j) {
-  return isVisible(s, i, j) ? maskOf(mask, s, b, h, i, j) : -INFINITY;
+/// What a mask, the causal rule, the window and segments add to a score.
+__device__ float addedTo(const AttentionMask &mask, const AttentionShape &s,
+                         int64_t b, int64_t h, int64_t i, int64_t j) {
+  return isVisible(mask, s, b, i, j) ? maskOf(mask, s, b, h, i, j) : -INFINITY;
 }
 
 /// A block has the queries of a tile, a warp one at a time.
-__global__ void biasKernel(const void *mask, AttentionShape s, BiasShape shape,
-                           bf16 *bias, uint64_t *marks) {
+__global__ void biasKernel(AttentionMask mask, AttentionShape s,
+                           BiasShape shape, bf16 *bias, uint64_t *marks) {
   __shared__ bool marked[kQueryTile];
   int64_t tile = blockIdx.x % tilesOf(s), head = blockIdx.x / tilesOf(s),
           b = head / shape.h, h = head % shape.h;
@@ -88,7 +88,7 @@ Queries getMarked(const AttentionShape &s, const uint64_t *marks) {
   return {marks, shape.b > 1 ? shape.h * tiles : 0, shape.h > 1 ? tiles : 0};
 }
 
-void writeBias(const AttentionShape &s, const void *mask, bf16 *bias,
+void writeBias(const AttentionShape &s, AttentionMask mask, bf16 *bias,
                uint64_t *marks, void *stream) {
   BiasShape shape = getBiasShape(s);
   cuda::launch("bias of attention", biasKernel,

@@ -36,16 +36,19 @@ namespace cudnn {
 size_t getMarkBytes(const AttentionShape &s);
 Queries getMarked(const AttentionShape &s, const uint64_t *marks);
 
-/// Whether a query may be marked: a causal rule alone leaves none without a key
-/// where there are at least as many keys as queries.
+/// Whether a query may be marked: a causal rule alone, with a window or
+/// without, leaves none without a key where there are at least as many keys as
+/// queries.
 inline bool mayBeMarked(const AttentionShape &s) {
-  return s.mask != MaskKind::None || (s.causal && s.t > s.s);
+  return s.mask != MaskKind::None || s.segments != SegmentKind::None ||
+         ((s.causal || s.window) && s.t > s.s) || (s.window && !s.causal);
 }
 
-/// Writes the mask as numbers to add, the causal rule among them unless it is
-/// the graph's (BiasShape), and marks queries. Keys that are hidden get a
-/// number so low that they weigh 0, no infinity; marked queries get zeros.
-void writeBias(const AttentionShape &s, const void *mask, bf16 *bias,
+/// Writes the mask, the window and segments as numbers to add, the causal rule
+/// among them unless it is the graph's (BiasShape), and marks queries. Keys
+/// that are hidden get a number so low that they weigh 0, no infinity; marked
+/// queries get zeros.
+void writeBias(const AttentionShape &s, AttentionMask mask, bf16 *bias,
                uint64_t *marks, void *stream);
 
 /// to [b, h, t] = lse, and of marked queries a number by which all their
@@ -56,14 +59,15 @@ void coverMarked(const AttentionShape &s, const float *lse, float *to,
 } // namespace cudnn
 
 /// Overwrites what cuDNN wrote of these queries: o, lse.
-void mendForward(const bf16 *q, const bf16 *k, const bf16 *v, const void *mask,
-                 bf16 *o, float *lse, const AttentionShape &s,
-                 const Queries &queries, void *stream);
+void mendForward(const bf16 *q, const bf16 *k, const bf16 *v,
+                 AttentionMask mask, bf16 *o, float *lse,
+                 const AttentionShape &s, const Queries &queries, void *stream);
 /// Overwrites their dq, and adds what they give to dk and dv.
-void mendBackward(const bf16 *q, const bf16 *k, const bf16 *v, const void *mask,
-                  const bf16 *o, const float *lse, const bf16 *doutput,
-                  bf16 *dq, bf16 *dk, bf16 *dv, const AttentionShape &s,
-                  const Queries &queries, void *stream);
+void mendBackward(const bf16 *q, const bf16 *k, const bf16 *v,
+                  AttentionMask mask, const bf16 *o, const float *lse,
+                  const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
+                  const AttentionShape &s, const Queries &queries,
+                  void *stream);
 
 } // namespace dt::rt
 

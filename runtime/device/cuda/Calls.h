@@ -29,17 +29,17 @@ void matmul(const bf16 *a, const bf16 *b, Floats bias, bf16 *c,
 
 /// See runtime/device/cpu/Attention.h.
 void attentionForward(const float *q, const float *k, const float *v,
-                      const void *mask, float *o, float *lse,
+                      AttentionMask mask, float *o, float *lse,
                       const AttentionShape &shape, void *stream);
 void attentionBackward(const float *q, const float *k, const float *v,
-                       const void *mask, const float *o, const float *lse,
+                       AttentionMask mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,
                        const AttentionShape &shape, void *stream);
 void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
-                      const void *mask, bf16 *o, float *lse,
+                      AttentionMask mask, bf16 *o, float *lse,
                       const AttentionShape &shape, void *stream);
 void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
-                       const void *mask, const bf16 *o, const float *lse,
+                       AttentionMask mask, const bf16 *o, const float *lse,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &shape, void *stream);
 

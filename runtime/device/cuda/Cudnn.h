@@ -49,12 +49,15 @@ inline bool hidesInGraph(const AttentionShape &s) {
   return s.causal && s.t == s.s;
 }
 inline bool hasBias(const AttentionShape &s) {
-  return s.mask != MaskKind::None || (s.causal && !hidesInGraph(s));
+  return s.mask != MaskKind::None || s.segments != SegmentKind::None ||
+         s.window || (s.causal && !hidesInGraph(s));
 }
 inline BiasShape getBiasShape(const AttentionShape &s) {
   bool masked = s.mask != MaskKind::None;
-  return {masked && s.maskB ? s.b : 1, masked && s.maskH ? s.h : 1,
-          (s.s + 7) / 8 * 8};
+  bool segments = s.segments != SegmentKind::None;
+  bool ofBatch =
+      (masked && s.maskB) || (segments && (s.querySegmentB || s.keySegmentB));
+  return {ofBatch ? s.b : 1, masked && s.maskH ? s.h : 1, (s.s + 7) / 8 * 8};
 }
 
 #ifdef DT_RUNTIME_CUDNN
@@ -94,7 +97,8 @@ bool convolve(const ConvProblem &problem, const void *x, const void *w,
               const void *y, void *stream);
 
 /// Queue attention or its gradients in the same way: see
-/// runtime/device/cpu/Attention.h. A mask is a bias (BiasShape) of each call;
+/// runtime/device/cpu/Attention.h. A mask, a window and segments are a bias
+/// (BiasShape) of each call;
 /// queries to which cuDNN has no right answer are mended by kernels of the
 /// runtime (AttentionMask.h). False, too, for what cuDNN is not asked for:
 /// heads, strides and addresses that are no whole packs of 16 bytes; a line
@@ -102,9 +106,10 @@ bool convolve(const ConvProblem &problem, const void *x, const void *w,
 /// wants more than DT_CUDNN_WORKSPACE bytes (1 GiB), as a workspace or as a
 /// bias, is computed in parts of the batch, then of the heads.
 bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
-            const bf16 *v, const void *mask, bf16 *o, float *lse, void *stream);
+            const bf16 *v, AttentionMask mask, bf16 *o, float *lse,
+            void *stream);
 bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
-                    const bf16 *v, const void *mask, const bf16 *o,
+                    const bf16 *v, AttentionMask mask, const bf16 *o,
                     const float *lse, const bf16 *doutput, bf16 *dq, bf16 *dk,
                     bf16 *dv, void *stream);
 
@@ -115,7 +120,7 @@ inline bool convolve(const ConvProblem &, const void *, const void *,
   return false;
 }
 inline bool attend(const AttentionShape &, const bf16 *, const bf16 *,
-                   const bf16 *, const void *, bf16 *, float *, void *) {
+                   const bf16 *, AttentionMask, bf16 *, float *, void *) {
   return false;
 }
 inline bool attendBackward(const AttentionShape &, const bf16 *, const bf16 *,

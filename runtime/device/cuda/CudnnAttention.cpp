@@ -152,6 +152,7 @@ Part findPart(const AttentionProblem &whole) {
 /// Where a part's operands begin, in elements.
 struct Begin {
   int64_t q, k, v, o, dq, dk, dv, row, mask;
+  int64_t b;   ///< the first of the batch
   bool biased; ///< another part has made its bias
 };
 
@@ -167,7 +168,7 @@ void forEachPart(const AttentionShape &s, const AttentionShape &p, Run run) {
       run(Begin{at({s.qb, s.qt, s.qh}, h), at({s.kb, s.ks, s.kh}, kv),
                 at({s.vb, s.vs, s.vh}, kv), at({s.ob, s.ot, s.oh}, h),
                 at(s.getDq(), h), at(s.getDk(), kv), at(s.getDv(), kv),
-                (b * s.h + h) * s.t, b * s.maskB + h * s.maskH,
+                (b * s.h + h) * s.t, b * s.maskB + h * s.maskH, b,
                 h > 0 && getBiasShape(p).h == 1});
     }
 }
@@ -185,12 +186,20 @@ void queue(const Part &part, const Scratch &scratch,
   execute(*part.plan, addresses, workspace, stream);
 }
 
-/// The mask from its element `first` on.
-const void *maskAt(const void *mask, int64_t first, MaskKind kind) {
-  int64_t each = kind == MaskKind::Additive         ? 4
-                 : kind == MaskKind::AdditiveNarrow ? 2
-                                                    : 1;
-  return mask ? static_cast<const char *>(mask) + first * each : nullptr;
+const void *behind(const void *begin, int64_t bytes) {
+  return begin ? static_cast<const char *>(begin) + bytes : nullptr;
+}
+
+/// The masks of a part.
+AttentionMask maskAt(const AttentionMask &mask, const AttentionShape &s,
+                     const Begin &at) {
+  int64_t each = s.mask == MaskKind::Additive         ? 4
+                 : s.mask == MaskKind::AdditiveNarrow ? 2
+                                                      : 1;
+  int64_t number = s.segments == SegmentKind::Int32 ? 4 : 8;
+  return {behind(mask.mask, at.mask * each),
+          behind(mask.ofQueries, at.b * s.querySegmentB * number),
+          behind(mask.ofKeys, at.b * s.keySegmentB * number)};
 }
 
 /// A graph's operands are not const.
@@ -199,7 +208,7 @@ void *operand(const void *address) { return const_cast<void *>(address); }
 } // namespace
 
 bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
-            const bf16 *v, const void *mask, bf16 *o, float *lse,
+            const bf16 *v, AttentionMask mask, bf16 *o, float *lse,
             void *stream) {
   if (!isOn() || isEmpty(s))
     return false;
@@ -215,7 +224,7 @@ bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
   auto *bias = scratch.at<bf16>(scratch.bias);
   auto *marks = scratch.at<uint64_t>(scratch.marks);
   forEachPart(s, p, [&](const Begin &at) {
-    const void *itsMask = maskAt(mask, at.mask, s.mask);
+    AttentionMask itsMask = maskAt(mask, s, at);
     if (hasBias(p) && !at.biased)
       writeBias(p, itsMask, bias, marks, stream);
     queue(part, scratch,
@@ -230,7 +239,7 @@ bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
 }
 
 bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
-                    const bf16 *v, const void *mask, const bf16 *o,
+                    const bf16 *v, AttentionMask mask, const bf16 *o,
                     const float *lse, const bf16 *doutput, bf16 *dq, bf16 *dk,
                     bf16 *dv, void *stream) {
   if (!isOn() || isEmpty(s))
@@ -249,7 +258,7 @@ bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
   auto *sums = scratch.at<float>(scratch.sums),
        *covered = scratch.at<float>(scratch.lse);
   forEachPart(s, p, [&](const Begin &at) {
-    const void *itsMask = maskAt(mask, at.mask, s.mask);
+    AttentionMask itsMask = maskAt(mask, s, at);
     const float *itsLse = lse + at.row;
     Queries marked = getMarked(p, marks);
     if (hasBias(p) && !at.biased)

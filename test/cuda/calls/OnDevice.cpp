@@ -53,7 +53,7 @@ int64_t extent(int64_t b, int64_t sb, int64_t rows, int64_t sr, int64_t heads,
 }
 
 struct Extents {
-  int64_t q, k, v, o, mask;
+  int64_t q, k, v, o, mask, ofQueries, ofKeys; ///< masks: bytes
 
   explicit Extents(const AttentionShape &s)
       : q(extent(s.b, s.qb, s.t, s.qt, s.h, s.qh, s.d)),
@@ -65,32 +65,51 @@ struct Extents {
     mask *= s.mask == MaskKind::Additive         ? 4
             : s.mask == MaskKind::AdditiveNarrow ? 2
                                                  : 1;
+    int64_t number = s.segments == SegmentKind::None    ? 0
+                     : s.segments == SegmentKind::Int32 ? 4
+                                                        : 8;
+    ofQueries =
+        number * extent(s.b, s.querySegmentB, s.t, s.querySegmentT, 1, 0, 1);
+    ofKeys = number * extent(s.b, s.keySegmentB, s.s, 1, 1, 0, 1);
+  }
+};
+
+/// What hides keys, on the device.
+struct MaskCopy {
+  Copy<const char> mask, ofQueries, ofKeys;
+
+  MaskCopy(const AttentionMask &host, const Extents &n)
+      : mask(static_cast<const char *>(host.mask), n.mask),
+        ofQueries(static_cast<const char *>(host.ofQueries), n.ofQueries),
+        ofKeys(static_cast<const char *>(host.ofKeys), n.ofKeys) {}
+  operator AttentionMask() const {
+    return {static_cast<const char *>(mask),
+            static_cast<const char *>(ofQueries),
+            static_cast<const char *>(ofKeys)};
   }
 };
 
 template <typename T>
-void forward(const T *q, const T *k, const T *v, const void *mask, T *o,
+void forward(const T *q, const T *k, const T *v, AttentionMask mask, T *o,
              float *lse, const AttentionShape &s) {
   Extents n(s);
-  Copy cq(q, n.q), ck(k, n.k), cv(v, n.v),
-      cm(static_cast<const char *>(mask), n.mask);
+  Copy cq(q, n.q), ck(k, n.k), cv(v, n.v);
+  MaskCopy cm(mask, n);
   Copy co(o, n.o);
   Copy cl(lse, s.b * s.h * s.t);
-  attentionForward(cq, ck, cv, static_cast<const char *>(cm),
-                   static_cast<T *>(co), cl, s, nullptr);
+  attentionForward(cq, ck, cv, cm, static_cast<T *>(co), cl, s, nullptr);
 }
 
 template <typename T>
-void backward(const T *q, const T *k, const T *v, const void *mask, const T *o,
-              const float *lse, const T *dout, T *dq, T *dk, T *dv,
+void backward(const T *q, const T *k, const T *v, AttentionMask mask,
+              const T *o, const float *lse, const T *dout, T *dq, T *dk, T *dv,
               const AttentionShape &s) {
   Extents n(s);
   Copy cq(q, n.q), ck(k, n.k), cv(v, n.v), co(o, n.o), cd(dout, n.o);
-  Copy cm(static_cast<const char *>(mask), n.mask);
+  MaskCopy cm(mask, n);
   Copy cl(lse, s.b * s.h * s.t);
   auto run = [&](T *dq, T *dk, T *dv) {
-    attentionBackward(cq, ck, cv, static_cast<const char *>(cm), co, cl, cd, dq,
-                      dk, dv, s, nullptr);
+    attentionBackward(cq, ck, cv, cm, co, cl, cd, dq, dk, dv, s, nullptr);
   };
   if (s.dqStrides.row == 0) {
     Copy cdq(dq, n.q), cdk(dk, n.k), cdv(dv, n.v);
@@ -146,23 +165,23 @@ void weights(const T *x, const T *dy, R *dw, R *db, const ConvShape &s,
 } // namespace
 
 void dt::rt::attentionForward(const float *q, const float *k, const float *v,
-                              const void *mask, float *o, float *lse,
+                              AttentionMask mask, float *o, float *lse,
                               const AttentionShape &s) {
   forward(q, k, v, mask, o, lse, s);
 }
 void dt::rt::attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
-                              const void *mask, bf16 *o, float *lse,
+                              AttentionMask mask, bf16 *o, float *lse,
                               const AttentionShape &s) {
   forward(q, k, v, mask, o, lse, s);
 }
 void dt::rt::attentionBackward(const float *q, const float *k, const float *v,
-                               const void *mask, const float *o,
+                               AttentionMask mask, const float *o,
                                const float *lse, const float *dout, float *dq,
                                float *dk, float *dv, const AttentionShape &s) {
   backward(q, k, v, mask, o, lse, dout, dq, dk, dv, s);
 }
 void dt::rt::attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
-                               const void *mask, const bf16 *o,
+                               AttentionMask mask, const bf16 *o,
                                const float *lse, const bf16 *dout, bf16 *dq,
                                bf16 *dk, bf16 *dv, const AttentionShape &s) {
   backward(q, k, v, mask, o, lse, dout, dq, dk, dv, s);

@@ -111,6 +111,21 @@ static const Case kProducts[] = {
      "([a b cd f], [a e c f], [a e c g], [a b cd g], [a cd b], [a b cd g]) -> "
      "([a b cd f], [a e c f], [a e c g]) b:blocked c:group d:sum e:replicate "
      "f:replicate g:replicate linear{5}"},
+    {"nn.attention %a0, %a1, %a1 segments %a2 by %a3 {scale = 1.0 : f64, "
+     "window = 3 : i64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, "
+     "tensor<2x6x2x8xf32>, tensor<2x5xi32>, tensor<1x6xi32>",
+     "2x5x4x8xf32;2x6x2x8xf32;2x5xi32;1x6xi32",
+     "([a b cd f], [a e c f], [a e c g], [a b], [- e]) -> "
+     "([a b cd g], [a cd b]) b:blocked c:group e:replicate f:replicate "
+     "g:replicate"},
+    {"nn.attention_grad %a0, %a1, %a1 segments %a2 by %a3 of %a0, %a4, %a0 "
+     "{scale = 1.0 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, "
+     "tensor<2x6x2x8xf32>, tensor<1x1xi64>, tensor<2x6xi64>, "
+     "tensor<2x5x4x8xf32>, tensor<2x4x5xf32>, tensor<2x5x4x8xf32>",
+     "2x5x4x8xf32;2x6x2x8xf32;1x1xi64;2x6xi64;2x4x5xf32",
+     "([a b cd f], [a e c f], [a e c g], [- -], [a e], [a b cd g], [a cd b], "
+     "[a b cd g]) -> ([a b cd f], [a e c f], [a e c g]) b:sum c:group "
+     "d:sum e:replicate f:replicate g:replicate linear{7}"},
     {"nn.rotary %a0, %a1, %a1 : tensor<2x5x4x8xf32>, tensor<5x4xf32>, "
      "tensor<5x4xf32>",
      "2x5x4x8xf32;5x4xf32",

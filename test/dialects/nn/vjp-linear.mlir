@@ -142,6 +142,16 @@ dist.module @m {
     return %0 : tensor<2x5x4x8xf32>
   }
 
+// Segments and a window hide keys in both directions; they have no gradient.
+// CHECK-LABEL: func.func @attention_segments.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[X2:[a-z0-9]+]]:{{.*}}%[[X3:[a-z0-9]+]]:{{.*}}%[[S:[a-z0-9]+]]:{{.*}}%[[S2:[a-z0-9]+]]:{{.*}}%[[R:[a-z0-9]+]]:{{.*}}%[[R2:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:
+// CHECK-NEXT: %[[Vdquery:.*]], %{{.*}}, %{{.*}} = nn.attention_grad %[[X]], %[[X2]], %[[X3]] segments %[[S]] by %[[S2]] of %[[R]], %[[R2]], %[[DY]] {scale = 5.000000e-01 : f64, window = 3 : i64}
+// CHECK-NEXT: return %[[Vdquery]]
+  func.func @attention_segments(%q: tensor<2x5x4x8xf32> {nn.wants_grad}, %k: tensor<2x6x2x8xf32>, %v: tensor<2x6x2x8xf32>, %s: tensor<1x5xi64>, %r: tensor<2x6xi64>) -> (tensor<2x5x4x8xf32> {nn.gradients = [#nn.gradient<edge = "m.attention_segments">]}) {
+    %0, %1 = nn.attention %q, %k, %v segments %s by %r {scale = 0.5 : f64, window = 3 : i64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<1x5xi64>, tensor<2x6xi64>
+    return %0 : tensor<2x5x4x8xf32>
+  }
+
 // A trained bias on the scores gets the gradient of the scores.
 // CHECK-LABEL: func.func @attention_mask.bwd(
 // CHECK-SAME: %[[X:[a-z0-9]+]]:{{.*}}%[[X2:[a-z0-9]+]]:{{.*}}%[[X3:[a-z0-9]+]]:{{.*}}%[[X4:[a-z0-9]+]]:{{.*}}%[[R:[a-z0-9]+]]:{{.*}}%[[R2:[a-z0-9]+]]:{{.*}}%[[DY:[a-z0-9]+]]:

@@ -194,3 +194,43 @@ rt.func @f(%q: !rt.buffer<f32, [24]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer
   rt.attention %q, %o, %o to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
       o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5 : f64, empty_row = 0 : i32} : !rt.buffer<f32, [24]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
 }
+
+// -----
+
+rt.func @f(%q: !rt.buffer<f32, [8]>, %i: !rt.buffer<i64, [2]>, %j: !rt.buffer<i32, [2]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer<f32, [2]>) {
+  // expected-error @+1 {{strides of segments are three numbers}}
+  rt.attention %q, %q, %q segments %i by %i to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+      o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5 : f64, empty_row = 0 : i32} : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<i64, [2]>, !rt.buffer<i64, [2]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+}
+
+// -----
+
+rt.func @f(%q: !rt.buffer<f32, [8]>, %i: !rt.buffer<i64, [2]>, %j: !rt.buffer<i32, [2]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer<f32, [2]>) {
+  // expected-error @+1 {{strides of segments are three numbers}}
+  rt.attention %q, %q, %q to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+      o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5 : f64, empty_row = 0 : i32, segment_strides = #nn.dims<2, 1, 2>} : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+}
+
+// -----
+
+rt.func @f(%q: !rt.buffer<f32, [8]>, %i: !rt.buffer<i64, [2]>, %j: !rt.buffer<i32, [2]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer<f32, [2]>) {
+  // expected-error @+1 {{'key_segments' has elements of 'i32', expected 'i64'}}
+  rt.attention %q, %q, %q segments %i by %j to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+      o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5 : f64, empty_row = 0 : i32, segment_strides = #nn.dims<2, 1, 2>} : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<i64, [2]>, !rt.buffer<i32, [2]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+}
+
+// -----
+
+rt.func @f(%q: !rt.buffer<f32, [8]>, %i: !rt.buffer<i64, [2]>, %j: !rt.buffer<i32, [2]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer<f32, [2]>) {
+  // expected-error @+1 {{segments are i32 or i64, not 'f32'}}
+  rt.attention %q, %q, %q segments %lse by %lse to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+      o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5 : f64, empty_row = 0 : i32, segment_strides = #nn.dims<2, 1, 2>} : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>, !rt.buffer<f32, [2]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+}
+
+// -----
+
+rt.func @f(%q: !rt.buffer<f32, [8]>, %i: !rt.buffer<i64, [2]>, %j: !rt.buffer<i32, [2]>, %o: !rt.buffer<f32, [8]>, %lse: !rt.buffer<f32, [2]>) {
+  // expected-error @+1 {{a window has 1 key or more, not 0}}
+  rt.attention %q, %q, %q to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
+      o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5 : f64, empty_row = 0 : i32, window = 0 : i64} : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
+}

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from products import ints
+from products import attention_op, ints
 
 
 def at_zero(case):
@@ -106,8 +106,8 @@ def hidden(case):
     for causal, empty in [(c, e) for c in (False, True) for e in (0, 1, 3)]:
         b = case("at_attention_empty" + ("_causal" if causal else "") + ["", "_zero", "", "_filled"][empty])
         q, k, v = (b.param(c, 1, n, 1, 3) for c, n in zip("qkv", (3, 2, 2)))
-        mask = [] if causal else [b.constant(np.array([[0, 0], [1, 0], [1, 1]], bool))]
-        y, _ = b.op("attention", [q, k, v, *mask], [(1, 3, 1, 3), (1, 1, 3)], f"scale = 0.5 : f64, empty_row = {empty} : i32" + (", causal" if causal else ""))
+        mask = None if causal else b.constant(np.array([[0, 0], [1, 0], [1, 1]], bool))
+        y, _ = attention_op(b, [q, k, v], [(1, 3, 1, 3), (1, 1, 3)], f"scale = 0.5 : f64, empty_row = {empty} : i32" + (", causal" if causal else ""), mask)
         visible = np.array([[False, False], [True, False], [True, True]])
 
         def run(t, visible=visible, empty=empty):

@@ -247,6 +247,7 @@ def attend(q, k, v, mask, scale, causal, empty):
             visible &= mask
         else:
             scores = scores + mask
+            visible &= scores > -np.inf
     if causal:
         visible &= np.arange(s)[None] <= np.arange(t)[:, None] + s - t
     some = visible.any(-1, keepdims=True)
@@ -294,6 +295,12 @@ def make_mask(kind, shape):
     return mask
 
 
+def attention_op(b, operands, results, attributes, mask=None, segments=()):
+    """`segments`: numbers of queries and of keys."""
+    counts = [1, 1, 1, int(mask is not None), *[len(segments) // 2] * 2]
+    return b.op("attention", [*operands, *([] if mask is None else [mask]), *segments], results, attributes, segments=counts)
+
+
 def attention(case):
     for name, n, t, s, h, k, d, e, shape, kind, causal, empty in ATTENTIONS:
         for ragged in (False, True):
@@ -311,9 +318,9 @@ def attention(case):
                     value = b.op("mul", [b.input("x" + letter, "rows", 1, 1, 1), value], ("rows", *dims))
                 operands.append(value)
             mask = make_mask(kind, shape) if kind else None
+            given = b.constant(mask) if kind else None
             attributes = f"scale = 0.6 : f64, empty_row = {['mean', 'zero'].index(empty)} : i32" + (", causal" if causal else "")
-            operands += [b.constant(mask)] if kind else []
-            y, _ = b.op("attention", operands, [(rows, t, h, e), (rows, h, t)], attributes)
+            y, _ = attention_op(b, operands, [(rows, t, h, e), (rows, h, t)], attributes, given)
 
             def reference(t, args=(mask, 0.6, causal, empty)):
                 q, k, v = (t[c] * t.get("x" + c, 1) for c in "qkv")
@@ -328,28 +335,81 @@ def attention(case):
     ]:
         b = case(f"attention_bias_{name}")
         q, k, v = (b.op("mul", [b.input("x" + c, n, 1, 1, 1), b.param(c, *dims)], (n, *dims)) if n == "rows" else b.param(c, n, *dims) for c, dims in zip("qkv", [(t, h, 4), (s, k, 4), (s, k, 3)]))
-        y, _ = b.op("attention", [q, k, v, b.param("bias", *shape)], [(n, t, h, 3), (n, h, t)], "scale = 0.6 : f64" + (", causal" if causal else ""))
+        y, _ = attention_op(b, [q, k, v], [(n, t, h, 3), (n, h, t)], "scale = 0.6 : f64" + (", causal" if causal else ""), b.param("bias", *shape))
         b.result(y, lambda t, causal=causal: attend(*(t[c] * t.get("x" + c, 1) for c in "qkv"), t["bias"], 0.6, causal, "mean"))
         b.tolerance = 3e-5
     for empty in ("mean", "zero"):  # masks of -inf; behind the guard a row may see nothing
         mask = np.where(make_mask("empty" if empty == "zero" else "bool", (2, 1, 3, 4)), 0, -np.inf).astype(np.float32)
         b = case(f"attention_infinite_mask_{empty}")
         q, k, v = (b.param(c, 2, s, 2, 4) for c, s in zip("qkv", (3, 4, 4)))
-        y, _ = b.op("attention", [q, k, v, b.constant(mask)], [(2, 3, 2, 4), (2, 2, 3)], f"scale = 0.6 : f64, empty_row = {int(empty == 'zero')} : i32")
+        y, _ = attention_op(b, [q, k, v], [(2, 3, 2, 4), (2, 2, 3)], f"scale = 0.6 : f64, empty_row = {int(empty == 'zero')} : i32", b.constant(mask))
         b.result(y, lambda t, mask=mask, empty=empty: attend(t["q"], t["k"], t["v"], mask == 0, 0.6, False, empty))
         b.tolerance = 3e-5
     for wanted in ("q", "k", "v", "qk", "kv"):  # not all gradients are wanted
         b = case(f"attention_only_{wanted}")
         q, k, v = (b.param(c, 1, s, 2, 4, trainable=c in wanted) for c, s in zip("qkv", (3, 4, 4)))
-        y, _ = b.op("attention", [q, k, v], [(1, 3, 2, 4), (1, 2, 3)], "scale = 0.6 : f64")
+        y, _ = attention_op(b, [q, k, v], [(1, 3, 2, 4), (1, 2, 3)], "scale = 0.6 : f64")
         b.result(y, lambda t: attend(t["q"], t["k"], t["v"], None, 0.6, False, "mean"))
         b.tolerance = 3e-5
     # The mask of a batch comes with the data.
     b = case("attention_data_mask")
     mask = b.input("mask", "rows", 1, 1, 4, dtype="i1")
     q, k, v = (b.op("mul", [b.input("x" + c, "rows", 1, 1, 1), b.param(c, 4, 2, 4)], ("rows", 4, 2, 4)) for c in "qkv")
-    y, _ = b.op("attention", [q, k, v, mask], [("rows", 4, 2, 4), ("rows", 2, 4)], "scale = 0.5 : f64")
+    y, _ = attention_op(b, [q, k, v], [("rows", 4, 2, 4), ("rows", 2, 4)], "scale = 0.5 : f64", mask)
     b.result(y, lambda t: attend(*(t["x" + c] * t[c] for c in "qkv"), t["mask"], 0.5, False, "mean"))
+    segments(case)
+
+
+def hidden_by(ids, window, causal, t, s):
+    """The mask [b, 1, t, s] that segments and a window stand for."""
+    behind = np.arange(t)[:, None] + s - t - np.arange(s)
+    visible = np.ones((1, 1, t, s), bool)
+    if window:
+        visible &= (behind < window) & (causal | (-behind < window))
+    if ids:
+        visible = visible & (ids[0][:, None, :, None] == ids[1][:, None, None, :])
+    return visible
+
+
+# name, b, t, s, shapes of the segments of queries and of keys, their element, window, causal, empty row
+SEGMENTS = [
+    ("packed", 2, 6, 6, (2, 6), (2, 6), np.int64, None, False, "zero"),
+    ("packed_causal", 2, 6, 6, (2, 6), (2, 6), np.int32, None, True, "zero"),
+    ("one_batch", 2, 4, 6, (1, 4), (1, 6), np.int64, None, True, "zero"),
+    ("padding", 2, 4, 5, (1, 1), (2, 5), np.int32, None, False, "zero"),
+    ("padding_of_queries", 2, 4, 5, (2, 4), (1, 5), np.int32, None, False, "zero"),
+    ("empty_mean", 1, 5, 4, (1, 5), (1, 4), np.int64, None, True, "mean"),
+    ("window", 2, 6, 6, None, None, None, 3, False, "zero"),
+    ("window_causal", 1, 5, 7, None, None, None, 2, True, "zero"),
+    ("window_packed", 1, 7, 7, (1, 7), (1, 7), np.int64, 2, True, "zero"),
+    ("longer", 1, 70, 130, (1, 70), (1, 130), np.int64, 40, True, "zero"),
+]
+
+
+def segments(case):
+    for name, n, t, s, ofQueries, ofKeys, element, window, causal, empty in SEGMENTS:
+        b = case(f"attention_segments_{name}")
+        attributes = f"scale = 0.6 : f64, empty_row = {['mean', 'zero'].index(empty)} : i32" + (", causal" if causal else "") + (f", window = {window} : i64" if window else "")
+        operands = [b.param(c, n, rows, heads, 4, trainable=c == "v" or empty == "zero") for c, rows, heads in [("q", t, 4), ("k", s, 2), ("v", s, 2)]]
+        ids = [np.random.default_rng(7 + i).integers(0, 3, shape).astype(element) for i, shape in enumerate([ofQueries, ofKeys])] if element else []
+        y, _ = attention_op(b, operands, [(n, t, 4, 4), (n, 4, t)], attributes, segments=[b.constant(i) for i in ids])
+        mask = hidden_by(ids, window, causal, t, s)
+        b.result(y, lambda t, mask=mask, causal=causal, empty=empty: attend(t["q"], t["k"], t["v"], mask, 0.6, causal, empty))
+        b.tolerance = 3e-5
+    # A trained bias beside them.
+    b = case("attention_segments_bias")
+    ids = [np.array([[0, 0, 1, 5]]), np.array([[1, 0, 1, 0, 0]])]
+    q, k, v = b.param("q", 2, 4, 2, 4), b.param("k", 2, 5, 1, 4), b.param("v", 2, 5, 1, 3)
+    y, _ = attention_op(b, [q, k, v], [(2, 4, 2, 3), (2, 2, 4)], "scale = 0.6 : f64, empty_row = 1 : i32, causal, window = 4 : i64", b.param("bias", 2, 4, 5), [b.constant(i) for i in ids])
+    mask = hidden_by(ids, 4, True, 4, 5)
+    b.result(y, lambda t: attend(t["q"], t["k"], t["v"], np.where(mask, t["bias"], -np.inf), 0.6, True, "zero"))
+    b.tolerance = 3e-5
+    # Segments of a batch come with the data.
+    b = case("attention_segments_data")
+    numbers = b.input("numbers", "rows", 6, dtype="i64")
+    q, k, v = (b.op("mul", [b.input("x" + c, "rows", 1, 1, 1), b.param(c, 6, 2, 4)], ("rows", 6, 2, 4)) for c in "qkv")
+    y, _ = attention_op(b, [q, k, v], [("rows", 6, 2, 4), ("rows", 2, 6)], "scale = 0.5 : f64, causal", segments=[numbers, numbers])
+    b.result(y, lambda t: attend(*(t["x" + c] * t[c] for c in "qkv"), hidden_by([t["numbers"]] * 2, None, True, 6, 6), 0.5, True, "mean"))
 
 
 def turn(x, cos, sin, style, inverse):

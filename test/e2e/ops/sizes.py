@@ -192,10 +192,10 @@ def attention_forms():
     dtypes = ("f32", "f32")
     for label, causal in [("", ""), ("causal", ", causal")]:
         f = lambda q, k, v, causal=bool(causal): attend(q, k, v, None, 0.6, causal, "zero")
-        yield Form("attention", "bthd,bshd,bshe->bthe,bht", f, "scale = 0.6 : f64, empty_row = 1 : i32" + causal, label, dtypes=dtypes, never=heads, tried="ts" if causal else None)
+        yield Form("attention", "bthd,bshd,bshe->bthe,bht", f, "scale = 0.6 : f64, empty_row = 1 : i32" + causal, label, dtypes=dtypes, never=heads, tried="ts" if causal else None, segments=[1, 1, 1, 0, 0, 0])
     for mask in ["bhts", "1hts", "b1ts", "bh1s", "bht1", "ts", ""]:
         yield Form("attention", f"bthd,bshd,bshe,{mask}->bthe,bht", lambda q, k, v, m: attend(q, k, v, m, 0.6, False, "zero"), "scale = 0.6 : f64, empty_row = 1 : i32",
-                   f"mask_{mask or 'scalar'}", dtypes=dtypes, never=heads, tried="bhts" if mask == "bhts" else "", rows="")
+                   f"mask_{mask or 'scalar'}", dtypes=dtypes, never=heads, tried="bhts" if mask == "bhts" else "", rows="", segments=[1, 1, 1, 1, 0, 0])
     for batched in ("", "1", "b"):
         f = lambda x, cos, sin: turn(x, cos, sin, 0, False)
         yield Form("rotary", f"bthd,{batched}tr,{batched}tr->bthd", f, "style = 0 : i32", f"angles_{batched}tr", kinds="fcc", derived={"d": ("r", lambda r: 2 * r + 1)}, tried="" if batched else "bthr", rows="" if batched else "b")

@@ -148,7 +148,7 @@ def mixture(case):
     n = b.op("layer_norm", [h, scale, bias], x.shape, "eps = 0.01 : f64, axes = 1 : i64", segments=[1, 1, 1])
     qkv = b.op("linear", [n, w], (2, 6, 24))
     parts = [b.op("reshape", [b.op("slice", [qkv], (2, 6, 8), f"starts = {ints([0, 0, 8 * i])}, steps = {ints([1, 1, 1])}")], (2, 6, 2, 4)) for i in range(3)]
-    a, _ = b.op("attention", parts, [(2, 6, 2, 4), (2, 2, 6)], "scale = 0.5 : f64, causal")
+    a, _ = products.attention_op(b, parts, [(2, 6, 2, 4), (2, 2, 6)], "scale = 0.5 : f64, causal")
     h = b.op("add", [h, b.op("linear", [b.op("reshape", [a], x.shape), o], x.shape)], x.shape)
     p = b.op("softmax", [b.op("gelu", [h], x.shape)], x.shape, "axis = 2 : i64")
     y = b.op("cumsum", [b.op("mul", [p, h], x.shape)], x.shape, "axis = 1 : i64")
@@ -267,7 +267,7 @@ def large(case):
     b.result(y, lambda t: products.pooled(t["x"], "avg", (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), (12, 12)))
     b = case("attention")
     q, k, v = b.param("q", 2, 70, 4, 16), b.param("k", 2, 130, 2, 16), b.param("v", 2, 130, 2, 16)
-    y, _ = b.op("attention", [q, k, v], [(2, 70, 4, 16), (2, 4, 70)], "scale = 0.25 : f64, causal")
+    y, _ = products.attention_op(b, [q, k, v], [(2, 70, 4, 16), (2, 4, 70)], "scale = 0.25 : f64, causal")
     b.result(y, lambda t: products.attend(t["q"], t["k"], t["v"], None, 0.25, True, "mean"))
     b = case("matmul")
     x, y = b.param("x", 3, 90, 70, rule="normal(0,0.3)"), b.param("y", 3, 70, 50, rule="normal(0,0.3)")

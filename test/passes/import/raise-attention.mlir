@@ -64,10 +64,10 @@ func.func @shifted(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tenso
 
 // -----
 
-// Causal within segments: the segments stay a mask. Softmax over hidden scores of -inf is not a number, and nothing behind it says otherwise.
+// Causal within segments. Softmax over hidden scores of -inf is not a number, and nothing behind it says otherwise.
 // CHECK-LABEL: @segments
-// CHECK: %[[M:.*]] = nn.cmp eq
-// CHECK: nn.attention {{.*}} mask %[[M]] {causal, empty_row = 2 : i32
+// CHECK: %[[S:.*]] = nn.reshape %arg3 : tensor<2x1x1x5xi64> to tensor<2x5xi64>
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} segments %[[S]] by %[[S]] {causal, empty_row = 2 : i32
 func.func @segments(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %seg: tensor<2x1x1x5xi64>) -> tensor<2x4x5x16xf32> {
   %causal = nn.generate : tensor<5x5xi1> {
   ^bb0(%i: index, %j: index):
@@ -116,13 +116,13 @@ func.func @other_axis(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: te
 // CHECK-LABEL: @finite_number
 // CHECK: %[[M:.*]] = nn.where
 // CHECK: nn.attention {{.*}} mask %[[M]] {empty_row = 1 : i32, scale = {{.*}}}
-// CHECK-SAME: tensor<2x1x1x5xf32>
-func.func @finite_number(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+// CHECK-SAME: tensor<2x1x5x5xf32>
+func.func @finite_number(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x16xf32> {
   %zero = nn.constant dense<0.0> : tensor<f32>
   %hidden = nn.constant dense<-1.0e4> : tensor<f32>
-  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x5x5xi1>, tensor<f32>, tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
-  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
@@ -133,10 +133,10 @@ func.func @finite_number(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v:
 // In place of scores, -1e9 is a score as any other: what is far below it would be hidden by it.
 // CHECK-LABEL: @finite_in_place
 // CHECK-NOT: nn.attention
-func.func @finite_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+func.func @finite_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x16xf32> {
   %hidden = nn.constant dense<-1.0e9> : tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
-  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
@@ -147,13 +147,13 @@ func.func @finite_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %
 // One mask of the lowest number: all scores of a query without a visible key become it, so it averages all values.
 // CHECK-LABEL: @lowest
 // CHECK: nn.attention {{.*}} mask %arg3 {scale = {{.*}}}
-// CHECK-SAME: tensor<2x1x1x5xi1>
-func.func @lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+// CHECK-SAME: tensor<2x1x5x5xi1>
+func.func @lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x16xf32> {
   %zero = nn.constant dense<0.0> : tensor<f32>
   %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
-  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x5x5xi1>, tensor<f32>, tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
-  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
@@ -167,14 +167,14 @@ func.func @lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor
 // CHECK: %[[M:.*]] = nn.where %arg3
 // CHECK: %[[S:.*]] = nn.add %[[D]], %[[M]]
 // CHECK: nn.attention {{.*}} mask %[[S]] {empty_row = 2 : i32, scale = {{.*}}}
-func.func @two_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
+func.func @two_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
   %zero = nn.constant dense<0.0> : tensor<f32>
   %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
   %n = nn.where %d, %zero, %hidden : tensor<5x5xi1>, tensor<f32>, tensor<f32>
-  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x5x5xi1>, tensor<f32>, tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
   %sn = nn.add %s, %n : tensor<2x4x5x5xf32>, tensor<5x5xf32>
-  %sm = nn.add %sn, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %sm = nn.add %sn, %m : tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
@@ -186,11 +186,11 @@ func.func @two_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: te
 // CHECK-LABEL: @two_in_place
 // CHECK: %[[M:.*]] = nn.and
 // CHECK: nn.attention {{.*}} mask %[[M]] {empty_row = 3 : i32, scale = {{.*}}}
-func.func @two_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
+func.func @two_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
   %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
   %sn = nn.where %d, %s, %hidden : tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
-  %sm = nn.where %c, %sn, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.where %c, %sn, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
@@ -201,12 +201,12 @@ func.func @two_in_place(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: 
 // Behind a guard a query without a visible key gives 0.
 // CHECK-LABEL: @guarded
 // CHECK: nn.attention {{.*}} mask %arg3 {empty_row = 1 : i32, scale = {{.*}}}
-func.func @guarded(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+func.func @guarded(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x16xf32> {
   %zero = nn.constant dense<0.0> : tensor<f32>
   %hidden = nn.constant dense<0xFF800000> : tensor<f32>
-  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x5x5xi1>, tensor<f32>, tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
-  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %z = nn.constant dense<0.0> : tensor<f32>
   %nan = nn.is_nan %p : tensor<2x4x5x5xf32>
@@ -220,12 +220,12 @@ func.func @guarded(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tenso
 // PyTorch's exporter writes a mask of bools as the lowest number, behind a guard: it was scaled_dot_product_attention, which gives 0.
 // CHECK-LABEL: @guarded_lowest
 // CHECK: nn.attention {{.*}} mask %arg3 {empty_row = 1 : i32, scale = {{.*}}}
-func.func @guarded_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x16xf32> {
+func.func @guarded_lowest(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x16xf32> {
   %zero = nn.constant dense<0.0> : tensor<f32>
   %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
-  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x5x5xi1>, tensor<f32>, tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
-  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %nan = nn.is_nan %p : tensor<2x4x5x5xf32>
   %w = nn.where %nan, %zero, %p : tensor<2x4x5x5xi1>, tensor<f32>, tensor<2x4x5x5xf32>
@@ -258,14 +258,14 @@ func.func @guarded_softmax(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
 // CHECK-LABEL: @mixed
 // CHECK: nn.attention {{.*}} {empty_row = 2 : i32, scale = {{.*}}}
 // CHECK-SAME: tensor<2x1x5x5xf32>
-func.func @mixed(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x1x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
+func.func @mixed(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %c: tensor<2x1x5x5xi1>, %d: tensor<5x5xi1>) -> tensor<2x4x5x16xf32> {
   %zero = nn.constant dense<0.0> : tensor<f32>
   %hidden = nn.constant dense<0xFF7FFFFF> : tensor<f32>
   %inf = nn.constant dense<0xFF800000> : tensor<f32>
-  %m = nn.where %c, %zero, %hidden : tensor<2x1x1x5xi1>, tensor<f32>, tensor<f32>
+  %m = nn.where %c, %zero, %hidden : tensor<2x1x5x5xi1>, tensor<f32>, tensor<f32>
   %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
   %sn = nn.where %d, %s, %inf : tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
-  %sm = nn.add %sn, %m : tensor<2x4x5x5xf32>, tensor<2x1x1x5xf32>
+  %sm = nn.add %sn, %m : tensor<2x4x5x5xf32>, tensor<2x1x5x5xf32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
@@ -378,13 +378,13 @@ func.func @unsigned(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tens
 // In a file of 16 bits the lowest float16 hides, and 1 / sqrt(8) is rounded.
 // CHECK-LABEL: @narrow
 // CHECK: nn.attention {{.*}} mask %arg3 {empty_row = 3 : i32, scale = 0.35355339059327373 : f64}
-func.func @narrow(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
+func.func @narrow(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
   %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
   %root = nn.constant dense<0.59375> : tensor<f32>
   %qs = nn.mul %q, %root : tensor<2x4x5x8xf32>, tensor<f32>
   %ks = nn.mul %k, %root : tensor<2x4x5x8xf32>, tensor<f32>
   %s = nn.matmul %qs, %ks {trans_b} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
-  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>
@@ -395,13 +395,13 @@ func.func @narrow(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2
 // 0.6 * 0.6 is no rounding of it.
 // CHECK-LABEL: @narrow_scale
 // CHECK: nn.attention {{.*}} {empty_row = 3 : i32, scale = 0.36
-func.func @narrow_scale(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
+func.func @narrow_scale(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x8xf32> attributes {nn.narrow_numbers} {
   %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
   %root = nn.constant dense<0.6> : tensor<f32>
   %qs = nn.mul %q, %root : tensor<2x4x5x8xf32>, tensor<f32>
   %ks = nn.mul %k, %root : tensor<2x4x5x8xf32>, tensor<f32>
   %s = nn.matmul %qs, %ks {trans_b} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
-  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>
@@ -411,13 +411,13 @@ func.func @narrow_scale(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: te
 
 // CHECK-LABEL: @wide
 // CHECK-NOT: nn.attention
-func.func @wide(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x1x5xi1>) -> tensor<2x4x5x8xf32> {
+func.func @wide(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x5x5xi1>) -> tensor<2x4x5x8xf32> {
   %hidden = nn.constant dense<-6.5504e4> : tensor<f32>
   %root = nn.constant dense<0.59375> : tensor<f32>
   %qs = nn.mul %q, %root : tensor<2x4x5x8xf32>, tensor<f32>
   %ks = nn.mul %k, %root : tensor<2x4x5x8xf32>, tensor<f32>
   %s = nn.matmul %qs, %ks {trans_b} : tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
-  %sm = nn.where %c, %s, %hidden : tensor<2x1x1x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.where %c, %s, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
   %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>

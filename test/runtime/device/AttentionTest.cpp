@@ -4,157 +4,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/device/cpu/Attention.h"
-#include "test/runtime/TestSupport.h"
+#include "test/runtime/device/AttentionCases.h"
 
 #include <gtest/gtest.h>
 #include <limits>
 
 using namespace dt::rt;
+using namespace dt::rt::attention;
 
 namespace {
-
-struct Case {
-  int64_t b, t, s, h, hk, d;
-  bool causal;
-  MaskKind kind = MaskKind::None;
-  EmptyRow empty = EmptyRow::Mean;
-  int64_t more = 4;    ///< elements that a value has more than a key
-  bool byHead = false; ///< each head has a mask of its own
-};
-
-AttentionShape shapeFor(const Case &c) {
-  AttentionShape s{};
-  s.b = c.b, s.t = c.t, s.s = c.s, s.h = c.h, s.hk = c.hk, s.d = c.d,
-  s.dv = c.d + c.more;
-  s.qh = s.d, s.qt = s.h * s.d, s.qb = s.t * s.qt;
-  s.kh = s.d, s.ks = s.hk * s.d, s.kb = s.s * s.ks;
-  s.vh = s.dv, s.vs = s.hk * s.dv, s.vb = s.s * s.vs;
-  s.oh = s.dv, s.ot = s.h * s.dv, s.ob = s.t * s.ot;
-  s.scale = 0.3f, s.causal = c.causal, s.emptyRow = c.empty, s.mask = c.kind;
-  if (c.kind != MaskKind::None)
-    s.maskT = c.s, s.maskS = 1, s.maskH = c.byHead ? c.t * c.s : 0,
-    s.maskB = (c.byHead ? c.h : 1) * c.t * c.s;
-  return s;
-}
-
-struct Data {
-  std::vector<float> q, k, v, dout, additive;
-  std::vector<uint8_t> boolean;
-  const void *mask = nullptr;
-
-  Data(const Case &c, const AttentionShape &s, float shift = 0) {
-    q = randoms(s.b * s.qb, 1), k = randoms(s.b * s.kb, 2),
-    v = randoms(s.b * s.vb, 3), dout = randoms(s.b * s.ob, 4);
-    additive = randoms(c.b * (c.byHead ? c.h : 1) * c.t * c.s, 5);
-    Random random(6, 0);
-    for (size_t i = 0; i < additive.size(); ++i) {
-      bool hidden = random.uniform(i) < 0.3f ||
-                    i / c.s % c.t == 2; // query 2 sees nothing
-      boolean.push_back(!hidden);
-      additive[i] = hidden ? -HUGE_VALF : additive[i] + shift;
-    }
-    mask = c.kind == MaskKind::Additive
-               ? static_cast<const void *>(additive.data())
-           : c.kind == MaskKind::Boolean ? boolean.data()
-                                         : nullptr;
-  }
-};
-
-/// Everything in double, straight from the definition.
-struct Expected {
-  std::vector<float> o, dq, dk, dv;
-
-  Expected(const Data &x, const AttentionShape &s)
-      : o(s.b * s.ob), dq(x.q.size()), dk(x.k.size()), dv(x.v.size()) {
-    std::vector<double> p(s.s), dp(s.s);
-    for (int64_t b = 0; b < s.b; ++b)
-      for (int64_t h = 0; h < s.h; ++h)
-        for (int64_t i = 0; i < s.t; ++i)
-          row(x, s, b, h, i, p, dp);
-  }
-
-  void row(const Data &x, const AttentionShape &s, int64_t b, int64_t h,
-           int64_t i, std::vector<double> &p, std::vector<double> &dp) {
-    int64_t kv = h / (s.h / s.hk), qi = b * s.qb + i * s.qt + h * s.qh,
-            oi = b * s.ob + i * s.ot + h * s.oh;
-    auto ki = [&](int64_t j) { return b * s.kb + j * s.ks + kv * s.kh; };
-    auto vi = [&](int64_t j) { return b * s.vb + j * s.vs + kv * s.vh; };
-    double sum = 0, top = -INFINITY;
-    for (int64_t j = 0; j < s.s; ++j) {
-      double score = 0;
-      for (int64_t e = 0; e < s.d; ++e)
-        score += double(x.q[qi + e]) * x.k[ki(j) + e];
-      score *= s.scale;
-      int64_t m = b * s.maskB + h * s.maskH + i * s.maskT + j * s.maskS;
-      if (s.mask == MaskKind::Additive)
-        score += x.additive[m];
-      if ((s.mask == MaskKind::Boolean && !x.boolean[m]) ||
-          (s.causal && j > i + s.s - s.t))
-        score = -INFINITY;
-      p[j] = score, top = std::max(top, score);
-    }
-    for (int64_t j = 0; j < s.s; ++j)
-      sum += p[j] = top == -INFINITY ? (s.emptyRow == EmptyRow::Mean ? 1 : 0)
-                                     : std::exp(p[j] - top);
-    double delta = 0;
-    for (int64_t j = 0; j < s.s; ++j) {
-      p[j] = sum ? p[j] / sum : 0, dp[j] = 0;
-      for (int64_t e = 0; e < s.dv; ++e) {
-        o[oi + e] += float(p[j] * x.v[vi(j) + e]);
-        dp[j] += double(x.dout[oi + e]) * x.v[vi(j) + e];
-        dv[vi(j) + e] += float(p[j] * x.dout[oi + e]);
-      }
-      delta += p[j] * dp[j];
-    }
-    for (int64_t j = 0; j < s.s; ++j)
-      for (int64_t e = 0; e < s.d; ++e) {
-        double ds = p[j] * (dp[j] - delta) * s.scale;
-        dq[qi + e] += float(ds * x.k[ki(j) + e]);
-        dk[ki(j) + e] += float(ds * x.q[qi + e]);
-      }
-  }
-};
-
-/// What both functions write, over nines.
-template <typename T> struct Outcome {
-  std::vector<T> o, dq, dk, dv;
-
-  Outcome(const std::vector<T> &q, const std::vector<T> &k,
-          const std::vector<T> &v, const std::vector<T> &dout, const void *mask,
-          const AttentionShape &s)
-      : o(dout.size(), T(9)), dq(q.size(), T(9)), dk(k.size(), T(9)),
-        dv(v.size(), T(9)) {
-    std::vector<float> lse(s.b * s.h * s.t);
-    attentionForward(q.data(), k.data(), v.data(), mask, o.data(), lse.data(),
-                     s);
-    attentionBackward(q.data(), k.data(), v.data(), mask, o.data(), lse.data(),
-                      dout.data(), dq.data(), dk.data(), dv.data(), s);
-  }
-};
-
-Outcome<float> run(const Data &x, const AttentionShape &s) {
-  return {x.q, x.k, x.v, x.dout, x.mask, s};
-}
-
-void check(const Case &c, float shift = 0) {
-  AttentionShape s = shapeFor(c);
-  Data x(c, s, shift);
-  Expected expected(x, s);
-  auto [o, dq, dk, dv] = run(x, s);
-  // A score of size c is off by c roundings more, and so is its exp,
-  // relatively; shifted scores have fewer digits: two roundings at the size of
-  // the shift.
-  double scores = 8, output = sumLimit(double(s.s)) + scores * kEps;
-  EXPECT_LT(relativeError(o, expected.o),
-            shift == 0 ? output : 2 * kEps * std::fabs(shift));
-  if (shift != 0)
-    return;
-  // dP minus its mean cancels: a few times the output's.
-  EXPECT_LT(relativeError(dq, expected.dq), 4 * output);
-  EXPECT_LT(relativeError(dk, expected.dk), 4 * output);
-  EXPECT_LT(relativeError(dv, expected.dv), 4 * output);
-}
 
 TEST(Attention, Plain) {
   check({2, 44, 44, 4, 4, 16, false});
@@ -308,33 +166,6 @@ TEST(Attention, NothingToDo) {
 //===----------------------------------------------------------------------===//
 // Narrow operands
 //===----------------------------------------------------------------------===//
-
-/// Rounded operands, among them the mask; the output that the backward function
-/// reads is rounded, too. `shift`: of the mask of every third query.
-void checkNarrow(Case c, float shift = 0) {
-  AttentionShape s = shapeFor(c);
-  Data x(c, s);
-  for (size_t i = 0; i < x.additive.size(); ++i)
-    if (i / c.s % 3 == 1)
-      x.additive[i] += shift;
-  for (std::vector<float> *values : {&x.q, &x.k, &x.v, &x.dout, &x.additive})
-    for (float &value : *values)
-      value = bf16(value);
-  Expected expected(x, s);
-  std::vector<bf16> q = narrow(x.q), k = narrow(x.k), v = narrow(x.v),
-                    dout = narrow(x.dout), mask = narrow(x.additive);
-  for (bool narrowMask : {false, true}) {
-    const void *given = x.mask;
-    if (narrowMask && c.kind == MaskKind::Additive)
-      s.mask = MaskKind::AdditiveNarrow, given = mask.data();
-    auto [o, dq, dk, dv] = Outcome(q, k, v, dout, given, s);
-    double output = sumLimit(double(s.s)) + 8 * kEps + kNarrowEps;
-    EXPECT_LT(relativeError(widen(o), expected.o), output);
-    EXPECT_LT(relativeError(widen(dq), expected.dq), 4 * output);
-    EXPECT_LT(relativeError(widen(dk), expected.dk), 4 * output);
-    EXPECT_LT(relativeError(widen(dv), expected.dv), 4 * output);
-  }
-}
 
 TEST(Attention, NarrowOperands) {
   checkNarrow({2, 44, 44, 4, 4, 16, true});

@@ -1,0 +1,71 @@
+// RUN: dt-opt %s -verify-diagnostics -split-input-file
+
+func.func @types(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %s: tensor<2x5xi32>, %r: tensor<2x6xi64>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{segments of queries, 'i32', and of keys, 'i64', are of one type}}
+  %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x5xi32>, tensor<2x6xi64>
+  return %0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @queries(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %s: tensor<2x6xi32>, %r: tensor<2x6xi32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{segments [2, 6] are not of queries [2, 5]}}
+  %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6xi32>, tensor<2x6xi32>
+  return %0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @keys(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %s: tensor<2x5xi32>, %r: tensor<2x5xi32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{segments [2, 5] are not of keys [2, 6]}}
+  %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x5xi32>, tensor<2x5xi32>
+  return %0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @one_key(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %s: tensor<2x5xi32>, %r: tensor<2x1xi32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{segments [2, 1] are not of keys [2, 6]}}
+  %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x5xi32>, tensor<2x1xi32>
+  return %0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @heads(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %s: tensor<2x4x5xi32>, %r: tensor<2x6xi32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{segments [2, 4, 5] are not of queries [2, 5]}}
+  %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x4x5xi32>, tensor<2x6xi32>
+  return %0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @floats(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %s: tensor<2x5xf32>, %r: tensor<2x6xf32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{operand #3 must be ranked tensor of 32-bit signless integer or 64-bit signless integer values}}
+  %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x5xf32>, tensor<2x6xf32>
+  return %0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @window(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %s: tensor<2x5xi32>, %r: tensor<2x6xi32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{a window has 1 key or more, not 0}}
+  %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64, window = 0 : i64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x5xi32>, tensor<2x6xi32>
+  return %0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @half(%q: tensor<2x5x4x8xf32>, %s: tensor<2x5xi32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{needs segments of queries and of keys, or none}}
+  %0:2 = "nn.attention"(%q, %q, %q, %s) {scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0>} : (tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5xi32>) -> (tensor<2x5x4x8xf32>, tensor<2x4x5xf32>)
+  return %0#0 : tensor<2x5x4x8xf32>
+}
+
+// -----
+
+func.func @gradient(%q: tensor<2x5x4x8xf32>, %l: tensor<2x4x5xf32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{a window has 1 key or more, not -2}}
+  %0, %1, %2 = nn.attention_grad %q, %q, %q of %q, %l, %q {scale = 0.5 : f64, window = -2 : i64} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x4x5xf32>, tensor<2x5x4x8xf32>
+  return %0 : tensor<2x5x4x8xf32>
+}
