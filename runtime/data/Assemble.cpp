@@ -61,12 +61,22 @@ template <typename F> void eachItem(int item, const PartSamples &part, F f) {
 }
 } // namespace
 
+std::vector<int64_t> PartAssembler::firstTokens() const {
+  std::vector<int64_t> first{0};
+  for (const DecodedSample *sample : part.samples)
+    first.push_back(first.back() + (config.packed
+                                        ? int64_t(sample->document.ids.size())
+                                        : config.sequence));
+  return first;
+}
+
 void PartAssembler::tokens(const InputEntry &entry, int64_t *out) const {
+  std::vector<int64_t> first = firstTokens();
+  int64_t before = 0; // segments of earlier samples, where rows have several
   for (size_t s = 0; s < part.samples.size(); ++s) {
     const Document &d = part.samples[s]->document;
-    int64_t *row = out + int64_t(s) * config.sequence,
-            length = int64_t(d.ids.size()), start = 0;
-    for (int64_t p = 0; p < config.sequence; ++p) {
+    int64_t *row = out + first[s], length = int64_t(d.ids.size()), start = 0;
+    for (int64_t p = 0; p < first[s + 1] - first[s]; ++p) {
       size_t i = size_t(p);
       bool in = p < length;
       if (in && (p == 0 || d.segment[i] != d.segment[i - 1]))
@@ -76,7 +86,7 @@ void PartAssembler::tokens(const InputEntry &entry, int64_t *out) const {
         row[p] = in ? d.ids[i] : config.pad;
         break;
       case InputKind::Segment:
-        row[p] = in ? d.segment[i] : -1;
+        row[p] = in ? before + d.segment[i] : -1;
         break;
       case InputKind::Position:
         row[p] = !entry.withinSegment ? p : in ? p - start : 0;
@@ -94,19 +104,21 @@ void PartAssembler::tokens(const InputEntry &entry, int64_t *out) const {
       }
       }
     }
+    if (config.packed && length > 0)
+      before += d.segment.back() + 1;
   }
 }
 
 void PartAssembler::index(const InputEntry &entry, int64_t *out) const {
   int64_t width = entry.shape[0];
+  std::vector<int64_t> first = firstTokens();
   eachItem(entry.item, part, [&](int64_t row, size_t s, size_t i) {
     const auto &positions =
         part.samples[s]->document.items[size_t(entry.picture)][i].positions;
     for (int64_t k = 0; k < width; ++k)
-      out[row * width + k] =
-          k < int64_t(positions.size())
-              ? int64_t(s) * config.sequence + positions[size_t(k)]
-              : entry.pad;
+      out[row * width + k] = k < int64_t(positions.size())
+                                 ? first[s] + positions[size_t(k)]
+                                 : entry.pad;
   });
 }
 
@@ -190,6 +202,8 @@ HostTensor PartAssembler::make(const InputEntry &entry) {
   out.type = entry.integer() ? DType::I64 : DType::F32;
   out.shape = entry.shape;
   out.shape.insert(out.shape.begin(), part.count(entry.item));
+  if (config.packed && entry.ofTokens())
+    out.shape = {1, firstTokens().back()};
   int64_t count = product(out.shape);
   out.bytes.resize(size_t(count) * sizeOf(out.type));
   switch (entry.kind) {

@@ -57,6 +57,9 @@ public:
 
 private:
   HostTensor make(const InputEntry &entry);
+  /// Where each sample's tokens begin in a token tensor's elements; then their
+  /// end.
+  std::vector<int64_t> firstTokens() const;
   void tokens(const InputEntry &entry, int64_t *out) const;
   void index(const InputEntry &entry, int64_t *out) const;
   void indexMask(const InputEntry &entry, float *out) const;

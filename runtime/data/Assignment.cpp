@@ -221,6 +221,17 @@ uint64_t Assignment::hash() const {
   return hash;
 }
 
+double utilisation(const ProgramInfo &program, const Assignment &assignment) {
+  const ModuleInfo &pace = program.modules[size_t(program.pace)];
+  double rows = 0, bounds = 0;
+  for (size_t s = 0; s < pace.symbols.size; ++s)
+    if (pace.symbols[s].measure)
+      for (const auto &task : assignment.modules[size_t(program.pace)])
+        for (const PartItems &part : task)
+          rows += double(part.dims[s]), bounds += double(pace.symbols[s].max);
+  return bounds > 0 ? rows / bounds : 0;
+}
+
 int64_t ItemRows::total() const {
   int64_t sum = measure ? 0 : int64_t(count());
   for (size_t i = 0; measure && i < count(); ++i)

@@ -189,6 +189,10 @@ struct ItemRows {
   size_t itemAt(int64_t row) const;
 };
 
+/// Rows of a step's parts over the bounds that they were compiled for, of the
+/// pacing module's dims that add a measure up; 0 if it has none.
+double utilisation(const ProgramInfo &program, const Assignment &assignment);
+
 /// Whether losses follow from what a row does.
 inline bool leadsToLosses(const TaskRow &row) {
   return row.kind != TaskKind::Reduce && !goesBack(row.kind) && !row.gradient;

@@ -72,8 +72,9 @@ struct Batch {
                    size_t(info.wholeBatch ? 0 : piece)];
   }
   int64_t samples = 0;
-  int64_t tokens = 0;    ///< of all samples, without padding; 0: nobody knows
-  Assignment assignment; ///< of the whole step, equal on all ranks
+  int64_t tokens = 0;     ///< of all samples, without padding; 0: nobody knows
+  double utilisation = 0; ///< of the parts (Assignment.h); 0: no dim has rows
+  Assignment assignment;  ///< of the whole step, equal on all ranks
   /// With Reorder::None, for reports; null: as `assignment`.
   std::shared_ptr<const Assignment> plain;
   /// Of samples, items and assignment, and of a single batch file's contents:

@@ -47,6 +47,12 @@ private:
                                    const SymbolInfo &symbol) const {
     if (symbol.item) {
       std::string item = symbol.item;
+      if (symbol.measure &&
+          !(config.packed && item + "." + symbol.measure == kTokens))
+        throw Error(std::string("data.json: dim ") + module.name + "." +
+                    symbol.name + " adds up \"" + item + "." + symbol.measure +
+                    "\", which shards do not say; such data come with "
+                    "--batch");
       if (item == "sample")
         return {true, sampleItem, 0};
       int kind = config.findPicture(item);

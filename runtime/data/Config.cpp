@@ -79,15 +79,36 @@ std::vector<float> perChannel(const JsonView &view, int channels,
   return out;
 }
 
+/// Of samples shards know one: how many tokens they have.
+void readSampleMeasures(Config &config, const JsonView &sample) {
+  sample.only({"measures"});
+  JsonView measures = sample.at("measures");
+  for (auto &entry : measures.object().raw().items()) {
+    JsonView measure = measures.at(entry.key());
+    if (entry.key() != "tokens")
+      measure.fail("samples of shards have no measure but \"tokens\"; others "
+                   "come with --batch");
+    measure.only({"max", "part"});
+    config.mostTokens = measure.at("max").integer(1, maxSequence);
+  }
+}
+
 void readItemsAndDims(Config &config, const JsonView &root,
                       std::map<std::string, int64_t> &itemMax) {
   if (root.has("items"))
     for (auto &entry : root.at("items").object().raw().items()) {
       JsonView item = root.at("items").at(entry.key());
-      item.only({"of", "max"});
-      if (entry.key() == "sample" || entry.key() == "text" ||
-          entry.key() == "token")
+      if (entry.key() == "sample") {
+        readSampleMeasures(config, item);
+        continue;
+      }
+      item.only({"of", "max", "measures"});
+      if (entry.key() == "text" || entry.key() == "token")
         item.fail("this name is taken; choose another for the item kind");
+      if (item.has("measures"))
+        item.at("measures")
+            .fail("items of shards have one size; others come "
+                  "with --batch");
       if (item.has("of"))
         item.at("of").choice({"sample"});
       itemMax[entry.key()] = item.at("max").integer(1, maxCount);
@@ -96,7 +117,9 @@ void readItemsAndDims(Config &config, const JsonView &root,
     for (auto &entry : root.at("dims").object().raw().items()) {
       JsonView dim = root.at("dims").at(entry.key());
       if (dim.raw().is_string()) {
-        if (dim.text() != "sample" && !itemMax.count(dim.text()))
+        if (dim.text() == kTokens && config.mostTokens)
+          config.tokenDims.insert(entry.key());
+        else if (dim.text() != "sample" && !itemMax.count(dim.text()))
           dim.fail("\"" + dim.text() +
                    "\" is neither \"sample\" nor a kind in items");
       } else {
@@ -281,10 +304,16 @@ void readPad(Config &config, const JsonView &data) {
 
 void readText(Config &config, const JsonView &data) {
   JsonView length = data.at("sequence");
-  if (length.raw().is_string()) {
+  if (length.raw().is_string() && config.tokenDims.count(length.text())) {
+    config.sequence = config.mostTokens;
+    config.packed = true;
+  } else if (length.raw().is_string()) {
     auto dim = config.dims.find(length.text());
     if (dim == config.dims.end())
-      length.fail("\"" + length.text() + "\" is not a dim with a number");
+      length.fail("\"" + length.text() +
+                  "\" is neither a dim with a number "
+                  "nor one of \"" +
+                  kTokens + "\"");
     config.sequence = dim->second;
     if (config.sequence > maxSequence)
       length.fail("more than " + std::to_string(maxSequence) + " tokens");

@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ struct SegmentKind {
   };
   Use useOf(size_t part) const;
 };
+/// What a dim adds up that has the tokens of a part's samples.
+constexpr const char *kTokens = "sample.tokens";
 constexpr int textKind = -1;
 constexpr int sampleItem = -1;
 
@@ -105,6 +108,8 @@ struct InputEntry {
   std::vector<float> signal, spread; ///< ddpm: sqrt(a_t), sqrt(1 - a_t) per t
   double value = 0;
 
+  /// Has an element a token.
+  bool ofTokens() const { return kind <= InputKind::TokenMask; }
   bool
   integer() const; ///< elements are whole numbers (made as int64), else float
 };
@@ -119,7 +124,10 @@ struct Config {
                       const std::vector<std::string> &folders);
   static Config load(const std::string &path);
 
-  int64_t sequence = 0; ///< 0: no text
+  int64_t sequence = 0; ///< most tokens of a sample; 0: no text
+  /// Token tensors are [1, tokens of the part's samples], without padding; else
+  /// [samples, sequence].
+  bool packed = false;
   Tokenizer tokenizer;
   std::vector<std::string> special;
   int32_t pad = 0;
@@ -129,6 +137,8 @@ struct Config {
   std::vector<SegmentKind> segments;
   std::vector<PictureKind> pictures;
   std::map<std::string, int64_t> dims; ///< those that are numbers
+  std::set<std::string> tokenDims;     ///< those that add up samples' tokens
+  int64_t mostTokens = 0; ///< bound of that measure; 0: samples have none
   std::vector<InputEntry> inputs;
   Limits limits;
   int64_t globalBatch = 1, microBatch = 1;

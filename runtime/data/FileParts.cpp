@@ -161,6 +161,9 @@ void FileBatch::cut(Reorder reorder) {
   batch.samples = program.globalBatch;
   Assigner assigner(program, reorder);
   batch.assignment = assigner.assign(stepItems());
+  batch.utilisation = utilisation(program, batch.assignment);
+  if (auto tokens = counts.find("sample.tokens"); tokens != counts.end())
+    batch.tokens = tokens->second;
   if (reorder != Reorder::None)
     batch.plain =
         std::make_shared<const Assignment>(assigner.given(stepItems()));

@@ -267,6 +267,13 @@ StepItems ShardBatch::itemsOf(const StepWork &step) const {
       kind.owner.push_back(item.place);
     out.kinds.push_back(std::move(kind));
   }
+  if (config.packed) {
+    std::vector<int64_t> tokens;
+    for (int64_t sample : step.manifest.samples)
+      tokens.push_back(table.tokens[size_t(sample)]);
+    out.measures["tokens"] =
+        std::make_shared<const std::vector<int64_t>>(std::move(tokens));
+  }
   return out;
 }
 
@@ -311,6 +318,7 @@ void ShardBatch::plan(StepWork &step) const {
     step.batch.plain =
         std::make_shared<const Assignment>(assigner.given(items));
   const Assignment &assignment = step.batch.assignment;
+  step.batch.utilisation = utilisation(program, assignment);
   step.batch.hash = step.manifest.hash() * 31 + assignment.hash();
   step.samples.resize(size_t(program.globalBatch));
   step.wanted.resize(size_t(program.globalBatch), false);

@@ -65,7 +65,7 @@ void Metrics::goBack(int64_t step) {
 }
 
 void Metrics::step(int64_t step, const StepResult &result, double seconds,
-                   int64_t tokens, int64_t skipped,
+                   const Batch &batch, int64_t skipped,
                    const std::vector<double> &moduleSeconds) {
   if (!file.isOpen() && !events.isOpen())
     return;
@@ -77,8 +77,10 @@ void Metrics::step(int64_t step, const StepResult &result, double seconds,
   line["grad_norm"] = number(result.norm);
   line["seconds"] = seconds;
   line["samples_per_second"] = number(double(program.globalBatch) / seconds);
-  if (tokens)
-    line["tokens_per_second"] = number(double(tokens) / seconds);
+  if (batch.tokens)
+    line["tokens_per_second"] = number(double(batch.tokens) / seconds);
+  if (batch.utilisation > 0)
+    line["utilisation"] = batch.utilisation;
   if (skipped)
     line["skipped"] = skipped;
   for (size_t m = 0; m < program.modules.size; ++m)

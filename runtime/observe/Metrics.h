@@ -16,7 +16,8 @@ namespace dt::rt {
 
 /// --metrics: a JSON object a step: step (of steps done), loss, a field a term,
 /// lr, grad_norm, seconds, samples_per_second, tokens_per_second where the data
-/// knows tokens, skipped where updates have been left out (how many so far),
+/// knows tokens, utilisation where a dim adds up a measure (docs/sizes.md),
+/// skipped where updates have been left out (how many so far),
 /// and milliseconds a module; and one a validation: step, validation_loss, a
 /// field a term, validation_seconds. --tensorboard: the same numbers but for
 /// times as events (EventFile.h).
@@ -29,9 +30,9 @@ public:
   /// SystemError.
   Metrics(const ProgramInfo &program, const std::string &path,
           const std::string &events, int64_t first);
-  /// `tokens`: of the step's batch; 0: unknown. `skipped`: updates so far.
+  /// `skipped`: updates so far.
   void step(int64_t step, const StepResult &result, double seconds,
-            int64_t tokens, int64_t skipped,
+            const Batch &batch, int64_t skipped,
             const std::vector<double> &moduleSeconds);
   /// Steps after `step` are done again: what was written of them goes. Throws
   /// SystemError.

@@ -70,24 +70,27 @@ Progress::Progress(const ProgramInfo &program, int64_t first, int64_t total,
       recentTime(start), recentStep(first), terminal(printsToTerminal()) {}
 
 std::string Progress::text(int64_t step, const StepResult &result,
-                           double time) const {
+                           double utilisation, double time) const {
   double speed =
       time > recentTime ? double(step - recentStep) / (time - recentTime) : 0;
   std::string line = format("step %lld/%lld  loss %.4f", (long long)step,
                             (long long)total, result.loss);
   line += termsText(program, result.terms);
   line += format("  %.1f samples/s", speed * double(program.globalBatch));
+  if (utilisation > 0)
+    line += format("  parts %.0f %% full", 100 * utilisation);
   if (step < total && speed > 0)
     line += "  " + duration(double(total - step) / speed) + " left";
   return line;
 }
 
-void Progress::step(int64_t step, const StepResult &result) {
+void Progress::step(int64_t step, const StepResult &result,
+                    double utilisation) {
   double time = now();
   bool ends = step == total;
   if (!ends && time - last < (terminal ? kRedraw : every))
     return;
-  std::string line = text(step, result, time);
+  std::string line = text(step, result, utilisation, time);
   if (terminal) {
     int filled =
         total > 0 ? int(double(kBar) * double(step) / double(total)) : kBar;

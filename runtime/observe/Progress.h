@@ -20,7 +20,8 @@ class Progress {
 public:
   Progress(const ProgramInfo &program, int64_t first, int64_t total,
            double every);
-  void step(int64_t step, const StepResult &result);
+  /// `utilisation`: Batch::utilisation.
+  void step(int64_t step, const StepResult &result, double utilisation);
   /// A line of its own; after finish().
   void validation(int64_t step, double loss, const std::vector<double> &terms,
                   bool best) const;
@@ -30,7 +31,8 @@ public:
   void finish();
 
 private:
-  std::string text(int64_t step, const StepResult &result, double time) const;
+  std::string text(int64_t step, const StepResult &result, double utilisation,
+                   double time) const;
 
   const ProgramInfo &program;
   int64_t first, total;

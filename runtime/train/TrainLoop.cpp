@@ -148,11 +148,11 @@ private:
     report = {step, total, &result, end - begin, &recorder.times()};
     if (!result.finite() && options.onNaN == OnNaN::Skip)
       countSkipped();
-    metrics.step(step, result, report.seconds, batch.tokens, skipped,
+    metrics.step(step, result, report.seconds, batch, skipped,
                  recorder.times());
     if (speaks) {
       warnEmpty();
-      progress.step(step, result);
+      progress.step(step, result, batch.utilisation);
     }
     if (!result.finite() && options.onNaN == OnNaN::Stop)
       failNotFinite("");

@@ -119,9 +119,12 @@ rt::ModuleInfo RankTables::moduleRow(rt::ModuleOp module) {
   std::vector<rt::BufferInfo> outputs;
   for (Operation &op : module.getBody().getOps())
     if (auto symbol = dyn_cast<rt::SymbolOp>(op))
-      symbols.push_back({keep(symbol.getSymName()),
-                         symbol.getItem() ? keep(*symbol.getItem()) : nullptr,
-                         int64_t(symbol.getMax())});
+      symbols.push_back(
+          {keep(symbol.getSymName()),
+           symbol.getItem() ? keep(*symbol.getItem()) : nullptr,
+           int64_t(symbol.getMax()), /*cost=*/0,
+           symbol.getMeasure() ? keep(*symbol.getMeasure()) : nullptr,
+           int64_t(symbol.getLargest().value_or(1))});
     else if (auto input = dyn_cast<rt::InputOp>(op))
       inputs.push_back({bufferOf(module, input.getBufferAttr()),
                         input.getFrom() ? modules.lookup(*input.getFrom()) : -1,

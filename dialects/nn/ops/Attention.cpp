@@ -291,10 +291,37 @@ ShardingRule AttentionOp::getShardingRule() {
   return b.finish();
 }
 
+/// Where tokens of several items follow one another, segments keep these apart:
+/// whoever makes the numbers gives items different ones.
+static ItemState inferTokenItems(AttentionOp op, ItemStates operands) {
+  auto alongTokens = [](const ItemState &state) {
+    return state.is(ItemState::PerItem) && state.axis == 1;
+  };
+  unsigned segments = op.getMask() ? 4 : 3;
+  if (!op.getQuerySegments() ||
+      !llvm::all_of(operands.drop_front(segments), alongTokens) ||
+      !llvm::all_of(operands.take_front(3), alongTokens))
+    return ItemState::coupled(op, "lets items see one another");
+  // A query sees itself, else it might get the mean of what others have.
+  bool seesItself =
+      !op.getMask() && op.getQuerySegments() == op.getKeySegments();
+  if (!seesItself && op.getEmptyRow() == EmptyRow::mean)
+    return ItemState::coupled(
+        op, "gives a query that sees no key the mean of all items");
+  if (op.getMask() && operands[3].is(ItemState::PerItem) &&
+      operands[3].axis < 2)
+    return ItemState::coupled(op, "lets items see one another");
+  return operands[0].asNumber();
+}
+
 ItemState AttentionOp::inferItems(ItemStates operands, const ItemContext &) {
   SmallVector<ItemState> moved(operands);
   if (Value mask = getMask(); mask && moved[3].is(ItemState::PerItem))
     moved[3].axis += 4 - getRank(mask); // masks broadcast to [b, h, t, s]
+  if (llvm::any_of(ArrayRef(moved).take_front(3), [](const ItemState &state) {
+        return state.is(ItemState::PerItem) && state.axis == 1;
+      }))
+    return inferTokenItems(*this, moved);
   return leadingItems(*this, moved, moved.size());
 }
 

@@ -88,6 +88,13 @@ json getDataSections(mlir::ModuleOp program) {
   for (auto item : program.getOps<dist::ItemOp>())
     out["items"][item.getName().str()] = {{"of", "sample"},
                                           {"max", item.getMax()}};
+  for (auto measure : program.getOps<dist::MeasureOp>()) {
+    json &entry = out["items"][measure.getKind().str()]["measures"]
+                     [measure.getName().str()];
+    entry["max"] = measure.getMax();
+    if (auto part = measure.getPart())
+      entry["part"] = *part;
+  }
   if (auto dims = dist::getOnly<dist::DimsOp>(program))
     out["dims"] = attrToJson(dims.getDescription());
   if (auto data = dist::getOnly<dist::DataOp>(program))

@@ -87,7 +87,8 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
        "r.json: batch.micro: expected a whole number from 1 on up to 6"},
       {"/seed", "-1", "r.json: seed: expected a whole number"},
       {"/data/sequence", "\"tokens\"",
-       "r.json: data.sequence: \"tokens\" is not a dim with a number"},
+       "r.json: data.sequence: \"tokens\" is neither a dim with a number nor "
+       "one of \"sample.tokens\""},
       {"/data/special/0", "\"<bos>\"",
        "r.json: data.special[1]: special tokens must differ"},
       {"/data/special/0", "\"<fill>\"",
