@@ -2,6 +2,7 @@
 
 from .exporting import ExportError, export
 from .checking import CheckError, check
+from .packing import Packed, PackedLanguage, PackedTower
 from .wrappers import FixedGrid, FixedShapes, Pick
 
-__all__ = ["export", "check", "ExportError", "CheckError", "Pick", "FixedGrid", "FixedShapes"]
+__all__ = ["export", "check", "ExportError", "CheckError", "Pick", "FixedGrid", "FixedShapes", "Packed", "PackedTower", "PackedLanguage"]

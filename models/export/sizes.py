@@ -31,6 +31,7 @@ from torch import nn
 
 from .exporting import export
 from .golden import scatter_weights
+from .packing import Packed, PackedLanguage, PackedTower, same
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "test" / "e2e"))
 import sizes_batch  # noqa: E402
@@ -58,94 +59,20 @@ TEXT = {
 # --- modules ---------------------------------------------------------------------------
 
 
-def same(numbers):
-    """[..., n] -> [..., n, n]: whether two rows have one number."""
-    return numbers[..., :, None] == numbers[..., None, :]
-
-
-class Packed(nn.Module):
-    """A causal language model on texts one behind another: segments [1, seq] says which text a token is of."""
-
-    def __init__(self, net):
-        super().__init__()
-        self.net = net
-
-    def forward(self, input_ids, position_ids, segments):
-        rows = torch.arange(input_ids.shape[1])
-        mask = same(segments) & (rows[:, None] >= rows[None, :])
-        return self.net(input_ids=input_ids, position_ids=position_ids, attention_mask=mask[:, None], use_cache=False).logits
-
-
 class Windowed(Packed):
-    """The same, of a model that has layers with a sliding window among others; places are those in the text."""
+    """As Packed, by places in the text and not by rows."""
 
-    def forward(self, input_ids, position_ids, segments):
+    def masks(self, position_ids, segments):
         back = position_ids[:, :, None] - position_ids[:, None, :]
         mask = (same(segments) & (back >= 0))[:, None]
-        masks = {"full_attention": mask, "sliding_attention": mask & (back < self.net.config.sliding_window)[:, None]}
-        return self.net(input_ids=input_ids, position_ids=position_ids, attention_mask=masks, use_cache=False).logits
+        return {"full_attention": mask, "sliding_attention": mask & (back < self.net.config.sliding_window)[:, None]}
 
 
 class Library(Packed):
-    """The same without a mask: the library finds the texts by where positions restart, with a cumulative sum."""
+    """Without a mask: the library finds the texts by where positions restart, with a cumulative sum."""
 
     def forward(self, input_ids, position_ids):
         return self.net(input_ids=input_ids, position_ids=position_ids, use_cache=False).logits
-
-
-class Tower(nn.Module):
-    """Qwen2.5-VL's vision tower on pictures one behind another.
-
-    pixel_values [patches, features], positions [patches, 2] (row, column), and for each patch its picture and its window;
-    `reordered`: as the library has it, with the patches of a window together: window_index [merged] says which row (of
-    four patches) stands where, `places` is its inverse, and windows are in that order. -> [merged, width of the text].
-    """
-
-    def __init__(self, net, reordered):
-        super().__init__()
-        self.net, self.reordered = net, reordered
-
-    def forward(self, pixel_values, positions, segments, windows, window_index=None, places=None):
-        net = self.net
-        x = net.patch_embed(pixel_values)
-        cos, sin = net.rotary_pos_emb(x, positions)
-        if self.reordered:
-            x, cos, sin = (v.reshape(-1, net.spatial_merge_unit * v.shape[-1])[window_index].reshape(-1, v.shape[-1]) for v in (x, cos, sin))
-        whole, window = same(segments)[None, None], same(windows)[None, None]
-        for i, block in enumerate(net.blocks):
-            x = x + attention(block.attn, block.norm1(x), cos, sin, whole if i in net.fullatt_block_indexes else window)
-            x = x + block.mlp(block.norm2(x))
-        rows = net.merger(x)
-        return rows[places] if self.reordered else rows
-
-
-def attention(of, x, cos, sin, mask):
-    q, k, v = of.qkv(x).reshape(x.shape[0], 3, of.num_heads, of.head_dim).unbind(1)
-    q, k = (t * cos[:, None] + half_turn(t) * sin[:, None] for t in (q, k))
-    q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=of.scaling)
-    return of.proj(out[0].transpose(0, 1).reshape(x.shape))
-
-
-def half_turn(x):
-    a, b = x.chunk(2, -1)
-    return torch.cat([-b, a], -1)
-
-
-class Language(nn.Module):
-    """Qwen2.5-VL's language model on packed texts: image_rows [merged] says which tokens of [1, seq] are the pictures' rows."""
-
-    def __init__(self, net):
-        super().__init__()
-        self.model, self.lm_head = net.model.language_model, net.lm_head
-
-    def forward(self, input_ids, position_ids, segments, image_embeds, image_rows):
-        x = self.model.embed_tokens(input_ids)
-        x = x.reshape(-1, x.shape[-1]).index_put((image_rows,), image_embeds).reshape(x.shape)
-        rows = torch.arange(input_ids.shape[1])
-        mask = (same(segments) & (rows[:, None] >= rows[None, :]))[:, None]
-        states = self.model(inputs_embeds=x, position_ids=position_ids, attention_mask={"full_attention": mask}, use_cache=False)
-        return self.lm_head(states.last_hidden_state)
 
 
 # --- networks --------------------------------------------------------------------------
@@ -210,7 +137,7 @@ def vlm(reordered=False):
     net, tower = qwen(), {name: name for name in ("pixel_values", "positions", "segments", "windows")}
     if reordered:
         tower |= {"windows": "windows_in_order", "window_index": "window_index", "window_places": "window_places"}
-    return Network({"vision": Tower(net.model.visual, reordered), "llm": Language(net)}, {"vision": tower, "llm": {**PLAIN, "image_embeds": None, "image_rows": "image_rows"}}, axes=3)
+    return Network({"vision": PackedTower(net.model.visual, reordered), "llm": PackedLanguage(net)}, {"vision": tower, "llm": {**PLAIN, "image_embeds": None, "image_rows": "image_rows"}}, axes=3)
 
 
 def reordered():

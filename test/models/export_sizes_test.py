@@ -13,9 +13,10 @@ from export_fixture import close  # first: it skips without PyTorch
 
 import numpy as np
 import torch
+import transformers as hf
 from transformers import vision_utils
 
-from export import sizes
+from export import Packed, PackedTower, sizes
 import sizes_batch
 from sizes_batch import MERGE, ROWS
 
@@ -34,8 +35,10 @@ def grids(pictures):
 
 
 class Texts(unittest.TestCase):
-    def check(self, name):
+    def check(self, name, net=None):
         network, samples = made(name)
+        if net is not None:
+            network.modules["llm"] = Packed(net.eval())
         packed = sizes.outputs_of(network, samples, torch.float32, apart=False)[0][0]
         first = 0
         for sample in samples:
@@ -48,6 +51,14 @@ class Texts(unittest.TestCase):
 
     def test_packed(self):
         self.check("packed")
+
+    def test_models(self):
+        """A window in all layers (Mistral), in some (Qwen3, Gemma 3), and none."""
+        window = sizes.TEXT | {"head_dim": 8, "sliding_window": 3}
+        self.check("packed", hf.MistralForCausalLM(hf.MistralConfig(**window)))
+        self.check("packed", hf.Qwen3ForCausalLM(hf.Qwen3Config(**window, use_sliding_window=True, max_window_layers=1)))
+        self.check("packed", hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(**window, query_pre_attn_scalar=8)))
+        self.check("packed", hf.Qwen3ForCausalLM(hf.Qwen3Config(**sizes.TEXT)))
 
     def test_windowed(self):
         self.check("windowed")
@@ -83,6 +94,14 @@ class Pictures(unittest.TestCase):
             rows = sizes.outputs_of(network, samples, torch.float32, apart=False)[1]
             want = network.modules["vision"].net(torch.from_numpy(self.inputs["pixel_values"]), grids(self.pictures)).pooler_output
             close(self, rows, want, 1e-5)
+
+    def test_tower_without_windows(self):
+        config = hf.models.qwen2_vl.configuration_qwen2_vl.Qwen2VLVisionConfig(
+            depth=2, embed_dim=16, hidden_size=sizes.WIDTH, num_heads=2, mlp_ratio=2, patch_size=sizes.PATCH, temporal_patch_size=1, spatial_merge_size=MERGE
+        )
+        net = hf.models.qwen2_vl.modeling_qwen2_vl.Qwen2VisionTransformerPretrainedModel(config).eval()
+        inputs = (torch.from_numpy(self.inputs[name]) for name in ("pixel_values", "positions", "segments"))
+        close(self, PackedTower(net)(*inputs), net(torch.from_numpy(self.inputs["pixel_values"]), grids(self.pictures)).pooler_output, 1e-5)
 
     def test_positions_of_text(self):
         """Qwen2.5-VL's own, of samples of one document; the library joins pictures that no word stands between."""
