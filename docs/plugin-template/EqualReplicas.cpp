@@ -16,7 +16,6 @@ using namespace dt::planner;
 /// On the first ranks, a sample of every replica a microbatch.
 static Plan makePlan(const PolicyInput &input, int64_t replicas) {
   Plan plan;
-  plan.policy = "example-equal-replicas";
   plan.assign = Assign::Given;
   plan.reorder = Reorder::None;
   plan.microbatches = input.samples() / replicas;
@@ -31,25 +30,22 @@ static Plan makePlan(const PolicyInput &input, int64_t replicas) {
   return plan;
 }
 
-static llvm::Expected<Candidates> findEqualReplicas(const PolicyInput &input) {
+static llvm::Expected<Layouts> listEqualReplicas(const PolicyInput &input) {
   int64_t most = input.gpus() / int64_t(input.model().modules.size());
   int64_t replicas = std::min(most, input.samples());
   while (replicas > 0 && input.samples() % replicas)
     --replicas;
   if (replicas < 1)
     return llvm::createStringError("there are more modules than devices");
-  Plan plan = makePlan(input, replicas);
-  // Times and memory; an error if it does not fit.
-  auto step = simulateFitting(input.costs, plan, input.batch);
-  if (!step)
-    return step.takeError();
-  plan.predicted = step->predicted;
-  return Candidates(std::move(plan));
+  // The search of all policies finds out whether it fits, and its time.
+  Layouts layouts;
+  layouts.families["equal"] = {makePlan(input, replicas)};
+  return layouts;
 }
 
 void example::addEqualReplicas(dt::Plugin &plugin) {
   plugin.policies.push_back(
       {"example-equal-replicas",
        "every module whole, all with equally many replicas",
-       findEqualReplicas});
+       listEqualReplicas});
 }

@@ -8,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/PlanSearch.h"
+#include "passes/planner/policies/Policy.h"
 
 #include <algorithm>
 
@@ -56,8 +56,10 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
   return plans;
 }
 
-Expected<Candidates> planColocated(const PolicyInput &input) {
-  return named(search(input, colocatedPlans(input, "phased")), "colocated");
+Expected<Layouts> listColocated(const PolicyInput &input) {
+  Layouts layouts;
+  layouts.families = {{"phased", colocatedPlans(input, "phased")}};
+  return layouts;
 }
 
 std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
@@ -79,17 +81,18 @@ std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
   return plans;
 }
 
-Expected<Candidates> planBubble(const PolicyInput &input) {
+Expected<Layouts> listBubble(const PolicyInput &input) {
+  Layouts layouts;
   // All of it before and after the backbone's is the least that can be done.
-  PlanSearch search(input, 4 * input.simulations);
-  for (StringRef schedule : sharingSchedules())
-    search.tryBest({{schedule.str(), colocatedPlans(input, schedule)}},
-                   input.simulations / 2);
-  for (StringRef schedule : sharingSchedules())
+  for (StringRef schedule : sharingSchedules()) {
+    layouts.families[schedule.str()] = colocatedPlans(input, schedule);
     if (!scheduler::traitsOf(schedule).runsInPhases)
-      search.branch(schedule, "pieces", 2,
-                    [&](const Plan &plan) { return inPieces(input, plan); });
-  return named(search.finish(4), "bubble");
+      layouts.branches.push_back({schedule.str(), "pieces", 2, inPieces});
+  }
+  layouts.apart = true;
+  layouts.refine = Refine::Nothing;
+  layouts.budget = 4;
+  return layouts;
 }
 
 } // namespace dt::planner

@@ -8,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/PlanSearch.h"
+#include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -43,7 +43,7 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
 
 } // namespace
 
-Expected<Candidates> planContext(const PolicyInput &input) {
+Expected<Layouts> listContext(const PolicyInput &input) {
   const Module &pace = input.model().modules[input.model().pace];
   std::vector<Plan> plans, own = disjointPlans(input);
   int devices = 1;
@@ -61,14 +61,7 @@ Expected<Candidates> planContext(const PolicyInput &input) {
       // And where nothing fits unless tokens or experts are divided.
       llvm::append_range(plans, uniformPlans(input, cp, ep));
     }
-  PlanSearch search(input, 3 * input.simulations);
-  search.tryBest({{"all", std::move(plans)}}, input.simulations / 2);
-  search.branch("all", "zero bubble", 4,
-                [&](const Plan &plan) { return splitBackwards(input, plan); });
-  auto found = search.finish(4);
-  if (!found)
-    return found;
-  for (Plan &plan : found->getPlans()) {
+  for (Plan &plan : plans) {
     const UnitPlan &unit = plan.units[input.model().pace];
     plan.policy =
         "context (CP " + std::to_string(unit.cp) +
@@ -79,7 +72,12 @@ Expected<Candidates> planContext(const PolicyInput &input) {
         : unit.ep > 1 ? "expert parallelism cannot be executed yet"
                       : "context parallelism cannot be executed yet";
   }
-  return found;
+  Layouts layouts;
+  layouts.families = {{"all", std::move(plans)}};
+  layouts.branches = {{"all", "zero bubble", 4, splitBackwards}};
+  layouts.refine = Refine::Nothing;
+  layouts.budget = 3;
+  return layouts;
 }
 
 } // namespace dt::planner

@@ -52,7 +52,7 @@ bool smallestReplica(const PolicyInput &input, int module, Save save, int &tp,
 
 } // namespace
 
-Expected<Candidates> planDistMM(const PolicyInput &input) {
+Expected<Layouts> listDistMM(const PolicyInput &input) {
   const Model &model = input.model();
   size_t count = model.modules.size();
   std::vector<Plan> plans;
@@ -97,7 +97,6 @@ Expected<Candidates> planDistMM(const PolicyInput &input) {
     }
     for (int64_t micro : microSizes(input, {1, 2, 4, 8})) {
       Plan plan;
-      plan.policy = "distmm";
       plan.micro = micro;
       if (!model.contrast.towers.empty())
         plan.schedule = "distmm-pipe";
@@ -117,7 +116,9 @@ Expected<Candidates> planDistMM(const PolicyInput &input) {
     return createStringError(reason.empty() ? "one replica of each module does "
                                               "not fit the devices together"
                                             : reason);
-  return search(input, std::move(plans));
+  Layouts layouts;
+  layouts.families = {{"distmm", std::move(plans)}};
+  return layouts;
 }
 
 } // namespace dt::planner

@@ -14,11 +14,9 @@
 #include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/Parallel.h"
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 using namespace llvm;
 
@@ -75,7 +73,6 @@ std::optional<Plan> toPlan(const PolicyInput &input, const FormulaPlan &formula,
                            const Reading &reading) {
   const Model &model = input.model();
   Plan plan;
-  plan.policy = "disttrain";
   plan.assign = Assign::Samples;
   plan.reorder = Reorder::Both;
   plan.microbatches = formula.microbatches;
@@ -102,8 +99,9 @@ std::optional<Plan> toPlan(const PolicyInput &input, const FormulaPlan &formula,
 
 /// Plans by objective, over all saved sets and, since the formulation's memory
 /// knows no uneven stages or buffers, a few shares of the memory.
-std::vector<Plan> candidates(const PolicyInput &input, const Reading &reading,
-                             Reason &reason) {
+Rule solve(const PolicyInput &input, const Reading &reading) {
+  Rule rule;
+  rule.coarse = true;
   const Model &model = input.model();
   size_t count = model.modules.size();
   double memory = input.costs.cluster.getMemory(0);
@@ -140,7 +138,7 @@ std::vector<Plan> candidates(const PolicyInput &input, const Reading &reading,
         continue;
       auto formula = solveFormula(problem);
       if (!formula) {
-        reason.note(formula.takeError());
+        rule.reason.note(formula.takeError());
         break;
       }
       if (!before || formula->objective > before->objective)
@@ -149,107 +147,31 @@ std::vector<Plan> candidates(const PolicyInput &input, const Reading &reading,
       before = std::move(*formula);
     }
   }
-  std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < plans.size(); ++i)
-    order.emplace_back(plans[i].predicted.objective, i);
-  llvm::sort(order);
-  std::vector<Plan> sorted;
-  for (auto [objective, i] : order)
-    sorted.push_back(std::move(plans[i]));
-  return sorted;
-}
-
-/// Units that did not fit. What a unit's ranks hold is decided by all layouts
-/// and by what the unit itself keeps, not by what others keep: candidates that
-/// differ in that alone need not be simulated.
-class Lacking {
-public:
-  void note(const Plan &plan, int unit) { keys.insert(keyOf(plan, unit)); }
-  bool has(const Plan &plan) const {
-    for (size_t u = 0; u < plan.units.size(); ++u)
-      if (keys.count(keyOf(plan, int(u))))
-        return true;
-    return false;
-  }
-
-private:
-  static std::vector<int64_t> keyOf(const Plan &plan, int u) {
-    std::vector<int64_t> key = {u, int64_t(plan.units[u].save),
-                                plan.microbatches};
-    for (const UnitPlan &unit : plan.units)
-      key.insert(key.end(), {unit.tp, unit.dp, unit.pp});
-    return key;
-  }
-  std::set<std::vector<int64_t>> keys;
-};
-
-/// The best objective whose memory suffices, simulated folded.
-std::optional<Plan> findByReading(const PolicyInput &input,
-                                  const Reading &reading, Reason &reason) {
-  StepOptions folded;
-  folded.fold = true;
-  int tried = 0;
-  Lacking lacking;
-  for (Plan &plan : candidates(input, reading, reason)) {
-    if (tried == 24)
-      break;
-    if (tried > 0 && std::isinf(estimate(input, plan)))
-      continue;
-    ++tried;
-    if (lacking.has(plan))
-      continue;
-    auto result = simulateFitting(input.costs, plan, input.batch, folded);
-    if (!result) {
-      reason.note(handleErrors(result.takeError(),
-                               [&](std::unique_ptr<DoesNotFit> fit) -> Error {
-                                 lacking.note(plan, fit->unit);
-                                 return Error(std::move(fit));
-                               }));
-      continue;
-    }
-    double objective = plan.predicted.objective;
-    plan.predicted = result->predicted;
-    plan.predicted.objective = objective;
-    return std::move(plan);
-  }
-  return std::nullopt;
+  llvm::stable_sort(plans, [](const Plan &a, const Plan &b) {
+    return a.predicted.objective < b.predicted.objective;
+  });
+  for (Plan &plan : plans)
+    rule.choices.push_back({std::move(plan)});
+  return rule;
 }
 
 } // namespace
 
-Expected<Plan> findDistTrain(const PolicyInput &input, int64_t mostMicro,
-                             int64_t mostRounds) {
-  std::vector<Reading> readings;
+std::vector<Rule> distTrainRules(const PolicyInput &input, int64_t mostMicro,
+                                 int64_t mostRounds) {
+  std::vector<Rule> rules;
   for (int64_t micro = 1; micro <= mostMicro; micro *= 2)
     for (int64_t vpp = 1; vpp <= mostRounds; vpp *= 2)
       for (bool equal : {true, false})
         if (input.samples() % micro == 0)
-          readings.push_back({equal, micro, vpp});
-  // All at once, the fastest plan counts; of equal ones the first.
-  std::vector<std::optional<Plan>> found(readings.size());
-  std::vector<Reason> reasons(readings.size());
-  parallelFor(0, found.size(), [&](size_t i) {
-    PolicyInput own{input.costs, input.batch, input.simulations};
-    found[i] = findByReading(own, readings[i], reasons[i]);
-  });
-  std::optional<Plan> best;
-  for (std::optional<Plan> &plan : found)
-    if (plan && (!best || plan->predicted.step < best->predicted.step))
-      best = std::move(plan);
-  if (best)
-    return std::move(*best);
-  return createStringError(reasons[reasons[0].get().empty()].get());
+          rules.push_back(solve(input, {equal, micro, vpp}));
+  return rules;
 }
 
-Expected<Candidates> planDistTrain(const PolicyInput &input) {
-  auto plan = findDistTrain(input, 4, 4);
-  if (!plan)
-    return plan.takeError();
-  auto result = simulateFitting(input.costs, *plan, input.batch);
-  if (!result)
-    return result.takeError();
-  plan->predicted = result->predicted;
-  return Candidates(std::move(*plan));
+Expected<Layouts> listDistTrain(const PolicyInput &input) {
+  Layouts layouts;
+  layouts.rules = distTrainRules(input, 4, 4);
+  return layouts;
 }
 
 } // namespace dt::planner

@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// A policy chooses layouts; all of them see the same costs, schedules, saved
-// sets, memory limit and batch, and all plans are timed by the same simulator.
-// One file a policy, one line in Policy.cpp.
+// A policy is a name, a reason, and the layouts that it allows. One search
+// (search/SearchLayouts.cpp) chooses among them: all policies see the same
+// costs, schedules, saved sets, memory limit and batch, and all plans are timed
+// by the same simulator. One file a policy, one line in Policy.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -118,11 +119,73 @@ struct PolicyInput {
   bool isSmall() const { return gpus() <= 256; }
 };
 
+/// Plans by the idea that they have in common.
+using Families = std::map<std::string, std::vector<Plan>>;
+
+/// What a plan becomes by further decisions.
+using Derive = std::vector<Plan> (*)(const PolicyInput &, const Plan &);
+
+/// To family `to`: what the `most` best of family `from` become.
+struct Branch {
+  std::string from, to;
+  int most;
+  Derive derive;
+};
+
+/// A published recipe: plans in the order of its own objective.
+struct Rule {
+  /// Of the first with a plan that fits the fastest plan is the rule's.
+  std::vector<std::vector<Plan>> choices;
+  /// There are many choices: what cannot fit by estimate is left out, and of
+  /// the rest a few are simulated, folded.
+  bool coarse = false;
+  Reason reason; ///< why there are no more choices
+};
+
+/// What a search goes on to after the best of the families by estimate, and
+/// their branches.
+enum class Refine {
+  Nothing,
+  Bounds,         ///< plans that may be faster by their bounds
+  UniformLayouts, ///< neighbours of the best with one layout for all modules
+  Layouts,        ///< neighbours of the best
+};
+
+/// What a policy allows, and how much of a search that is worth: families,
+/// rules or both.
+struct Layouts {
+  Families families;
+  std::vector<Branch> branches;
+  /// The fastest of their plans is the policy's, unless there are families:
+  /// then what `start` makes of it is simulated before these.
+  std::vector<Rule> rules;
+  struct {
+    std::string family;
+    Derive derive = nullptr;
+  } start;
+
+  Refine refine = Refine::Bounds;
+  /// Folded simulations, as a multiple of PolicyInput::simulations; searches
+  /// among neighbours have their own number.
+  int budget = 2;
+  /// Whether each family has simulations of its own plans by estimate, not all
+  /// of them together.
+  bool apart = false;
+  /// Plans by estimate this many times as slow as the best so far are left out.
+  double far = 1.5;
+  /// What Plan::policy says of a plan; null: what it says already or, if that
+  /// is nothing, the policy's name.
+  std::string (*title)(const Plan &) = nullptr;
+};
+
+/// An error says why there are none.
+using ListLayouts = llvm::Expected<Layouts>(const PolicyInput &);
+
 struct Policy {
   const char *name, *summary;
-  /// Simulated in full; not empty. A policy that searches returns what came
-  /// near to its best, since the one who asked may have bounds of its own.
-  llvm::Expected<Candidates> (*find)(const PolicyInput &);
+  ListLayouts *layouts;
+  /// Whether its layouts put units on several kinds of devices.
+  bool mixesKinds = false;
 };
 
 using Policies = std::vector<Policy>;
@@ -131,23 +194,23 @@ using Policies = std::vector<Policy>;
 /// error.
 Policies &getPolicies();
 
-/// The policy's plans with predictions; error if there is no policy of that
-/// name or nothing fits.
+/// The policy's plans, simulated in full; error if there is no policy of that
+/// name or nothing fits. More than the best, since the one who asked may have
+/// bounds of its own.
 llvm::Expected<Candidates> findPlans(llvm::StringRef policy,
                                      const PolicyInput &input);
 /// The one that it settles on: Candidates::choose().
 llvm::Expected<Plan> makePlan(llvm::StringRef policy, const PolicyInput &input);
 
-llvm::Expected<Candidates> planMegatron(const PolicyInput &input);
-llvm::Expected<Candidates> planMegatronStages(const PolicyInput &input);
-llvm::Expected<Candidates> planHomogeneous(const PolicyInput &input);
-llvm::Expected<Candidates> planDistTrain(const PolicyInput &input);
-llvm::Expected<Candidates> planDistMM(const PolicyInput &input);
-llvm::Expected<Candidates> planColocated(const PolicyInput &input);
-llvm::Expected<Candidates> planBubble(const PolicyInput &input);
-llvm::Expected<Candidates> planJoint(const PolicyInput &input);
-/// Priced, but not executable: says so in Plan::notExecutable.
-llvm::Expected<Candidates> planContext(const PolicyInput &input);
+/// The plan that the rules lead to, simulated; the error of what is nearest to
+/// fitting if there is none.
+llvm::Expected<Plan> followRules(const PolicyInput &input,
+                                 llvm::ArrayRef<Rule> rules);
+
+/// Of the policies that Policy.cpp names. `context` is priced, but not
+/// executable: its plans say so in Plan::notExecutable.
+ListLayouts listMegatron, listMegatronStages, listHomogeneous, listDistTrain,
+    listDistMM, listColocated, listBubble, listJoint, listContext;
 
 //===----------------------------------------------------------------------===//
 // What policies share
@@ -221,13 +284,6 @@ void placeBlocks(const PolicyInput &input, Plan &plan);
 /// The same devices, as if all were their mean; those must be of several kinds.
 Cluster meanOfKinds(const Cluster &cluster);
 
-/// Simulates the best of `plans`; error if none fits (the first one's reason).
-llvm::Expected<Candidates> search(const PolicyInput &input,
-                                  std::vector<Plan> plans);
-/// Names the policy in what it found.
-llvm::Expected<Candidates> named(llvm::Expected<Candidates> found,
-                                 llvm::StringRef policy);
-
 /// Every uniform layout: TP, PP, DP, VPP, micro, saved set; encoder and
 /// generator on the ranks of the end stages or on ranks of their own. With `cp`
 /// ranks for a sample's tokens and `ep` for a layer's experts.
@@ -236,16 +292,19 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp = 1,
 /// Units share all ranks, each with its own layout.
 std::vector<Plan> colocatedPlans(const PolicyInput &input,
                                  llvm::StringRef schedule);
+/// Adds plans to families by their schedules, `prefix` before the name, and
+/// those that are not interleaved also with split backwards.
+void addBySchedule(const PolicyInput &input, std::vector<Plan> plans,
+                   const std::string &prefix, Families &families);
 /// Of a plan whose units share ranks: encoder and generator in so many pieces
 /// of a microbatch, down to one layer each: what fits a bubble need not be a
 /// whole pass. Every kernel is launched as before, and a piece hands on to the
 /// next on the same ranks.
 std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan);
-/// DistTrain's plan, simulated folded only; microbatches of up to so many
-/// samples, up to so many virtual stages a rank.
-llvm::Expected<Plan> findDistTrain(const PolicyInput &input,
-                                   int64_t mostMicro = 1,
-                                   int64_t mostRounds = 1);
+/// DistTrain's formulation, solved for microbatches of up to so many samples
+/// and up to so many virtual stages a rank.
+std::vector<Rule> distTrainRules(const PolicyInput &input,
+                                 int64_t mostMicro = 1, int64_t mostRounds = 1);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
 

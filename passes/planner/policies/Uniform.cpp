@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Neighbours.h"
+#include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -145,64 +145,48 @@ bool canInterleave(const PolicyInput &input, const Uniform &layout,
          plan.microbatches % layout.pp == 0;
 }
 
-/// The fastest of a layout's schedules and of a few numbers of virtual stages;
-/// nothing if none fits.
-std::optional<Plan> findFastest(const PolicyInput &input, Uniform layout,
-                                Reason &reason) {
-  std::optional<Plan> best;
+/// A layout's schedules with a few numbers of virtual stages.
+std::vector<Plan> withAnyRounds(const PolicyInput &input, Uniform layout) {
+  std::vector<Plan> plans;
   for (int vpp : {1, 2, 4}) {
     layout.vpp = vpp;
-    for (Plan &plan : makeUniform(input, layout, /*phases=*/true)) {
-      if (vpp > 1 && !canInterleave(input, layout, plan))
-        continue;
-      auto result = simulateFitting(input.costs, plan, input.batch);
-      if (!result) {
-        reason.note(result.takeError());
-        continue;
-      }
-      plan.predicted = result->predicted;
-      if (!best || plan.predicted.step < best->predicted.step)
-        best = std::move(plan);
-    }
+    for (Plan &plan : makeUniform(input, layout, /*phases=*/true))
+      if (vpp == 1 || canInterleave(input, layout, plan))
+        plans.push_back(std::move(plan));
   }
-  return best;
+  return plans;
 }
 
 /// TP of a node, or as much as leaves devices for one replica; of each saved
 /// set the smallest PP that fits, most DP that divides the batch, microbatches
-/// of one sample, layers by count. Of these the fastest.
-Expected<Candidates> asUsersDo(const PolicyInput &input, bool stages,
-                               const char *name) {
+/// of one sample, layers by count.
+Expected<Layouts> asUsersDo(const PolicyInput &input, bool stages) {
   const Module &backbone = input.model().modules[input.model().pace];
   std::vector<int> sizes = tensorSizes(input, input.model().pace);
-  while (sizes.size() > 1 &&
-         perReplica(input, {sizes.back(), 1, 1, 1, 1, Save::None, stages,
-                            true}) > input.gpus())
+  auto replicas = [&](int tp, int pp) {
+    return input.gpus() /
+           perReplica(input, {tp, pp, 1, 1, 1, Save::None, stages, true});
+  };
+  while (sizes.size() > 1 && replicas(sizes.back(), 1) < 1)
     sizes.pop_back();
-  Reason reason;
-  Candidates fitting;
-  for (Save save : {Save::All, Save::Vjp, Save::None})
+  int tp = sizes.back();
+  if (replicas(tp, 1) < 1)
+    return createStringError(
+        formatv("one replica at TP {0} needs more than the {1} devices", tp,
+                input.gpus()));
+  Layouts layouts;
+  for (Save save : {Save::All, Save::Vjp, Save::None}) {
+    Rule &rule = layouts.rules.emplace_back();
     for (int pp = 1; pp <= int(backbone.layers.size()); ++pp) {
-      Uniform layout{sizes.back(), pp, 1, 1, 1, save, stages, true};
-      int64_t most = input.gpus() / perReplica(input, layout);
-      if (most < 1)
-        break;
+      Uniform layout{tp, pp, 1, 1, 1, save, stages, true};
       for (int64_t dp : divisors(input.samples()))
-        if (dp <= most)
+        if (dp <= replicas(tp, pp))
           layout.dp = dp;
-      if (auto plan = findFastest(input, layout, reason)) {
-        fitting.add(std::move(*plan));
-        break;
-      }
+      if (replicas(tp, pp) >= 1)
+        rule.choices.push_back(withAnyRounds(input, layout));
     }
-  if (!fitting.empty())
-    return named(Candidates(fitting.getFastest()), name);
-  return createStringError(reason.get().empty()
-                               ? formatv("one replica at TP {0} needs more "
-                                         "than the {1} devices",
-                                         sizes.back(), input.gpus())
-                                     .str()
-                               : reason.get());
+  }
+  return layouts;
 }
 
 } // namespace
@@ -232,12 +216,12 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
   return plans;
 }
 
-Expected<Candidates> planMegatron(const PolicyInput &input) {
-  return asUsersDo(input, false, "megatron");
+Expected<Layouts> listMegatron(const PolicyInput &input) {
+  return asUsersDo(input, /*stages=*/false);
 }
 
-Expected<Candidates> planMegatronStages(const PolicyInput &input) {
-  return asUsersDo(input, true, "megatron-stages");
+Expected<Layouts> listMegatronStages(const PolicyInput &input) {
+  return asUsersDo(input, /*stages=*/true);
 }
 
 namespace {
@@ -263,23 +247,12 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
 
 } // namespace
 
-Expected<Candidates> planHomogeneous(const PolicyInput &input) {
-  int budget = getBudget(input);
-  PlanSearch search(input, budget);
-  std::map<std::string, std::vector<Plan>> ideas;
-  for (Plan &plan : uniformPlans(input)) {
-    if (!plan.getTraits().interleaves)
-      for (Plan &other : splitBackwards(input, plan))
-        ideas[other.schedule].push_back(std::move(other));
-    ideas[plan.schedule].push_back(std::move(plan));
-  }
-  ideas["replicated"] = replicatedPlans(input);
-  std::vector<PlanSearch::Family> families;
-  for (auto &[name, plans] : ideas)
-    families.push_back({name, std::move(plans)});
-  search.tryBest(families, budget / 2);
-  return named(improveAndFinish(input, search, families, /*uniform=*/true),
-               "homogeneous");
+Expected<Layouts> listHomogeneous(const PolicyInput &input) {
+  Layouts layouts;
+  addBySchedule(input, uniformPlans(input), "", layouts.families);
+  layouts.families["replicated"] = replicatedPlans(input);
+  layouts.refine = Refine::UniformLayouts;
+  return layouts;
 }
 
 } // namespace dt::planner

@@ -17,7 +17,6 @@ namespace dt::planner {
 
 namespace {
 
-/// Plans that differ in one decision from a given one.
 class Neighbours {
 public:
   Neighbours(const PolicyInput &input, bool uniform)
@@ -39,8 +38,6 @@ public:
     return std::move(result);
   }
 
-  /// Those that are simpler than the plan, and what several decisions at once
-  /// make of it: half of a unit's stages, a single one, whole tasks.
   std::vector<Plan> simpler(const Plan &plan) {
     std::vector<Plan> plans = of(plan);
     for (size_t u = 0; u < plan.units.size(); ++u) {
@@ -260,26 +257,14 @@ private:
 
 } // namespace
 
-int getBudget(const PolicyInput &input) {
-  return int(input.simulations * (input.isSmall()  ? 10
-                                  : input.isEven() ? 2
-                                                   : 2.5));
+std::vector<Plan> neighboursOf(const PolicyInput &input, const Plan &plan,
+                               bool uniform) {
+  return Neighbours(input, uniform).of(plan);
 }
 
-Expected<Candidates> improveAndFinish(const PolicyInput &input,
-                                      PlanSearch &search,
-                                      ArrayRef<PlanSearch::Family> families,
-                                      bool uniform) {
-  Neighbours neighbours(input, uniform);
-  search.improve([&](const Plan &plan) { return neighbours.of(plan); },
-                 input.isSmall() ? 8 : 3);
-  bool several = input.costs.cluster.hasSeveralKinds();
-  if (!several) // where bounds say little
-    search.close(families);
-  if (uniform || several) // uniform families are few
-    search.spread([&](const Plan &plan) { return neighbours.of(plan); });
-  search.simplify([&](const Plan &plan) { return neighbours.simpler(plan); });
-  return search.finish(input.isSmall() ? 8 : !input.isEven() ? 6 : 4);
+std::vector<Plan> simplerThan(const PolicyInput &input, const Plan &plan,
+                              bool uniform) {
+  return Neighbours(input, uniform).simpler(plan);
 }
 
 } // namespace dt::planner

@@ -71,4 +71,13 @@ bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {
   return plan.ranks <= input.gpus();
 }
 
+void placeBlocks(const PolicyInput &input, Plan &plan) {
+  if (!input.costs.cluster.hasSeveralKinds())
+    return;
+  std::vector<TokenSums> items;
+  for (size_t m = 0; m < input.model().modules.size(); ++m)
+    items.push_back(input.cache->getTotal(input.costs, input.batch, int(m)));
+  placeBlocks(input.costs, items, plan);
+}
+
 } // namespace dt::planner

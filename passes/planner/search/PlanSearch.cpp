@@ -99,11 +99,11 @@ void PlanSearch::tryAnyway(StringRef family, std::vector<Plan> plans) {
   left = before;
 }
 
-std::vector<PlanSearch::Ranked> PlanSearch::rank(ArrayRef<Family> all,
+std::vector<PlanSearch::Ranked> PlanSearch::rank(const Families &families,
                                                  int most) const {
   std::vector<Ranked> ranked;
-  for (const Family &family : all)
-    for (const Plan &plan : family.plans)
+  for (auto &[family, plans] : families)
+    for (const Plan &plan : plans)
       ranked.push_back({estimate(input, plan), 0, &family, &plan});
   llvm::stable_sort(ranked, [](const Ranked &a, const Ranked &b) {
     return a.estimate < b.estimate;
@@ -112,7 +112,7 @@ std::vector<PlanSearch::Ranked> PlanSearch::rank(ArrayRef<Family> all,
   // than others: where few can be simulated, the further behind a plan is in
   // such a class, the less it says.
   double often = input.isSmall() ? 0 : 0.6;
-  std::map<std::pair<const Family *, int>, int> places;
+  std::map<std::pair<const std::string *, int>, int> places;
   for (Ranked &one : ranked) {
     int tp = one.plan->units[input.model().pace].tp;
     one.seconds =
@@ -123,7 +123,8 @@ std::vector<PlanSearch::Ranked> PlanSearch::rank(ArrayRef<Family> all,
   });
   // Of plans that differ in little the best comes first, the others behind
   // all: neighbours are looked at later.
-  std::set<std::tuple<const Family *, int, int64_t, int, int, Save, int64_t>>
+  std::set<
+      std::tuple<const std::string *, int, int64_t, int, int, Save, int64_t>>
       seen;
   std::stable_partition(ranked.begin(), ranked.end(), [&](const Ranked &one) {
     const UnitPlan &pace = one.plan->units[input.model().pace];
@@ -132,14 +133,14 @@ std::vector<PlanSearch::Ranked> PlanSearch::rank(ArrayRef<Family> all,
                  one.plan->microbatches})
         .second;
   });
-  std::set<const Family *> families;
+  std::set<const std::string *> started;
   std::stable_partition(ranked.begin(), ranked.end(), [&](const Ranked &one) {
-    return families.insert(one.family).second;
+    return started.insert(one.family).second;
   });
   return ranked;
 }
 
-void PlanSearch::tryBest(ArrayRef<Family> families, int most, double far) {
+void PlanSearch::tryBest(const Families &families, int most, double far) {
   int tried = 0, failed = 0;
   std::vector<Trial> together;
   auto flush = [&] {
@@ -157,7 +158,7 @@ void PlanSearch::tryBest(ArrayRef<Family> families, int most, double far) {
     if ((!std::isinf(best) && (!fits || one.estimate > far * best)) ||
         !isWorth(*one.plan, 1.2 * best))
       continue;
-    together.push_back({one.family->name, *one.plan});
+    together.push_back({*one.family, *one.plan});
     together.back().plan.predicted.objective = fits ? one.estimate : 0;
     if (int(together.size()) >= std::min({kTogether, most - tried, left}))
       flush();
@@ -165,11 +166,11 @@ void PlanSearch::tryBest(ArrayRef<Family> families, int most, double far) {
   flush();
 }
 
-void PlanSearch::close(ArrayRef<Family> families) {
+void PlanSearch::close(const Families &families) {
   closed = true;
-  std::vector<std::tuple<double, const Family *, const Plan *>> open;
-  for (const Family &family : families)
-    for (const Plan &plan : family.plans)
+  std::vector<std::tuple<double, const std::string *, const Plan *>> open;
+  for (auto &[family, plans] : families)
+    for (const Plan &plan : plans)
       open.emplace_back(ledger.look(input, plan), &family, &plan);
   llvm::stable_sort(open, [](const auto &a, const auto &b) {
     return std::get<0>(a) < std::get<0>(b);
@@ -179,7 +180,7 @@ void PlanSearch::close(ArrayRef<Family> families) {
     if (bound >= getBest() || int(together.size()) >= left)
       break;
     if (ledger.take(*plan))
-      together.push_back({family->name, *plan});
+      together.push_back({*family, *plan});
     if (int(together.size()) == kTogether) {
       tryTogether(together);
       together.clear();
@@ -188,18 +189,16 @@ void PlanSearch::close(ArrayRef<Family> families) {
   tryTogether(together);
 }
 
-void PlanSearch::branch(
-    StringRef from, StringRef to, int most,
-    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
-  auto it = found.find(from.str());
+void PlanSearch::branch(const Branch &branch) {
+  auto it = found.find(branch.from);
   if (it == found.end())
     return;
   std::vector<Entry> starts = it->second;
   std::vector<Trial> together;
-  for (int i = 0; i < std::min<int>(most, int(starts.size())); ++i)
-    for (Plan &plan : neighbours(starts[i].plan))
+  for (int i = 0; i < std::min<int>(branch.most, int(starts.size())); ++i)
+    for (Plan &plan : branch.derive(input, starts[i].plan))
       if (int(together.size()) < left && isWorth(plan, getBest()))
-        together.push_back({to.str(), std::move(plan)});
+        together.push_back({branch.to, std::move(plan)});
   tryTogether(together);
 }
 
@@ -345,9 +344,7 @@ int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
     }
     ++fits;
     Plan plan = std::move(plans[i]);
-    double objective = plan.predicted.objective;
     plan.predicted = result->predicted;
-    plan.predicted.objective = objective;
     candidates.add(std::move(plan));
   }
   return fits;
@@ -404,14 +401,6 @@ Expected<Candidates> PlanSearch::finish(int most) {
   if (closed)
     candidates.searched = ledger.get();
   return candidates;
-}
-
-Expected<Candidates> search(const PolicyInput &input, std::vector<Plan> plans) {
-  PlanSearch search(input, 2 * input.simulations);
-  PlanSearch::Family all{"all", std::move(plans)};
-  search.tryBest(all, input.simulations / 2);
-  search.close(all);
-  return search.finish(4);
 }
 
 } // namespace dt::planner

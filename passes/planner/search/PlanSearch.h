@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// What policies find the best of many plans with
+// What finds the best of many plans
 // (docs/planning-search.md#how-joint-searches).
 //
 //===----------------------------------------------------------------------===//
@@ -13,8 +13,6 @@
 #include "passes/planner/search/Ledger.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
-
-#include <map>
 
 namespace dt::planner {
 
@@ -28,24 +26,17 @@ public:
       : input(input), budget(simulations), left(simulations),
         sums(input.model(), input.batch, input.costs.items) {}
 
-  /// Plans of one idea.
-  struct Family {
-    std::string name;
-    std::vector<Plan> plans;
-  };
-
   /// Folded simulations of the `most` best of all by estimate, less what a
   /// bound or the budget excludes, and what looks `far` times as slow as the
   /// best so far.
-  void tryBest(llvm::ArrayRef<Family> families, int most, double far = 1.5);
+  void tryBest(const Families &families, int most, double far = 1.5);
   /// Folded simulations outside of the budget.
   void tryAnyway(llvm::StringRef family, std::vector<Plan> plans);
   /// With what is left of the budget: plans that may be faster than all that
   /// were simulated, by their bounds, the least first.
-  void close(llvm::ArrayRef<Family> families);
-  /// A family of what the `most` best of another become.
-  void branch(llvm::StringRef from, llvm::StringRef to, int most,
-              llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
+  void close(const Families &families);
+  /// Nothing where none of the family was simulated or fits.
+  void branch(const Branch &branch);
   /// Plans next to the best of each family that is no more than 30 % behind
   /// the best of all, one decision at a time, as long as that helps.
   void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
@@ -73,11 +64,11 @@ private:
   };
   struct Ranked {
     double estimate, seconds;
-    const Family *family;
+    const std::string *family;
     const Plan *plan;
   };
   /// By estimate.
-  std::vector<Ranked> rank(llvm::ArrayRef<Family> families, int most) const;
+  std::vector<Ranked> rank(const Families &families, int most) const;
   /// Whether a plan is worth a simulation: not simulated yet, and not excluded
   /// by `limit`. Else it is left open.
   bool isWorth(const Plan &plan, double limit);
@@ -104,6 +95,10 @@ private:
   bool closed = false; ///< the ledger has all of the families
   Reason reason;
 };
+
+/// What a policy's layouts come to, simulated in full; error if none fits.
+llvm::Expected<Candidates> searchLayouts(const PolicyInput &input,
+                                         const Layouts &layouts);
 
 } // namespace dt::planner
 

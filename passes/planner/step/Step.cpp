@@ -39,6 +39,11 @@ void Reason::note(Error error) {
       });
 }
 
+void Reason::note(const Reason &other) {
+  if (other.missing < missing || text.empty())
+    *this = other;
+}
+
 namespace {
 
 /// The order of tasks alone, of a problem that has passed check(): that of

@@ -149,6 +149,7 @@ public:
 class Reason {
 public:
   void note(llvm::Error error);
+  void note(const Reason &other);
   const std::string &get() const { return text; }
 
 private:

@@ -95,7 +95,8 @@ std::vector<Plan> byStages(const PolicyInput &input, const Plan &plan) {
 
 Expected<std::vector<Rung>> climbLadder(const PolicyInput &input) {
   Ladder ladder(input);
-  if (Error error = ladder.start(findDistTrain(input), "DistTrain's plan"))
+  if (Error error = ladder.start(followRules(input, distTrainRules(input)),
+                                 "DistTrain's plan"))
     return std::move(error);
   ladder.add("VPP and M", makePlan("disttrain", input));
   ladder.add("items", byItems(input, ladder.top()));

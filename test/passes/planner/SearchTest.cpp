@@ -138,9 +138,9 @@ TEST(Search, FindsTheBest) {
     if (!drawn.uniform) // else folded simulations are not exact
       continue;
     SCOPED_TRACE(seed);
-    PlanSearch::Family all{"all", drawn.list()};
+    Families all = {{"all", drawn.list()}};
     double best = INFINITY;
-    for (const Plan &plan : all.plans)
+    for (const Plan &plan : all["all"])
       if (auto step = simulateStep(drawn.costs, plan, drawn.batch))
         best = std::min(best, step->predicted.step);
       else

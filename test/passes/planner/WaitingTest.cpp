@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/policies/Policy.h"
+#include "passes/planner/search/PlanSearch.h"
 #include "test/Contains.h"
 #include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Clusters.h"
@@ -102,8 +102,10 @@ TEST(Waiting, FrozenUnitsRunAsFarAheadAsMemoryLets) {
   EXPECT_TRUE(unbounded.errorIsA<DoesNotFit>());
   llvm::consumeError(unbounded.takeError());
   Costs costs(apart.cluster, apart.model);
+  Layouts layouts;
+  layouts.families = {{"all", {apart.plan}}};
   Plan plan =
-      llvm::cantFail(search({costs, apart.batch}, {apart.plan})).choose();
+      llvm::cantFail(searchLayouts({costs, apart.batch}, layouts)).choose();
   EXPECT_EQ(plan.units[1].runAhead, 7);
   EXPECT_FALSE(plan.units[0].runAhead);
   EXPECT_DOUBLE_EQ(plan.predicted.step, step);

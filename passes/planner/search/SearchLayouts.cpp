@@ -1,0 +1,185 @@
+//===- SearchLayouts.cpp - How a policy's layouts are searched ------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/search/Neighbours.h"
+#include "passes/planner/search/PlanSearch.h"
+
+#include "llvm/Support/Parallel.h"
+
+#include <cmath>
+#include <set>
+
+using namespace llvm;
+
+namespace dt::planner {
+
+namespace {
+
+/// Units that did not fit. What a unit's ranks hold is decided by all layouts
+/// and by what the unit itself keeps, not by what others keep: choices of a
+/// rule that differ in that alone need not be simulated.
+class Lacking {
+public:
+  void note(const Plan &plan, int unit) { keys.insert(keyOf(plan, unit)); }
+  bool has(const Plan &plan) const {
+    for (size_t u = 0; u < plan.units.size(); ++u)
+      if (keys.count(keyOf(plan, int(u))))
+        return true;
+    return false;
+  }
+
+private:
+  static std::vector<int64_t> keyOf(const Plan &plan, int u) {
+    std::vector<int64_t> key = {u, int64_t(plan.units[u].save),
+                                plan.microbatches};
+    for (const UnitPlan &unit : plan.units)
+      key.insert(key.end(), {unit.tp, unit.dp, unit.pp});
+    return key;
+  }
+  std::set<std::vector<int64_t>> keys;
+};
+
+/// Choices of a coarse rule that are simulated or known to lack memory.
+constexpr int kMostTried = 24;
+
+/// The rule's plan, with its prediction; nothing, and the reason, if no choice
+/// fits.
+std::optional<Plan> follow(const PolicyInput &input, const Rule &rule,
+                           Reason &reason) {
+  StepOptions options;
+  options.fold = rule.coarse;
+  int tried = 0;
+  Lacking lacking;
+  for (const std::vector<Plan> &choice : rule.choices) {
+    std::optional<Plan> best;
+    for (Plan plan : choice) {
+      if (rule.coarse) {
+        if (tried == kMostTried)
+          return std::nullopt;
+        if (tried > 0 && std::isinf(estimate(input, plan)))
+          continue;
+        ++tried;
+        if (lacking.has(plan))
+          continue;
+      }
+      auto step = simulateFitting(input.costs, plan, input.batch, options);
+      if (!step) {
+        reason.note(handleErrors(step.takeError(),
+                                 [&](std::unique_ptr<DoesNotFit> fit) -> Error {
+                                   lacking.note(plan, fit->unit);
+                                   return Error(std::move(fit));
+                                 }));
+        continue;
+      }
+      plan.predicted = step->predicted;
+      if (!best || plan.predicted.step < best->predicted.step)
+        best = std::move(plan);
+    }
+    if (best)
+      return best;
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+Expected<Plan> followRules(const PolicyInput &input, ArrayRef<Rule> rules) {
+  std::vector<std::optional<Plan>> plans(rules.size());
+  std::vector<Reason> reasons;
+  for (const Rule &rule : rules)
+    reasons.push_back(rule.reason);
+  // All at once, the fastest plan counts; of equal ones the first.
+  parallelFor(0, rules.size(), [&](size_t i) {
+    PolicyInput own{input.costs, input.batch, input.simulations};
+    plans[i] = follow(own, rules[i], reasons[i]);
+  });
+  std::optional<Plan> best;
+  for (std::optional<Plan> &plan : plans)
+    if (plan && (!best || plan->predicted.step < best->predicted.step))
+      best = std::move(plan);
+  if (best)
+    return std::move(*best);
+  Reason nearest;
+  for (const Reason &reason : reasons)
+    nearest.note(reason);
+  return createStringError(nearest.get().empty()
+                               ? "no layout of the units fits the devices"
+                               : nearest.get());
+}
+
+namespace {
+
+/// Simulations among neighbours; those of small clusters are cheap.
+int getLargeBudget(const PolicyInput &input) {
+  return int(input.simulations * (input.isSmall()  ? 10
+                                  : input.isEven() ? 2
+                                                   : 2.5));
+}
+
+/// Neighbours of the best, what else the families have, what is simpler.
+void refine(const PolicyInput &input, const Layouts &layouts,
+            PlanSearch &search) {
+  bool uniform = layouts.refine == Refine::UniformLayouts;
+  auto neighbours = [&](const Plan &plan) {
+    return neighboursOf(input, plan, uniform);
+  };
+  search.improve(neighbours, input.isSmall() ? 8 : 3);
+  bool several = input.costs.cluster.hasSeveralKinds();
+  if (!several) // where bounds say little
+    search.close(layouts.families);
+  if (uniform || several) // uniform families are few
+    search.spread(neighbours);
+  search.simplify(
+      [&](const Plan &plan) { return simplerThan(input, plan, uniform); });
+}
+
+Expected<Candidates> searchFamilies(const PolicyInput &input,
+                                    const Layouts &layouts) {
+  bool large = layouts.refine >= Refine::UniformLayouts;
+  int budget =
+          large ? getLargeBudget(input) : layouts.budget * input.simulations,
+      byEstimate = (large ? budget : input.simulations) / 2;
+  PlanSearch search(input, budget);
+  if (layouts.start.derive) {
+    if (auto plan = followRules(input, layouts.rules))
+      search.tryAnyway(layouts.start.family,
+                       layouts.start.derive(input, *plan));
+    else
+      consumeError(plan.takeError());
+  }
+  if (layouts.apart)
+    for (const Families::value_type &family : layouts.families)
+      search.tryBest({family}, byEstimate, layouts.far);
+  else
+    search.tryBest(layouts.families, byEstimate, layouts.far);
+  for (const Branch &branch : layouts.branches)
+    search.branch(branch);
+  if (large)
+    refine(input, layouts, search);
+  else if (layouts.refine == Refine::Bounds)
+    search.close(layouts.families);
+  return search.finish(!large || (input.isEven() && !input.isSmall()) ? 4
+                       : input.isSmall()                              ? 8
+                                                                      : 6);
+}
+
+} // namespace
+
+Expected<Candidates> searchLayouts(const PolicyInput &input,
+                                   const Layouts &layouts) {
+  if (!layouts.families.empty())
+    return searchFamilies(input, layouts);
+  auto plan = followRules(input, layouts.rules);
+  if (!plan)
+    return plan.takeError();
+  auto step = simulateFitting(input.costs, *plan, input.batch);
+  if (!step)
+    return step.takeError();
+  plan->predicted = step->predicted;
+  return Candidates(std::move(*plan));
+}
+
+} // namespace dt::planner
