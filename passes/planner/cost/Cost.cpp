@@ -37,8 +37,8 @@ ModuleCost::RateList::~RateList() {
     delete std::exchange(one, one->next);
 }
 
-bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
-                             double n, double k) const {
+bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass,
+                             double fraction, double n, double k) const {
   auto it = device.measured.find(device.rateName(description.precision));
   if (it == device.measured.end())
     return false;
@@ -49,10 +49,10 @@ bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
     if (!products || rate.unit <= 0)
       return false;
     rate.measured = std::make_shared<Curve>(products->at(n, k));
-    rate.compute = op.rows * (share * rate.unit);
+    rate.compute = op.rows * (fraction * rate.unit);
     return true;
   }
-  rate.bytes = op.bytes * share;
+  rate.bytes = op.bytes * fraction;
   if (op.kind == Op::Stream) {
     rate.measured = known.stream;
     rate.compute = rate.bytes;
@@ -60,7 +60,7 @@ bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass, double share,
   } else if (op.kind == Op::Attention) {
     rate.measured =
         pass == Pass::Forward ? known.attention : known.attentionBack;
-    rate.compute = op.flops * share;
+    rate.compute = op.flops * fraction;
   }
   return rate.measured != nullptr;
 }
@@ -71,7 +71,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
   bool all = op.split == Op::Heads ||
              (op.split == Op::Sequence && options.sequenceParallel);
   bool cut = op.split == Op::Columns || op.split == Op::Depth;
-  double share = 1 / (all ? tp : 1) / options.cp;
+  double fraction = 1 / (all ? tp : 1) / options.cp;
   double moved = 1 / (device.bandwidth * device.stream);
   Rate rate;
   rate.cheap = op.cheap;
@@ -80,7 +80,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
   double n = op.split == Op::Columns ? op.n / tp : op.n;
   double k = op.split == Op::Depth ? op.k / tp : op.k;
   double fixed = op.fixedBytes / (op.split == Op::Whole ? 1 : tp);
-  if (setMeasured(rate, op, pass, share / (cut && !rate.product ? tp : 1), n,
+  if (setMeasured(rate, op, pass, fraction / (cut && !rate.product ? tp : 1), n,
                   k)) {
     rate.cut = rate.product && cut;
     rate.fixedBytes = op.kind == Op::Stream ? fixed : 0;
@@ -88,7 +88,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
     return rate;
   }
   rate.fixedBytes = fixed * moved;
-  rate.bytes = op.bytes * (share * moved);
+  rate.bytes = op.bytes * (fraction * moved);
   if (rate.product) {
     // m n k / (m/(m + rows) ...): linear in m + rows.
     double row = n > 0 && k > 0 ? 2 * n * k * op.count /
@@ -96,7 +96,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
                                        (n / (n + device.gemm.columns)) *
                                        (k / (k + device.gemm.depth)))
                                 : 0;
-    rate.compute = op.rows * (share * row);
+    rate.compute = op.rows * (fraction * row);
     rate.least = device.gemm.rows * row;
     rate.cut = cut;
     if (cut)
@@ -104,7 +104,8 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
   } else if (op.kind != Op::Stream) {
     double reached =
         op.kind == Op::Attention ? device.attention : device.convolution;
-    rate.compute = op.flops * (share / (cut ? tp : 1) / (peakFlops * reached));
+    rate.compute =
+        op.flops * (fraction / (cut ? tp : 1) / (peakFlops * reached));
   }
   if (op.expert) {
     // As many tokens for each rank, in fewer and larger products.
@@ -195,8 +196,8 @@ double interpolate(const std::vector<ProfilePoint> &points, double tokens,
   while (points[i].tokens < tokens)
     ++i;
   const ProfilePoint &a = points[i - 1], &b = points[i];
-  double share = std::log(tokens / a.tokens) / std::log(b.tokens / a.tokens);
-  return ratio(a) * (1 - share) + ratio(b) * share;
+  double fraction = std::log(tokens / a.tokens) / std::log(b.tokens / a.tokens);
+  return ratio(a) * (1 - fraction) + ratio(b) * fraction;
 }
 
 } // namespace

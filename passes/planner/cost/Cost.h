@@ -252,9 +252,9 @@ private:
   enum class Pass { Forward, Input, Weight };
   Rate rateOf(const Op &op, const CostOptions &options, Pass pass) const;
   /// The same from measured figures, if there are any for it. A rank has
-  /// `share` of the rows, or of all there is to do, and n x k of the matrix.
-  bool setMeasured(Rate &rate, const Op &op, Pass pass, double share, double n,
-                   double k) const;
+  /// `fraction` of the rows, or of all there is to do, and n x k of the matrix.
+  bool setMeasured(Rate &rate, const Op &op, Pass pass, double fraction,
+                   double n, double k) const;
   /// What collectives of a TP group add to a layer's operations.
   double exposed(const Rates &known, const std::vector<Message> &messages,
                  const std::vector<Rate> &list, const CostOptions &options,
@@ -263,7 +263,7 @@ private:
   /// in the node's `pieces`.
   double inStrips(const Rates &known, const Message &message,
                   const CostOptions &options, const TokenSums &part) const;
-  double inPieces(const std::vector<Rate> &list, double collectives,
+  double inStrips(const std::vector<Rate> &list, double collectives,
                   const TokenSums &part) const;
   /// Of a kind of layer; made once for a layout (by two threads at once:
   /// twice).

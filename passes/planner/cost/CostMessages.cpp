@@ -28,7 +28,7 @@ double ModuleCost::exposed(const Rates &known,
                    ? inStrips(known, message, options, part)
                    : one;
   }
-  return options.overlap == 0 ? inPieces(list, whole, part) : seconds;
+  return options.overlap == 0 ? inStrips(list, whole, part) : seconds;
 }
 
 /// Strips follow one another on both sides, each product behind or before its
@@ -51,26 +51,26 @@ double ModuleCost::inStrips(const Rates &known, const Message &message,
 }
 
 /// What hides behind which product is not said of every model: all behind all.
-double ModuleCost::inPieces(const std::vector<Rate> &list, double collectives,
+double ModuleCost::inStrips(const std::vector<Rate> &list, double collectives,
                             const TokenSums &part) const {
-  int pieces = cluster.nodes[node].pieces;
-  if (pieces < 2 || collectives <= 0)
+  int strips = cluster.nodes[node].pieces;
+  if (strips < 2 || collectives <= 0)
     return collectives;
-  // One piece has nothing to hide behind; smaller products are slower.
+  // One strip has nothing to hide behind; smaller products are slower.
   double products = 0, slower = 0;
   for (Rate rate : list) {
     if (!rate.cut)
       continue;
     double whole = rate.at(part);
     products += whole;
-    rate.least *= pieces;
-    rate.launch *= pieces;
-    rate.unit *= pieces;
+    rate.least *= strips;
+    rate.launch *= strips;
+    rate.unit *= strips;
     slower += rate.at(part) - whole;
   }
-  double rest = 1 - 1.0 / pieces;
+  double rest = 1 - 1.0 / strips;
   return std::min(collectives,
-                  collectives / pieces + slower +
+                  collectives / strips + slower +
                       std::max(0.0, rest * (collectives - products)));
 }
 

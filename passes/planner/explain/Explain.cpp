@@ -180,12 +180,10 @@ double fillOf(const PolicyInput &input, const Plan &plan) {
   StepOptions options;
   options.fold = true;
   options.requireMemory = false;
-  auto result = simulateStep(
-      input.costs, plan, std::vector<Sample>(input.samples(), mean), options);
-  if (!result) {
-    consumeError(result.takeError());
+  auto result = expectedToOptional(simulateStep(
+      input.costs, plan, std::vector<Sample>(input.samples(), mean), options));
+  if (!result)
     return 0;
-  }
   return std::min(plan.predicted.losses.waiting,
                   result->predicted.losses.waiting * result->predicted.step /
                       plan.predicted.step);
@@ -204,21 +202,14 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
   auto replan = [&](const std::string &what, const Cluster &cluster,
                     const std::vector<Sample> &batch, double scale) {
     Costs costs(cluster, input.model(), input.costs.profile);
-    auto plan = planWith(options, nameOf(chosen),
-                         {costs, batch, std::max(1, input.simulations / 2)});
-    double step = INFINITY;
-    if (plan)
-      step = plan->predicted.step * scale;
-    else
-      consumeError(plan.takeError());
+    auto plan = expectedToOptional(
+        planWith(options, nameOf(chosen),
+                 {costs, batch, std::max(1, input.simulations / 2)}));
+    double step = plan ? plan->predicted.step * scale : INFINITY;
     // A search may miss what is there already.
-    if (chosen.ranks <= cluster.getNumDevices()) {
-      auto same = simulateStep(costs, chosen, batch);
-      if (same)
+    if (chosen.ranks <= cluster.getNumDevices())
+      if (auto same = expectedToOptional(simulateStep(costs, chosen, batch)))
         step = std::min(step, same->predicted.step * scale);
-      else
-        consumeError(same.takeError());
-    }
     if (std::isfinite(step))
       result.push_back({what, step});
   };
@@ -238,14 +229,10 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
     node.network.speedUp(2);
   if (now.getNode(now.getNumDevices() - 1) > 0)
     replan("twice the bandwidth between nodes", other, input.batch, 1);
-  if (int64_t half = now.getNumDevices() / 2) {
-    auto part = now.take(half);
-    if (part)
-      replan(formatv("half of the devices ({0})", half).str(), *part,
-             input.batch, 1);
-    else
-      consumeError(part.takeError());
-  }
+  int64_t half = now.getNumDevices() / 2;
+  if (auto part = half ? expectedToOptional(now.take(half)) : std::nullopt)
+    replan(formatv("half of the devices ({0})", half).str(), *part, input.batch,
+           1);
   std::vector<Sample> twice = input.batch;
   twice.insert(twice.end(), input.batch.begin(), input.batch.end());
   replan("twice the batch (seconds for as many samples)", now, twice, 0.5);
@@ -267,13 +254,12 @@ Explanation::Spread spreadOf(const PolicyInput &input, const Plan &plan,
   for (int i = 1; i <= seeds; ++i) {
     std::vector<Sample> batch =
         drawBatch(data, first + uint64_t(i), 0, input.samples());
-    auto a = simulateStep(input.costs, plan, batch, options);
-    auto b = simulateStep(input.costs, base, batch, options);
-    if (!a || !b) {
-      consumeError(a.takeError());
-      consumeError(b.takeError());
+    auto a = expectedToOptional(
+             simulateStep(input.costs, plan, batch, options)),
+         b = expectedToOptional(
+             simulateStep(input.costs, base, batch, options));
+    if (!a || !b)
       continue;
-    }
     double ratio = b->predicted.step / a->predicted.step;
     spread.least = spread.seeds ? std::min(spread.least, ratio) : ratio;
     spread.most = std::max(spread.most, ratio);

@@ -25,11 +25,11 @@ struct Place {
     auto after = std::upper_bound(sizes.begin(), sizes.end(), size);
     first = size_t(std::max<std::ptrdiff_t>(0, after - sizes.begin() - 1));
     if (first + 1 < sizes.size() && size > sizes[first])
-      share = (size - sizes[first]) / (sizes[first + 1] - sizes[first]);
+      fraction = (size - sizes[first]) / (sizes[first + 1] - sizes[first]);
   }
-  size_t next() const { return share > 0 ? first + 1 : first; }
+  size_t next() const { return fraction > 0 ? first + 1 : first; }
   size_t first;
-  double share = 0;
+  double fraction = 0;
 };
 
 } // namespace
@@ -39,8 +39,8 @@ Curve::Curve(const std::vector<double> &sizes, const std::vector<double> &rates)
 
 double Curve::at(double size) const {
   Place place(sizes, std::log(size));
-  return std::exp(rates[place.first] * (1 - place.share) +
-                  rates[place.next()] * place.share);
+  return std::exp(rates[place.first] * (1 - place.fraction) +
+                  rates[place.next()] * place.fraction);
 }
 
 Curve Curve::times(double factor) const {
@@ -66,11 +66,11 @@ Curve ProductRates::at(double columns, double depth) const {
       return rates[(row * sizes[1].size() + column) * sizes[2].size() + level];
     };
     auto over = [&](size_t column) {
-      return rate(column, k.first) * (1 - k.share) +
-             rate(column, k.next()) * k.share;
+      return rate(column, k.first) * (1 - k.fraction) +
+             rate(column, k.next()) * k.fraction;
     };
-    curve.rates.push_back(over(n.first) * (1 - n.share) +
-                          over(n.next()) * n.share);
+    curve.rates.push_back(over(n.first) * (1 - n.fraction) +
+                          over(n.next()) * n.fraction);
   }
   return curve;
 }

@@ -29,15 +29,14 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
           for (int code = 0; code < 12; ++code) {
             int otherTP = 1 << code % 4;
             int64_t dp = std::min(input.gpus() / (int64_t(tp) * pp),
-                                  (input.samples() + micro - 1) / micro);
+                                  input.divideSamples(micro));
             if (dp < 1)
               continue;
             Plan plan;
             plan.micro = micro;
             plan.schedule = schedule.str();
             plan.ranks = dp * tp * pp;
-            plan.microbatches =
-                (input.samples() + dp * micro - 1) / (dp * micro);
+            plan.microbatches = input.divideSamples(dp * micro);
             bool valid = true;
             for (size_t m = 0; m < model.modules.size(); ++m) {
               bool pace = int(m) == model.pace;
@@ -62,14 +61,14 @@ Expected<Layouts> listColocated(const PolicyInput &input) {
   return layouts;
 }
 
-std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan) {
+std::vector<Plan> inVirtualStages(const PolicyInput &input, const Plan &plan) {
   std::vector<Plan> plans;
-  for (int pieces : {2, 4, 8, 16, 1000}) {
+  for (int most : {2, 4, 8, 16, 1000}) {
     Plan other = plan;
     bool any = false;
     for (UnitPlan &unit : other.units) {
       int layers = int(input.model().modules[unit.module].layers.size());
-      int vpp = std::min(pieces, layers);
+      int vpp = std::min(most, layers);
       if (unit.module == input.model().pace || vpp == unit.vpp)
         continue;
       unit = makeUnit(input, unit.module, unit.tp, unit.dp, 1, vpp, unit.save);
@@ -87,7 +86,8 @@ Expected<Layouts> listBubble(const PolicyInput &input) {
   for (StringRef schedule : sharingSchedules()) {
     layouts.families[schedule.str()] = colocatedPlans(input, schedule);
     if (!scheduler::traitsOf(schedule).runsInPhases)
-      layouts.branches.push_back({schedule.str(), "pieces", 2, inPieces});
+      layouts.branches.push_back(
+          {schedule.str(), "stages", 2, inVirtualStages});
   }
   layouts.apart = true;
   layouts.refine = Refine::Nothing;

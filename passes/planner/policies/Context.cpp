@@ -35,8 +35,7 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
   pace.dp /= cp;
   pace.cp = cp;
   pace.ep = ep;
-  int64_t parts = other.microbatches * pace.dp;
-  other.micro = (input.samples() + parts - 1) / parts;
+  other.micro = input.divideSamples(other.microbatches * pace.dp);
   if (placeUnits(input, other))
     plans.push_back(std::move(other));
 }

@@ -37,40 +37,31 @@ class Sizer {
 public:
   Sizer(const PolicyInput &input, int module, int node)
       : memory(input.costs.cluster.getMemory(node)),
-        items(input.cache->getTotal(input.costs, input.batch, module).items) {
+        items(input.cache->getTotal(module).items) {
     int layers = int(input.model().modules[module].layers.size());
     const ModuleCost &cost = input.costs.get(node, module);
-    TokenSums largest =
-        input.cache->getLargest(input.costs, input.batch, module);
+    TokenSums largest = input.cache->getLargest(module);
     for (Save save : {Save::All, Save::Vjp, Save::None})
       for (int tp : tensorSizes(input, module)) {
         if (input.costs.cluster.nodes[node].devices % tp)
           continue;
-        CostOptions options;
-        options.tp = tp;
-        options.save = save;
-        Entry entry;
-        entry.tp = tp;
-        entry.save = save;
+        CostOptions options{tp, save};
         const LayerPrices &prices = input.prices(module, options, 1, node);
-        entry.perSample = prices.total.back();
-        entry.largest = cost.module(options, largest).total();
-        entry.keptPerSample = prices.kept.back();
-        entry.state = cost.state(0, layers, tp, 8);
-        entry.layers = layers;
-        entries.push_back(entry);
+        entries.push_back({tp, layers, save, prices.total.back(),
+                           prices.kept.back(), cost.state(0, layers, tp, 8),
+                           cost.module(options, largest).total()});
       }
     samples = double(input.samples());
   }
 
-  /// Fewest devices that do `share` samples, the mean of a microbatch, in
+  /// Fewest devices that do `meanSize` samples, the mean of a microbatch, in
   /// `seconds`.
-  Sized size(double seconds, double share, int64_t inFlight) const {
+  Sized size(double seconds, double meanSize, int64_t inFlight) const {
     Sized best;
-    int64_t most = std::max<int64_t>(1, int64_t(items * share / samples));
+    int64_t most = std::max<int64_t>(1, int64_t(items * meanSize / samples));
     for (const Entry &entry : entries) {
       // No number of stages needs fewer.
-      double least = entry.tp * (entry.perSample * share / seconds);
+      double least = entry.tp * (entry.perSample * meanSize / seconds);
       if (best.dp > 0 && least > 1.000001 * double(best.devices()))
         continue;
       for (int pp : {1, 2, 3, 4}) {
@@ -79,12 +70,12 @@ public:
           break;
         if (pp > entry.layers || entry.largest / pp > 1.1 * seconds)
           continue;
-        double time = entry.perSample * share / pp;
+        double time = entry.perSample * meanSize / pp;
         int64_t dp = std::max<int64_t>(1, int64_t(std::ceil(time / seconds)));
         Sized one{entry.tp, pp, dp, entry.save, time, most};
         if (dp > most || (best.dp > 0 && one.devices() >= best.devices()))
           continue;
-        double kept = entry.keptPerSample * share / double(dp) / pp *
+        double kept = entry.keptPerSample * meanSize / double(dp) / pp *
                       double(inFlight + pp);
         if (entry.state / pp + kept > 0.92 * memory)
           continue;
@@ -131,16 +122,14 @@ public:
   bool mayFit(const Backbone &layout, int64_t micro) const {
     int pace = input.model().pace, node = nodes[pace];
     const Module &module = input.model().modules[pace];
-    CostOptions options;
-    options.tp = layout.tp;
-    options.save = layout.save;
+    CostOptions options{layout.tp, layout.save};
     double kept = input.prices(pace, options, 1, node).kept.back();
     double weights = module.weightBytes;
     weights += module.trainable ? module.gradientBytes : 0;
     // All stages hold a microbatch each once the pipeline is full.
-    double share = layout.pp > 1 ? 0.5 : 1;
+    double fraction = layout.pp > 1 ? 0.5 : 1;
     return module.getParameters() * weights / (layout.tp * layout.pp) +
-               share * kept * double(micro) <=
+               fraction * kept * double(micro) <=
            input.costs.cluster.getMemory(node);
   }
 
@@ -196,21 +185,17 @@ private:
   std::optional<UnitSizes> size(const Backbone &layout, int64_t micro,
                                 int64_t dp) const {
     const Model &model = input.model();
-    int64_t n = (input.samples() + dp * micro - 1) / (dp * micro);
+    int64_t n = input.divideSamples(dp * micro);
     if (layout.vpp > 1 && n > layout.pp)
       n = n / layout.pp * layout.pp;
-    double share = double(input.samples()) / double(n);
-    CostOptions options;
-    options.tp = layout.tp;
-    options.save = layout.save;
-    double priced = PolicyInput::nearestPower(share / double(dp));
+    double meanSize = double(input.samples()) / double(n);
+    CostOptions options{layout.tp, layout.save};
+    double priced = PolicyInput::nearestPower(meanSize / double(dp));
     const LayerPrices &prices =
-        input.cache->get(input.costs, input.batch, nodes[model.pace],
-                         model.pace, options, priced);
-    double uneven =
-        input.cache->getUnevenness(input.costs, input.batch, n, dp, true);
-    double beat =
-        prices.total.back() * share / double(dp) / priced / layout.pp * uneven;
+        input.cache->get(nodes[model.pace], model.pace, options, priced);
+    double uneven = input.cache->getUnevenness(n, dp, true);
+    double beat = prices.total.back() * meanSize / double(dp) / priced /
+                  layout.pp * uneven;
     // Where microbatches differ, large ones may meet; before a barrier of the
     // batch all are kept.
     int64_t inFlight =
@@ -222,7 +207,7 @@ private:
     for (size_t m = 0; m < model.modules.size(); ++m) {
       Sized one = int(m) == model.pace
                       ? Sized{layout.tp, layout.pp, dp, layout.save}
-                      : sizers[m].size(beat * layout.slack, share, inFlight);
+                      : sizers[m].size(beat * layout.slack, meanSize, inFlight);
       int kind = kindOf(nodes[m]);
       used[kind] += one.devices();
       if (one.dp == 0 || used[kind] > capacity[kind])
@@ -300,7 +285,7 @@ void addPlans(const PolicyInput &input, const Disjoint &disjoint,
             if (most < 1 || micro > input.samples() ||
                 !disjoint.mayFit(layout, micro))
               break;
-            most = std::min(most, (input.samples() + micro - 1) / micro);
+            most = std::min(most, input.divideSamples(micro));
             auto plan = disjoint.make(layout, micro, most);
             if (!plan)
               continue;

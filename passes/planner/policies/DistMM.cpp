@@ -33,12 +33,10 @@ bool smallestReplica(const PolicyInput &input, int module, Save save, int &tp,
   int64_t best = 0;
   for (int p = 1; p <= layers; ++p)
     for (int t : tensorSizes(input, module)) {
-      CostOptions options;
-      options.tp = t;
-      options.save = save;
-      double share = 1.0 / p;
-      double bytes = cost.state(0, layers, t, 1) * share +
-                     cost.kept(0, layers, options, part) * share * (p + 2);
+      CostOptions options{t, save};
+      double fraction = 1.0 / p;
+      double bytes = cost.state(0, layers, t, 1) * fraction +
+                     cost.kept(0, layers, options, part) * fraction * (p + 2);
       int64_t size = int64_t(p) * t;
       missing = std::min(missing, bytes - 0.85 * memory);
       if (bytes <= 0.85 * memory && (!best || size < best)) {
@@ -71,9 +69,7 @@ Expected<Layouts> listDistMM(const PolicyInput &input) {
         used = input.gpus() + 1;
         break;
       }
-      CostOptions options;
-      options.tp = tp[m];
-      options.save = save;
+      CostOptions options{tp[m], save};
       work[m] =
           input.costs.get(0, int(m))
               .module(options, meanPart(input, int(m), input.samples(), 1))
@@ -102,12 +98,10 @@ Expected<Layouts> listDistMM(const PolicyInput &input) {
         plan.schedule = "distmm-pipe";
       plan.assign = Assign::Samples;
       plan.reorder = Reorder::Intra;
-      int64_t pieces = dp[model.pace] * micro;
-      plan.microbatches = (input.samples() + pieces - 1) / pieces;
-      for (size_t m = 0; m < count; ++m) {
-        UnitPlan unit = makeUnit(input, int(m), tp[m], dp[m], pp[m], 1, save);
-        plan.units.push_back(unit);
-      }
+      plan.microbatches = input.divideSamples(dp[model.pace] * micro);
+      for (size_t m = 0; m < count; ++m)
+        plan.units.push_back(
+            makeUnit(input, int(m), tp[m], dp[m], pp[m], 1, save));
       placeUnits(input, plan);
       plans.push_back(std::move(plan));
     }

@@ -131,8 +131,8 @@ Rule solve(const PolicyInput &input, const Reading &reading) {
         problem.others.push_back(unit);
     }
     std::optional<FormulaPlan> before;
-    for (double share : {1.0, 0.85, 0.7, 0.5, 0.35}) {
-      problem.memory = memory * share;
+    for (double fraction : {1.0, 0.85, 0.7, 0.5, 0.35}) {
+      problem.memory = memory * fraction;
       // With less memory nothing else gets better than what still fits.
       if (before && fitsMemory(problem, *before))
         continue;

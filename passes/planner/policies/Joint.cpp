@@ -67,7 +67,8 @@ Expected<Layouts> listJoint(const PolicyInput &input) {
   for (StringRef schedule : sharingSchedules()) {
     layouts.families[schedule.str()] = colocatedPlans(input, schedule);
     if (input.isSmall() && !scheduler::traitsOf(schedule).runsInPhases)
-      layouts.branches.push_back({schedule.str(), schedule.str(), 2, inPieces});
+      layouts.branches.push_back(
+          {schedule.str(), schedule.str(), 2, inVirtualStages});
   }
   layouts.families["uniform"] = byItems(uniformPlans(input));
   layouts.refine = Refine::Layouts;

@@ -70,8 +70,7 @@ std::vector<int64_t> microSizes(const PolicyInput &input,
 
 TokenSums meanPart(const PolicyInput &input, int module, int64_t microbatches,
                    int64_t dp) {
-  const TokenSums &sum =
-      input.cache->getTotal(input.costs, input.batch, module);
+  const TokenSums &sum = input.cache->getTotal(module);
   return sum * (1 / (double(microbatches) * double(dp)));
 }
 
@@ -166,11 +165,8 @@ UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
     unit.cuts = evenCuts(layers, stages);
     return unit;
   }
-  CostOptions options;
-  options.tp = tp;
-  options.save = save;
-  unit.cuts = input.cache->getCuts(input.costs, input.batch, module, options,
-                                   pp, vpp, back);
+  CostOptions options{tp, save};
+  unit.cuts = input.cache->getCuts(module, options, pp, vpp, back);
   return unit;
 }
 

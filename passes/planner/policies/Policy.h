@@ -37,31 +37,26 @@ struct LayerPrices {
 /// What searches ask for again and again.
 class PriceCache {
 public:
+  PriceCache(const Costs &costs, const std::vector<Sample> &batch)
+      : costs(costs), batch(batch) {}
   /// Of so many mean samples, a multiple of kGrain, on a kind of node.
-  const LayerPrices &get(const Costs &costs, const std::vector<Sample> &batch,
-                         int node, int module, const CostOptions &options,
+  const LayerPrices &get(int node, int module, const CostOptions &options,
                          double samples);
   static constexpr double kGrain = 1.0 / 64;
   /// Cuts into pp * vpp stages so that positions are as equal as layers allow.
-  const std::vector<int> &getCuts(const Costs &costs,
-                                  const std::vector<Sample> &batch, int module,
-                                  const CostOptions &options, int pp, int vpp,
-                                  bool back);
+  const std::vector<int> &getCuts(int module, const CostOptions &options,
+                                  int pp, int vpp, bool back);
   /// How much longer microbatches take than the mean part since their slowest
   /// part does: at least 1.
-  double getUnevenness(const Costs &costs, const std::vector<Sample> &batch,
-                       int64_t microbatches, int64_t dp, bool balanced);
+  double getUnevenness(int64_t microbatches, int64_t dp, bool balanced);
   /// Of all items of a module, and of its largest.
-  const TokenSums &getTotal(const Costs &costs,
-                            const std::vector<Sample> &batch, int module);
-  TokenSums getLargest(const Costs &costs, const std::vector<Sample> &batch,
-                       int module);
-  double getWorkBound(const Costs &costs, const std::vector<Sample> &batch) {
+  const TokenSums &getTotal(int module);
+  TokenSums getLargest(int module);
+  double getWorkBound() {
     return bound = bound < 0 ? costs.workBound(batch) : bound;
   }
   /// Whether all samples have as many items of a module, all of one size.
-  bool isUniform(const Costs &costs, const std::vector<Sample> &batch,
-                 int module);
+  bool isUniform(int module);
 
   /// Cuts of a backbone around what runs on the ranks of its end stages, by its
   /// TP, saved set and stages: empty until who asks has made them.
@@ -70,6 +65,8 @@ public:
   }
 
 private:
+  const Costs &costs;
+  const std::vector<Sample> &batch;
   std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
   /// By node, module, layout, saved set and samples.
   llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int, int64_t>,
@@ -94,7 +91,8 @@ struct PolicyInput {
   int simulations = 48;
   /// Plans near the best that it simulates in full at least, if there are any.
   int finalists = 0;
-  std::shared_ptr<PriceCache> cache = std::make_shared<PriceCache>();
+  std::shared_ptr<PriceCache> cache =
+      std::make_shared<PriceCache>(costs, batch);
 
   /// What estimates price parts of so many samples at: a power of two between
   /// 2^-6 and 2^10.
@@ -112,9 +110,11 @@ struct PolicyInput {
   const Model &model() const { return costs.model; }
   int64_t gpus() const { return costs.cluster.getNumDevices(); }
   int64_t samples() const { return int64_t(batch.size()); }
+  /// Rounded up: microbatches of so many samples, or samples of so many parts.
+  int64_t divideSamples(int64_t by) const { return (samples() + by - 1) / by; }
   /// Whether all samples cost the backbone the same. Of others estimates and
   /// folded simulations say less.
-  bool isEven() const { return cache->isUniform(costs, batch, model().pace); }
+  bool isEven() const { return cache->isUniform(model().pace); }
   /// Whether devices are so few that there is time for hundreds of simulations.
   bool isSmall() const { return gpus() <= 256; }
 };
@@ -296,11 +296,11 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input,
 /// those that are not interleaved also with split backwards.
 void addBySchedule(const PolicyInput &input, std::vector<Plan> plans,
                    const std::string &prefix, Families &families);
-/// Of a plan whose units share ranks: encoder and generator in so many pieces
-/// of a microbatch, down to one layer each: what fits a bubble need not be a
-/// whole pass. Every kernel is launched as before, and a piece hands on to the
-/// next on the same ranks.
-std::vector<Plan> inPieces(const PolicyInput &input, const Plan &plan);
+/// Of a plan whose units share ranks: encoder and generator in so many virtual
+/// stages, down to one layer each: what fits a bubble need not be a whole pass.
+/// Every kernel is launched as before, and a stage hands on to the next on the
+/// same ranks.
+std::vector<Plan> inVirtualStages(const PolicyInput &input, const Plan &plan);
 /// DistTrain's formulation, solved for microbatches of up to so many samples
 /// and up to so many virtual stages a rank.
 std::vector<Rule> distTrainRules(const PolicyInput &input,

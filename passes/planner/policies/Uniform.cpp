@@ -51,9 +51,7 @@ void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
   double first = 0, last = 0;
   std::vector<double> byLayer;
   for (const UnitPlan &unit : plan.units) {
-    CostOptions options;
-    options.tp = unit.tp;
-    options.save = layout.save;
+    CostOptions options{unit.tp, layout.save};
     const LayerPrices &prices = input.prices(unit.module, options);
     if (unit.module != pace.module)
       (isBefore(input.model(), unit.module) ? first : last) +=
@@ -90,8 +88,7 @@ std::vector<Plan> makeUniform(const PolicyInput &input, const Uniform &layout,
   plan.micro = layout.micro;
   plan.assign = Assign::Given;
   plan.reorder = Reorder::None;
-  int64_t pieces = layout.dp * layout.micro;
-  plan.microbatches = (input.samples() + pieces - 1) / pieces;
+  plan.microbatches = input.divideSamples(layout.dp * layout.micro);
   int64_t next = 0;
   auto add = [&](int module) {
     bool pace = module == model.pace;
@@ -205,7 +202,7 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
               Uniform layout{tp,   pp,     vpp,   1,  micro,
                              save, stages, false, cp, ep};
               layout.dp = std::min(input.gpus() / perReplica(input, layout),
-                                   (input.samples() + micro - 1) / micro);
+                                   input.divideSamples(micro));
               layout.dp -= layout.dp % ep;
               if (layout.dp < 1 || pp * vpp > layers)
                 continue;

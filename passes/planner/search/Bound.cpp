@@ -88,14 +88,12 @@ PartSizes Bound::sizesOf(int u) const {
   // Whole samples stay with their replica.
   if (pace || (plan.assign != Assign::Items && unit.dp == dp)) {
     // Of others a sample may have nothing.
-    double filled =
-        !pace && !input.cache->isUniform(input.costs, input.batch, u) ? 1
-        : balanced ? double(std::min(parts, all))
-                   : std::ceil(double(all) / double(most));
+    double filled = !pace && !input.cache->isUniform(u) ? 1
+                    : balanced ? double(std::min(parts, all))
+                               : std::ceil(double(all) / double(most));
     return {double(least), double(most), filled, 1};
   }
-  double items =
-      input.cache->getTotal(input.costs, input.batch, u).items / double(all);
+  double items = input.cache->getTotal(u).items / double(all);
   if (items <= 0)
     return {};
   // Even parts of uneven samples have more of some than of others.
@@ -234,17 +232,17 @@ double Bound::ofPosition(int u, int position, const Around &around) const {
   const UnitBound &own = units[u];
   Position here = getPosition(u, position, around.beyond);
   double microbatches = double(plan.microbatches);
-  double room = own.memory - here.always - around.taken - here.workspace -
+  double free = own.memory - here.always - around.taken - here.workspace -
                 here.snapshot,
          each = here.kept / microbatches;
-  if (room < 0 || each > room)
+  if (free < 0 || each > free)
     return INFINITY;
   // From the first forward's begin to the last backward's end: what memory
   // lets be there at once.
-  double busy = here.held > 0 ? here.held / room : 0;
+  double busy = here.held > 0 ? here.held / free : 0;
   if (own.unit.vpp == 1 && each > 0)
     busy =
-        std::max(busy, here.residence * microbatches / own.countIn(room, each));
+        std::max(busy, here.residence * microbatches / own.countIn(free, each));
   bool trains = input.model().modules[u].hasBackward();
   double fill = around.before + own.forward(0, here.firstLayer),
          drain = trains ? own.backward(0, here.firstLayer, !split) : 0;
@@ -277,7 +275,7 @@ double lowerBound(const PolicyInput &input, const Plan &plan) {
   // Replicas on several kinds of devices may have any share.
   if (any_of(placed.units,
              [](const UnitPlan &unit) { return !unit.blocks.empty(); }))
-    return input.cache->getWorkBound(input.costs, input.batch);
+    return input.cache->getWorkBound();
   return Bound(input, placed).get();
 }
 

@@ -28,7 +28,7 @@ Complexity getComplexity(const Plan &plan) {
     figures[Complexity::Stages] += int64_t(unit.pp) * unit.vpp;
     int64_t tensor = int64_t(unit.tp) * unit.cp;
     figures[Complexity::Tensor] = std::max(figures[Complexity::Tensor], tensor);
-    figures[Complexity::Pieces] += unit.sub + unit.span - 1;
+    figures[Complexity::Slices] += unit.sub + unit.span - 1;
     figures[Complexity::Strips] =
         std::max<int64_t>(figures[Complexity::Strips], unit.overlap);
     figures[Complexity::Ahead] += unit.runAhead.has_value();
@@ -56,7 +56,7 @@ static std::string describe(const Plan &plan, Complexity::Figure figure) {
     return count("rank") + " to a layer";
   case Complexity::Sequence:
     return value ? "sequence parallelism" : "none";
-  case Complexity::Pieces:
+  case Complexity::Slices:
     return "parts in " + count("piece");
   case Complexity::Strips:
     return "products in " + count("strip");

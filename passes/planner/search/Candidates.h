@@ -34,7 +34,7 @@ struct Complexity {
               ///< 1: tasks of units or rounds woven in; 2: split backwards
     Tensor,   ///< largest number of ranks that share a layer: TP times CP
     Sequence, ///< 1: tokens between layers are divided too
-    Pieces,   ///< of a part, over all units
+    Slices,   ///< of a part, over all units
     Strips,   ///< of products and collectives, the most of a unit
     Ahead,    ///< units that run ahead of what the schedule asks for
     NumFigures

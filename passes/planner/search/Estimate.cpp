@@ -148,9 +148,9 @@ double shareOfLargest(const PolicyInput &input, const Plan &plan,
   if (u == input.model().pace || plan.assign != Assign::Items)
     return 0;
   const ItemCost &cost = input.costs.items[u];
-  double mean = cost.at(input.cache->getTotal(input.costs, input.batch, u)) /
+  double mean = cost.at(input.cache->getTotal(u)) /
                 (double(plan.microbatches) * double(prices.unit.dp));
-  TokenSums largest = input.cache->getLargest(input.costs, input.batch, u);
+  TokenSums largest = input.cache->getLargest(u);
   return mean > 0 ? cost.at(largest) / mean : 0;
 }
 
@@ -270,8 +270,7 @@ static double estimatePlaced(const PolicyInput &input, const Plan &plan) {
   }
   const UnitPlan &pace = plan.units[input.model().pace];
   double uneven = pace.blocks.empty()
-                      ? input.cache->getUnevenness(input.costs, input.batch,
-                                                   plan.microbatches, pace.dp,
+                      ? input.cache->getUnevenness(plan.microbatches, pace.dp,
                                                    plan.assign != Assign::Given)
                       : unevennessOf(pace, double(input.samples()),
                                      double(plan.microbatches));
@@ -279,12 +278,12 @@ static double estimatePlaced(const PolicyInput &input, const Plan &plan) {
   double crowded = 1;
   for (size_t u = 0; u < count; ++u) {
     const UnitPlan &unit = plan.units[u];
-    double room = cluster.getLeastMemory(unit.firstRank, unit.getRanks()) -
+    double free = cluster.getLeastMemory(unit.firstRank, unit.getRanks()) -
                   needs[u].always;
     bool waits = traits.order == scheduler::OrderOf::Search;
-    if ((waits ? needs[u].one : needs[u].busy) > room)
+    if ((waits ? needs[u].one : needs[u].busy) > free)
       return INFINITY;
-    crowded = std::max(crowded, needs[u].busy / room);
+    crowded = std::max(crowded, needs[u].busy / free);
   }
   slowest[input.model().pace] *= uneven;
   double steady = *std::max_element(slowest.begin(), slowest.end());

@@ -97,8 +97,7 @@ Expected<Plan> moveTo(const PolicyInput &input, Plan plan, int64_t first) {
   for (int64_t halves = 2;; halves += halves / 2) {
     if (halves > 2) {
       plan.microbatches = n * halves / 2 / rounds * rounds;
-      int64_t parts = plan.microbatches * pace.dp;
-      plan.micro = (input.samples() + parts - 1) / parts;
+      plan.micro = input.divideSamples(plan.microbatches * pace.dp);
     }
     placeBlocks(input, plan);
     auto step = simulateFitting(input.costs, plan, input.batch);

@@ -54,7 +54,7 @@ private:
   double workspace[3] = {};        ///< the same
   std::vector<double> state = {0}; ///< and blocks of sums, before each layer
   std::vector<double> held;        ///< microbatches, by position
-  double room;                     ///< bytes of a device, for all of these
+  double capacity;                 ///< bytes of a device, for all of these
   double message = 0;              ///< bytes of a part between layers
 };
 
@@ -76,8 +76,7 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
   message = module.kinds[module.layers[0]].output.at(part) / unit.cp;
   for (auto [i, save] : llvm::enumerate(kSaves)) {
     options.save = save;
-    prices[i] =
-        &input.cache->get(input.costs, input.batch, node, u, options, priced);
+    prices[i] = &input.cache->get(node, u, options, priced);
     for (size_t kind = 0; kind < cost.getModule().kinds.size(); ++kind)
       workspace[i] =
           std::max(workspace[i], cost.workspace(int(kind), options, part));
@@ -93,13 +92,13 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
     state.push_back(state.back() + bytes);
   }
   // The simulator has the last word.
-  room =
+  capacity =
       0.99 * cluster.getLeastMemory(unit.firstRank, unit.getRanks()) - largest;
   std::vector<int64_t> inFlight = countInFlight(input, plan);
   for (size_t other = 0; plan.sharesRanks() && other < plan.units.size();
        ++other)
     if (int(other) != u)
-      room -= estimateMemory(input, plan, int(other), inFlight[other]);
+      capacity -= estimateMemory(input, plan, int(other), inFlight[other]);
   for (int p = 0; p < unit.pp; ++p)
     held.push_back(std::min(double(plan.microbatches),
                             heldAt(plan, unit, p, inFlight[u])));
@@ -107,7 +106,7 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
 
 Fitter::Choice Fitter::choose(int position, int begin, int end) const {
   for (auto [i, save] : llvm::enumerate(kSaves))
-    if (bytesOf(i, position, begin, end) <= room)
+    if (bytesOf(i, position, begin, end) <= capacity)
       return {prices[i]->seconds(begin, end) * factor, save};
   return {};
 }
@@ -162,7 +161,7 @@ bool Fitter::chooseByPosition(UnitPlan &result) const {
       for (int s = 0; s < unit.pp * unit.vpp; ++s)
         if (plan.getPosition(unit, s) == p)
           bytes += bytesOf(i, p, unit.cuts[s], unit.cuts[s + 1]);
-      return bytes <= room;
+      return bytes <= capacity;
     };
     size_t i = 0;
     while (i < std::size(kSaves) && !fits(i))

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Neighbours.h"
+#include "passes/planner/search/PlanSearch.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -29,7 +29,7 @@ public:
     bool disjoint = !plan.sharesRanks() && !uniform;
     for (size_t u = 0; u < plan.units.size(); ++u) {
       varySave(plan, int(u));
-      varyPieces(plan, int(u));
+      varySlices(plan, int(u));
       if (disjoint) {
         varyReplicas(plan, int(u));
         varyStages(plan, int(u));
@@ -97,8 +97,8 @@ private:
         int64_t size = int64_t(unit.tp) * unit.pp;
         if (int(u) == input.model().pace || plan.ranks + size > input.gpus())
           continue;
-        double work = input.costs.work(
-            int(u), input.cache->getTotal(input.costs, input.batch, int(u)), 1);
+        double work =
+            input.costs.work(int(u), input.cache->getTotal(int(u)), 1);
         if (work / double(unit.getRanks()) > most) {
           most = work / double(unit.getRanks());
           to = int(u);
@@ -126,8 +126,8 @@ private:
   }
 
   void setMicro(Plan &plan) const {
-    int64_t parts = plan.microbatches * plan.units[input.model().pace].dp;
-    plan.micro = (input.samples() + parts - 1) / parts;
+    plan.micro = input.divideSamples(plan.microbatches *
+                                     plan.units[input.model().pace].dp);
   }
 
   void varyMicrobatches(const Plan &plan) {
@@ -166,8 +166,8 @@ private:
     }
   }
 
-  /// Smaller pieces only pay where what a layer needs at once matters.
-  void varyPieces(const Plan &plan, int u) {
+  /// Smaller slices only pay where what a layer needs at once matters.
+  void varySlices(const Plan &plan, int u) {
     const UnitPlan &unit = plan.units[u];
     TokenSums part = meanPart(input, u, plan.microbatches, unit.dp);
     CostOptions options = plan.getOptions(u);

@@ -76,7 +76,7 @@ void placeBlocks(const PolicyInput &input, Plan &plan) {
     return;
   std::vector<TokenSums> items;
   for (size_t m = 0; m < input.model().modules.size(); ++m)
-    items.push_back(input.cache->getTotal(input.costs, input.batch, int(m)));
+    items.push_back(input.cache->getTotal(int(m)));
   placeBlocks(input.costs, items, plan);
 }
 

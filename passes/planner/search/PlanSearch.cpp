@@ -202,37 +202,36 @@ void PlanSearch::branch(const Branch &branch) {
   tryTogether(together);
 }
 
-std::vector<std::string> PlanSearch::rankFamilies() const {
+void PlanSearch::improve(int families) {
   std::vector<std::pair<double, std::string>> order;
   for (auto &[family, entries] : found)
     order.emplace_back(entries.front().step, family);
   llvm::sort(order);
-  std::vector<std::string> names;
-  for (auto &[step, family] : order)
-    names.push_back(family);
-  return names;
-}
-
-void PlanSearch::improve(
-    function_ref<std::vector<Plan>(const Plan &)> neighbours, int families) {
-  std::vector<std::string> order = rankFamilies();
-  if (int(order.size()) > families)
-    order.resize(families);
+  order.resize(std::min<size_t>(order.size(), families));
   int budget = left;
   for (size_t i = 0; i < order.size(); ++i) {
-    Entry start = found[order[i]].front();
+    Entry start = found[order[i].second].front();
     if (start.step > 1.3 * getBest())
       break;
     // Each family gets an equal share of what is left.
     int least = budget - budget * int(i + 1) / int(order.size());
-    while (left > least && step(order[i], start, least, neighbours))
+    while (left > least && step(order[i].second, start, least))
       ;
   }
 }
 
-bool PlanSearch::step(
-    StringRef family, Entry &start, int least,
-    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
+std::vector<Plan> PlanSearch::byEstimate(std::vector<Plan> plans) const {
+  std::vector<std::pair<double, size_t>> order;
+  for (const Plan &plan : plans)
+    order.emplace_back(estimate(input, plan), order.size());
+  llvm::sort(order);
+  std::vector<Plan> sorted;
+  for (auto [seconds, i] : order)
+    sorted.push_back(std::move(plans[i]));
+  return sorted;
+}
+
+bool PlanSearch::step(StringRef family, Entry &start, int least) {
   std::vector<Trial> together;
   auto flush = [&] {
     std::vector<double> steps = tryTogether(together);
@@ -243,15 +242,7 @@ bool PlanSearch::step(
     together.clear();
     return better;
   };
-  // The most promising first, those that may not fit last.
-  std::vector<std::pair<double, Plan>> ranked;
-  for (Plan &plan : neighbours(start.plan)) {
-    double seconds = estimate(input, plan);
-    ranked.emplace_back(seconds, std::move(plan));
-  }
-  llvm::stable_sort(
-      ranked, [](const auto &a, const auto &b) { return a.first < b.first; });
-  for (auto &[seconds, plan] : ranked) {
+  for (Plan &plan : byEstimate(neighboursOf(input, start.plan, uniform))) {
     if (left - int(together.size()) > least && isWorth(plan, start.step))
       together.push_back({family.str(), std::move(plan)});
     if (int(together.size()) == kTogether && flush())
@@ -260,8 +251,7 @@ bool PlanSearch::step(
   return flush();
 }
 
-void PlanSearch::spread(
-    function_ref<std::vector<Plan>(const Plan &)> neighbours) {
+void PlanSearch::spread() {
   Ledger done;
   while (left > 0) {
     const Entry *next = nullptr;
@@ -277,7 +267,7 @@ void PlanSearch::spread(
       break;
     Entry start = *next;
     done.take(start.plan);
-    step(family, start, 0, neighbours);
+    step(family, start, 0);
   }
 }
 
@@ -299,22 +289,14 @@ const PlanSearch::Entry &PlanSearch::getSimplest() const {
   return *simplest;
 }
 
-void PlanSearch::simplify(
-    function_ref<std::vector<Plan>(const Plan &)> simpler) {
+void PlanSearch::simplify() {
   if (std::isinf(getBest()))
     return;
   left = input.isSmall() ? 8 * kTogether : kTogether;
   while (left > 0) {
     Plan start = getSimplest().plan;
-    std::vector<std::pair<double, Plan>> ranked;
-    for (Plan &plan : simpler(start)) {
-      double seconds = estimate(input, plan);
-      ranked.emplace_back(seconds, std::move(plan));
-    }
-    llvm::stable_sort(
-        ranked, [](const auto &a, const auto &b) { return a.first < b.first; });
     std::vector<Trial> together;
-    for (auto &[seconds, plan] : ranked)
+    for (Plan &plan : byEstimate(simplerThan(input, start, uniform)))
       if (int(together.size()) < std::min(kTogether, left) &&
           isWorth(plan, (1 + kNegligible) * getBest()))
         together.push_back({"simpler", std::move(plan)});

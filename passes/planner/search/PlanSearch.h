@@ -12,8 +12,6 @@
 
 #include "passes/planner/search/Ledger.h"
 
-#include "llvm/ADT/STLFunctionalExtras.h"
-
 namespace dt::planner {
 
 /// Coarse to fine: plans are ranked by estimate, the best are simulated folded,
@@ -22,8 +20,9 @@ namespace dt::planner {
 /// result does not depend on the machine.
 class PlanSearch {
 public:
-  PlanSearch(const PolicyInput &input, int simulations)
-      : input(input), budget(simulations), left(simulations),
+  /// `uniform`: no unit's layout is varied by itself.
+  PlanSearch(const PolicyInput &input, int simulations, bool uniform = false)
+      : input(input), uniform(uniform), budget(simulations), left(simulations),
         sums(input.model(), input.batch, input.costs.items) {}
 
   /// Folded simulations of the `most` best of all by estimate, less what a
@@ -39,15 +38,14 @@ public:
   void branch(const Branch &branch);
   /// Plans next to the best of each family that is no more than 30 % behind
   /// the best of all, one decision at a time, as long as that helps.
-  void improve(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours,
-               int families);
+  void improve(int families);
   /// With what is still left: plans next to those that were simulated, the
   /// fastest first.
-  void spread(llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
+  void spread();
   /// Plans that are simpler than the simplest of the best, as long as one of
   /// them is no more than kNegligible slower than the best of all. Has
   /// simulations of its own, whatever the search has left.
-  void simplify(llvm::function_ref<std::vector<Plan>(const Plan &)> simpler);
+  void simplify();
   /// Simulates the best in full until `most` of them fit, then simpler ones
   /// that may be as good; error if none fits (the reason of what is nearest to
   /// it).
@@ -75,8 +73,9 @@ private:
   /// Seconds of each, infinite if the plan does not fit.
   std::vector<double> tryTogether(llvm::MutableArrayRef<Trial> plans);
   /// To the best of the first neighbours that are better; false if none is.
-  bool step(llvm::StringRef family, Entry &start, int least,
-            llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
+  bool step(llvm::StringRef family, Entry &start, int least);
+  /// The most promising by estimate first, those that may not fit last.
+  std::vector<Plan> byEstimate(std::vector<Plan> plans) const;
   /// Adds those that fit; how many do.
   int simulateInFull(llvm::ArrayRef<const Entry *> entries,
                      Candidates &candidates);
@@ -84,10 +83,10 @@ private:
   void addSimpler(llvm::ArrayRef<const Entry *> entries, int most,
                   Candidates &candidates);
   const Entry &getSimplest() const;
-  std::vector<std::string> rankFamilies() const;
   double getBest() const;
 
   const PolicyInput &input;
+  bool uniform;
   int budget, left; ///< simulations
   SampleSums sums;
   std::map<std::string, std::vector<Entry>> found; ///< fastest first
@@ -95,6 +94,15 @@ private:
   bool closed = false; ///< the ledger has all of the families
   Reason reason;
 };
+
+/// Plans that differ from one in a single decision; of a `uniform` plan in no
+/// unit's layout by itself.
+std::vector<Plan> neighboursOf(const PolicyInput &input, const Plan &plan,
+                               bool uniform);
+/// Those that are simpler than the plan, and what several decisions at once
+/// make of it: half of a unit's stages, a single one, whole tasks.
+std::vector<Plan> simplerThan(const PolicyInput &input, const Plan &plan,
+                              bool uniform);
 
 /// What a policy's layouts come to, simulated in full; error if none fits.
 llvm::Expected<Candidates> searchLayouts(const PolicyInput &input,

@@ -20,9 +20,7 @@ using namespace llvm;
 
 namespace dt::planner {
 
-const LayerPrices &PriceCache::get(const Costs &costs,
-                                   const std::vector<Sample> &batch, int node,
-                                   int m, const CostOptions &options,
+const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
                                    double samples) {
   std::unique_ptr<LayerPrices> &known =
       prices[{node, m, options.tp, options.cp, options.ep, int(options.save),
@@ -34,7 +32,7 @@ const LayerPrices &PriceCache::get(const Costs &costs,
   LayerPrices &result = *known;
   const Module &module = costs.model.modules[m];
   const ModuleCost &cost = costs.get(node, m);
-  TokenSums part = getTotal(costs, batch, m) * (samples / double(batch.size()));
+  TokenSums part = getTotal(m) * (samples / double(batch.size()));
   std::vector<Times> times;
   std::vector<double> bytes, late;
   for (size_t kind = 0; kind < module.kinds.size(); ++kind) {
@@ -72,7 +70,7 @@ double PolicyInput::nearestPower(double samples) {
 
 const LayerPrices &PolicyInput::prices(int module, const CostOptions &options,
                                        double samples, int node) const {
-  return cache->get(costs, batch, node, module, options, nearestPower(samples));
+  return cache->get(node, module, options, nearestPower(samples));
 }
 
 int PolicyInput::nodeOf(const Plan &plan, int unit) const {
@@ -88,8 +86,7 @@ PolicyInput::pricesOf(const Plan &plan, int u, double samples) const {
   const UnitPlan &unit = plan.units[u];
   int node = nodeOf(plan, u);
   auto get = [&](int stage) {
-    return &cache->get(costs, batch, node, u, plan.getOptions(u, stage),
-                       samples);
+    return &cache->get(node, u, plan.getOptions(u, stage), samples);
   };
   if (unit.saves.empty()) // the cache has them
     return {std::shared_ptr<void>(), get(0)};
@@ -112,16 +109,14 @@ PolicyInput::pricesOf(const Plan &plan, int u, double samples) const {
   return result;
 }
 
-const std::vector<int> &PriceCache::getCuts(const Costs &costs,
-                                            const std::vector<Sample> &batch,
-                                            int module,
+const std::vector<int> &PriceCache::getCuts(int module,
                                             const CostOptions &options, int pp,
                                             int vpp, bool back) {
   std::unique_ptr<std::vector<int>> &known =
       cuts[{module, options.tp, int(options.save), pp, vpp, back}];
   if (known)
     return *known;
-  const LayerPrices &prices = get(costs, batch, 0, module, options, 1);
+  const LayerPrices &prices = get(0, module, options, 1);
   std::vector<double> byLayer;
   for (size_t i = 0; i + 1 < prices.total.size(); ++i)
     byLayer.push_back(prices.seconds(int(i), int(i) + 1));
@@ -130,8 +125,7 @@ const std::vector<int> &PriceCache::getCuts(const Costs &costs,
   return *known;
 }
 
-TokenSums PriceCache::getLargest(const Costs &costs,
-                                 const std::vector<Sample> &batch, int module) {
+TokenSums PriceCache::getLargest(int module) {
   auto [it, isNew] = largest.try_emplace(module);
   if (isNew)
     for (int32_t tokens : itemsOf(batch, costs.model.modules[module].item))
@@ -140,35 +134,26 @@ TokenSums PriceCache::getLargest(const Costs &costs,
   return it->second;
 }
 
-bool PriceCache::isUniform(const Costs &costs, const std::vector<Sample> &batch,
-                           int module) {
+bool PriceCache::isUniform(int module) {
   auto [it, isNew] = uniform.try_emplace(module, true);
   if (!isNew)
     return it->second;
   ItemKind kind = costs.model.modules[module].item;
-  auto itemsOf = [&](const Sample &sample) {
-    return kind == ItemKind::Sample ? ArrayRef(sample.tokens)
-                                    : sample.get(kind);
-  };
-  ArrayRef<int32_t> first = itemsOf(batch.front());
+  ArrayRef<int32_t> first = batch.front().getTokens(kind);
   return it->second = !first.empty() && llvm::all_equal(first) &&
                       llvm::all_of(batch, [&](const Sample &sample) {
-                        return itemsOf(sample) == first;
+                        return sample.getTokens(kind) == first;
                       });
 }
 
-const TokenSums &PriceCache::getTotal(const Costs &costs,
-                                      const std::vector<Sample> &batch,
-                                      int module) {
+const TokenSums &PriceCache::getTotal(int module) {
   auto [it, isNew] = totals.try_emplace(module);
   if (isNew)
     it->second = momentsOf(batch, costs.model.modules[module].item);
   return it->second;
 }
 
-double PriceCache::getUnevenness(const Costs &costs,
-                                 const std::vector<Sample> &batch, int64_t n,
-                                 int64_t dp, bool balanced) {
+double PriceCache::getUnevenness(int64_t n, int64_t dp, bool balanced) {
   auto [found, isNew] = drawn.try_emplace({balanced ? n : -n, dp}, 1);
   if (!isNew)
     return found->second;

@@ -89,12 +89,9 @@ Expected<Plan> chooseRobust(const PolicyInput &input, const Candidates &found,
     options.scheduleEffort = kEffort;
     if (!slowdowns[draw].empty())
       options.slowdowns = &slowdowns[draw];
-    auto step =
-        simulateStep(input.costs, plans[i / kDraws], batches[draw], options);
-    if (step)
+    if (auto step = expectedToOptional(simulateStep(
+            input.costs, plans[i / kDraws], batches[draw], options)))
       steps[i] = step->predicted.step;
-    else
-      consumeError(step.takeError());
   });
   // Compared by the percentile as others are by the step.
   Candidates candidates;

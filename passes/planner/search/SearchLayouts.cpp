@@ -4,7 +4,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/search/Neighbours.h"
 #include "passes/planner/search/PlanSearch.h"
 
 #include "llvm/Support/Parallel.h"
@@ -119,37 +118,18 @@ int getLargeBudget(const PolicyInput &input) {
                                                    : 2.5));
 }
 
-/// Neighbours of the best, what else the families have, what is simpler.
-void refine(const PolicyInput &input, const Layouts &layouts,
-            PlanSearch &search) {
-  bool uniform = layouts.refine == Refine::UniformLayouts;
-  auto neighbours = [&](const Plan &plan) {
-    return neighboursOf(input, plan, uniform);
-  };
-  search.improve(neighbours, input.isSmall() ? 8 : 3);
-  bool several = input.costs.cluster.hasSeveralKinds();
-  if (!several) // where bounds say little
-    search.close(layouts.families);
-  if (uniform || several) // uniform families are few
-    search.spread(neighbours);
-  search.simplify(
-      [&](const Plan &plan) { return simplerThan(input, plan, uniform); });
-}
-
 Expected<Candidates> searchFamilies(const PolicyInput &input,
                                     const Layouts &layouts) {
   bool large = layouts.refine >= Refine::UniformLayouts;
   int budget =
           large ? getLargeBudget(input) : layouts.budget * input.simulations,
       byEstimate = (large ? budget : input.simulations) / 2;
-  PlanSearch search(input, budget);
-  if (layouts.start.derive) {
-    if (auto plan = followRules(input, layouts.rules))
+  bool uniform = layouts.refine == Refine::UniformLayouts;
+  PlanSearch search(input, budget, uniform);
+  if (layouts.start.derive)
+    if (auto plan = expectedToOptional(followRules(input, layouts.rules)))
       search.tryAnyway(layouts.start.family,
                        layouts.start.derive(input, *plan));
-    else
-      consumeError(plan.takeError());
-  }
   if (layouts.apart)
     for (const Families::value_type &family : layouts.families)
       search.tryBest({family}, byEstimate, layouts.far);
@@ -158,9 +138,15 @@ Expected<Candidates> searchFamilies(const PolicyInput &input,
   for (const Branch &branch : layouts.branches)
     search.branch(branch);
   if (large)
-    refine(input, layouts, search);
-  else if (layouts.refine == Refine::Bounds)
+    search.improve(input.isSmall() ? 8 : 3);
+  bool several = input.costs.cluster.hasSeveralKinds();
+  if (large ? !several // where bounds say little
+            : layouts.refine == Refine::Bounds)
     search.close(layouts.families);
+  if (large && (uniform || several)) // uniform families are few
+    search.spread();
+  if (large)
+    search.simplify();
   return search.finish(!large || (input.isEven() && !input.isSmall()) ? 4
                        : input.isSmall()                              ? 8
                                                                       : 6);

@@ -25,7 +25,7 @@ UnitBound::UnitBound(const PolicyInput &input, const Plan &plan, int u,
   microbatches = double(plan.microbatches);
   double all = double(input.samples());
   auto get = [&](double samples) { return input.pricesOf(plan, u, samples); };
-  bool uniform = input.cache->isUniform(input.costs, input.batch, u);
+  bool uniform = input.cache->isUniform(u);
   // Measured rates need not be convex.
   bool convex =
       !input.costs.isMeasured(u) && cluster.getDevice(node).measured.empty();
@@ -43,7 +43,7 @@ UnitBound::UnitBound(const PolicyInput &input, const Plan &plan, int u,
   for (int s = 0; s < getNumStages(); ++s)
     options.push_back(plan.getOptions(u, s));
   double mean = all / (microbatches * double(unit.dp));
-  part = input.cache->getTotal(input.costs, input.batch, u) * (mean / all);
+  part = input.cache->getTotal(u) * (mean / all);
   smallestShare = unit.span > 1 ? 0 : std::max(sizes.least, sizes.grain) / mean;
   largestShare = sizes.most / mean;
   double least =

@@ -90,9 +90,9 @@ public:
     return most;
   }
   /// Microbatches of which each keeps so much, of `bytes` on average, that are
-  /// in `room` at once at most.
-  double countIn(double room, double bytes) const {
-    return smallestShare > 0 ? std::floor(room / (bytes * smallestShare) + 1e-9)
+  /// in `free` at once at most.
+  double countIn(double free, double bytes) const {
+    return smallestShare > 0 ? std::floor(free / (bytes * smallestShare) + 1e-9)
                              : INFINITY;
   }
   /// Seconds until all replicas have the parameters of layers, once updated.

@@ -73,8 +73,8 @@ double Costs::priceWork(int node, int module, const TokenSums &all,
     CostOptions options;
     options.tp = tp;
     options.save = Save::All;
-    TokenSums piece = all * (1 / count);
-    Times times = get(node, module).module(options, piece);
+    TokenSums mean = all * (1 / count);
+    Times times = get(node, module).module(options, mean);
     best = std::min(best, times.total() * count * tp);
   }
   return best;

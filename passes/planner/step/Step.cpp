@@ -280,11 +280,10 @@ Error explainNoOrder(const Costs &costs, const Plan &plan,
                      const StepBuilder &folded, scheduler::Problem problem,
                      Error why) {
   problem.memory.clear();
-  auto solution = planner::solve(scheduler::TaskGraph(problem), "1f1b");
-  if (!solution) {
-    consumeError(solution.takeError());
+  auto solution =
+      expectedToOptional(planner::solve(scheduler::TaskGraph(problem), "1f1b"));
+  if (!solution)
     return why;
-  }
   PlannedStep result;
   result.problem = std::move(problem);
   result.solution = std::move(*solution);

@@ -120,12 +120,12 @@ StepBuilder::price(int u, Save save, const TokenSums &part,
   if (!isNew)
     return kinds;
   const ModuleCost &cost = costs.get(node, u);
-  double pieces = piecesOf(u, part);
-  TokenSums piece = part * (1.0 / pieces);
+  double slices = slicesOf(u, part);
+  TokenSums slice = part * (1.0 / slices);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind].add(cost.price(int(kind), layouts[u].at({save, node}), piece),
-                    pieces);
+    kinds[kind].add(cost.price(int(kind), layouts[u].at({save, node}), slice),
+                    slices);
   return kinds;
 }
 

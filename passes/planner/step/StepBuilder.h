@@ -167,7 +167,7 @@ private:
   void addPipelineEdge(scheduler::Problem &problem, const Parts &parts,
                        size_t stage);
   std::vector<std::pair<int64_t, double>>
-  gatherPieces(const Parts &parts, const ModelEdge &edge, int carrier) const;
+  gatherItems(const Parts &parts, const ModelEdge &edge, int carrier) const;
   void addBroker(scheduler::Problem &problem, const Parts &parts,
                  const ModelEdge &edge);
   /// The edge of these messages, if there are any.
@@ -253,8 +253,8 @@ private:
   int64_t sizeOf(int unit, int64_t klass) const {
     return classEnds[unit][klass] - beginOf(unit, klass);
   }
-  /// Of a part: an item is in one piece.
-  double piecesOf(int unit, const TokenSums &part) const {
+  /// Of a part: an item is never cut.
+  double slicesOf(int unit, const TokenSums &part) const {
     return std::max(
         1.0, std::min(double(plan.units[unit].sub), std::floor(part.items)));
   }

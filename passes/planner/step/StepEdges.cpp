@@ -108,8 +108,8 @@ std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
 /// What travels of every item of `carrier`: (microbatch, from, to) in one
 /// number, then bytes; sorted.
 std::vector<std::pair<int64_t, double>>
-StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
-                          int carrier) const {
+StepBuilder::gatherItems(const Parts &parts, const ModelEdge &edge,
+                         int carrier) const {
   int opposite = carrier == edge.from ? edge.to : edge.from;
   const Parts::Items &items = parts.modules[carrier];
   const Parts::Items &other = parts.modules[opposite];
@@ -121,8 +121,8 @@ StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
       replicaOf[other.owner[i]] = other.replica[i];
   int64_t senders = parts.modules[edge.from].replicas,
           receivers = parts.modules[edge.to].replicas;
-  std::vector<std::pair<int64_t, double>> pieces;
-  pieces.reserve(items.tokens.size());
+  std::vector<std::pair<int64_t, double>> sent;
+  sent.reserve(items.tokens.size());
   // Part by part, so that only what starts alike is to be sorted.
   size_t sorted = 0;
   for (size_t part = 0; part < items.parts.size(); ++part) {
@@ -133,15 +133,15 @@ StepBuilder::gatherPieces(const Parts &parts, const ModelEdge &edge,
           bySample ? replicaOf[items.owner[i]] : mine % other.replicas;
       int64_t a = carrier == edge.from ? mine : theirs,
               b = carrier == edge.from ? theirs : mine;
-      pieces.emplace_back((k * senders + a) * receivers + b,
-                          edge.bytes.at(TokenSums::of(items.tokens[i])));
+      sent.emplace_back((k * senders + a) * receivers + b,
+                        edge.bytes.at(TokenSums::of(items.tokens[i])));
     }
     if (carrier == edge.from || mine + 1 == items.replicas) {
-      std::sort(pieces.begin() + sorted, pieces.end());
-      sorted = pieces.size();
+      std::sort(sent.begin() + sorted, sent.end());
+      sorted = sent.size();
     }
   }
-  return pieces;
+  return sent;
 }
 
 void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
@@ -154,8 +154,8 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
     return addEvenBroker(problem, parts, edge, carrier);
   int64_t senders = parts.modules[edge.from].replicas,
           receivers = parts.modules[edge.to].replicas;
-  std::vector<std::pair<int64_t, double>> pieces =
-      gatherPieces(parts, edge, carrier);
+  std::vector<std::pair<int64_t, double>> sent =
+      gatherItems(parts, edge, carrier);
   // Of a class's messages the longest stands for all.
   int64_t froms = classes[edge.from], tos = classes[edge.to];
   std::vector<int64_t> fromNodes = nodesOfEnd(edge.from, /*last=*/true),
@@ -166,11 +166,11 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
   double farByte = wireOf(edge.from, edge.to, 1, false).total() - farLatency,
          nearByte = wireOf(edge.from, edge.to, 1, true).total() - nearLatency;
   std::vector<std::pair<int64_t, Time>> messages;
-  for (size_t i = 0; i < pieces.size();) {
-    int64_t key = pieces[i].first;
+  for (size_t i = 0; i < sent.size();) {
+    int64_t key = sent[i].first;
     double bytes = 0;
-    for (; i < pieces.size() && pieces[i].first == key; ++i)
-      bytes += pieces[i].second;
+    for (; i < sent.size() && sent[i].first == key; ++i)
+      bytes += sent[i].second;
     int64_t sender = key / receivers % senders, receiver = key % receivers;
     int64_t node = fromNodes[sender];
     bool near = node >= 0 && node == toNodes[receiver];

@@ -23,19 +23,19 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   int begin = unit.cuts[info.index], end = unit.cuts[info.index + 1];
   const Module &module = costs.model.modules[u];
   const ModuleCost &cost = costs.get(nodeOf(u), u);
-  TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
+  TokenSums slice = largest[u] * (1 / slicesOf(u, largest[u]));
   CostOptions options = plan.getOptions(u, info.index);
   std::vector<double> known(module.kinds.size(), -1);
   bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
   auto gradientBehind = [&](int layer) {
-    return module.kinds[module.layers[layer]].output.at(piece);
+    return module.kinds[module.layers[layer]].output.at(slice);
   };
   double layer = 0;
   for (int i = begin; i < end; ++i) {
     int kind = module.layers[i];
     double &own = known[kind];
     if (own < 0)
-      own = cost.workspace(kind, options, piece, halves);
+      own = cost.workspace(kind, options, slice, halves);
     // Inside a stage a backward in one piece has the gradients of both ends.
     double ends = !halves && i > begin ? gradientBehind(i - 1) : 0;
     if (!halves && i + 1 < end)
@@ -133,7 +133,7 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
     const ModuleCost &cost = costs.get(nodeOf(u), u);
     stage.state = cost.stateBytes(begin, end, unit.tp, shards, unit.ep);
     stage.buffers = cost.handedOut(begin, end, plan.getOptions(u, info.index),
-                                   largest[u] * (1 / piecesOf(u, largest[u])));
+                                   largest[u] * (1 / slicesOf(u, largest[u])));
     // A checkpoint leaves layer by layer.
     for (int i = begin; i < end; ++i)
       stage.snapshot = std::max(stage.snapshot,

@@ -28,10 +28,10 @@ CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   const std::vector<int> &layers = costs.model.modules[u].layers;
   CostOptions options = plan.getOptions(u, info.index);
-  TokenSums piece = largest[u] * (1 / piecesOf(u, largest[u]));
+  TokenSums slice = largest[u] * (1 / slicesOf(u, largest[u]));
   for (int i = begin; i < end; ++i)
     if (i == begin || layers[i] != layers[i - 1])
-      most.keepLarger(cost.blocks(layers[i], options, piece));
+      most.keepLarger(cost.blocks(layers[i], options, slice));
   most.keepLarger(cost.tiedBlocks(begin, end, unit.tp, unit.dp * unit.cp));
   return most;
 }
@@ -87,7 +87,7 @@ StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
   int counted = modules[edge.to].item == ItemKind::Sample ? edge.from : edge.to;
   auto partOf = [&](int unit) {
     TokenSums all = fullestOf(unit, counted);
-    return all * (1 / piecesOf(unit, all));
+    return all * (1 / slicesOf(unit, all));
   };
   TokenSums part = partOf(own.unit);
   double rows = std::ceil(part.items / here.tp);

@@ -123,11 +123,11 @@ Time Bound::getLeastIdle(int place, Time roundTrip) const {
   const Stage &stage = problem.stages[graph.getPlaceInfo(place).stage];
   if (!stage.hasBackward || stage.batchSync)
     return 0;
-  Bytes room = std::numeric_limits<Bytes>::max(), activation = room,
-        weights = room;
+  Bytes capacity = std::numeric_limits<Bytes>::max(), activation = capacity,
+        weights = capacity;
   if (!memory.empty())
     for (int rank : graph.getRanks(place))
-      room = std::min(room, memory[rank]);
+      capacity = std::min(capacity, memory[rank]);
   Time forward = 0, input = 0, weight = 0;
   int n = problem.microbatches;
   for (int k = 0; k < n; ++k) {
@@ -141,12 +141,12 @@ Time Bound::getLeastIdle(int place, Time roundTrip) const {
     if (graph.getWeightActivation(node) > graph.getActivation(node))
       return 0;
   }
-  int64_t most = activation ? std::min<Bytes>(n, room / activation) : n;
+  int64_t most = activation ? std::min<Bytes>(n, capacity / activation) : n;
   Time before = std::max<Time>(0, roundTrip - most * forward), work = 0;
   for (int64_t x = 1; x <= most; ++x) {
     int64_t y = n - x;
     if (weights)
-      y = std::min(y, (room - x * activation) / weights);
+      y = std::min(y, (capacity - x * activation) / weights);
     work = std::max(work, forward + (x - 1) * (input + weight) + y * weight);
   }
   Time after = std::max<Time>(0, roundTrip - work);

@@ -66,7 +66,7 @@ private:
         return false;
     return true;
   }
-  bool hasRoom(int place) const {
+  bool fitsMemory(int place) const {
     if (!bounded)
       return true;
     TaskGraph::Node node = take(place, TaskGraph::kForward);
@@ -288,7 +288,7 @@ Greedy::Choice Greedy::look(int rank, Time now, bool filler) const {
     else if (better(place, choice.gradient, TaskGraph::kGradient))
       choice.gradient = place;
     at = mayForward(place) ? forward : kNever;
-    if (at != kNever && !hasRoom(place))
+    if (at != kNever && !fitsMemory(place))
       choice.blocked |= at <= now;
     else if (at > now)
       choice.soonest = std::min(choice.soonest, at);

@@ -134,9 +134,9 @@ int GreedySearch::getExactSlope() const {
   int rank = graph.getRanks(deepest)[0];
   for (int place : graph.getPlacesOfRank(rank))
     others += place == deepest ? 0 : bytes[place] * base[place];
-  Bytes room = (forKept[rank] - others) / bytes[deepest] - base[deepest];
+  Bytes spare = (forKept[rank] - others) / bytes[deepest] - base[deepest];
   return int(std::clamp<Bytes>(
-      (room * 1024 + base[deepest] - 2) / (base[deepest] - 1), 0, 4096));
+      (spare * 1024 + base[deepest] - 2) / (base[deepest] - 1), 0, 4096));
 }
 
 int GreedySearch::getNaturalSlope() const {
