@@ -80,6 +80,37 @@ for network in ("vlm", "reordered"):
     case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
 
 
+def at(place, value):
+    """A tensor with another element."""
+
+    def change(tensor):
+        tensor = tensor.copy()
+        tensor[place] = value
+        return tensor
+
+    return change
+
+
+# Tensor, how it is changed (None: left out), what the one line of the error says.
+BAD = [
+    ("offsets.image.merged", None, "'offsets.image.merged' is missing"),
+    ("offsets.sample.tokens", None, "'offsets.sample.tokens' is missing"),
+    ("item_of.image", None, "'item_of.image'"),  # an index says nothing of a picture without rows
+    ("offsets.image.merged", at(0, 1), "'offsets.image.merged', element 0"),
+    ("offsets.image.merged", at(2, 0), "'offsets.image.merged', element 2"),
+    ("offsets.image.merged", lambda v: v[:-1], "'offsets.image.merged' has"),
+    ("offsets.image.merged", lambda v: v.astype(np.float32), "'offsets.image.merged' should be integers"),
+    ("offsets.image.merged", lambda v: v.astype(np.int32), None),
+    ("offsets.sample.tokens", lambda v: np.where(np.arange(len(v)) > 0, v[-1], 0), "sample 0 has .* tokens; .* at most"),
+    ("vision.pixel_values", lambda v: v[: -sizes_batch.ROWS], "'vision.pixel_values' has"),
+    ("vision.pixel_values", lambda v: v[:-1], "'vision.pixel_values'"),
+    ("llm.input_ids", lambda v: v[:, :-1], "'llm.input_ids' has"),
+    ("llm.image_rows", at(0, 10**6), "'llm.image_rows', element"),
+    ("llm.image_rows", lambda v: np.roll(v, 1), "'llm.image_rows'"),  # into another sample
+]
+case("bad", "vlm", 4, "vision: llm:ranks=0", bad=BAD)
+
+
 class Draws:
     """What roundings do to PyTorch's run, as tolerance.Draws has measured it when the figures were made."""
 
@@ -158,7 +189,28 @@ class Runner(layouts.Runner):
         losses = [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
         return load_file(folder / "gradients.safetensors"), np.array(losses)
 
+    def run_bad(self, case):
+        """Batches that are wrong in one way end in one line that names it."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        done = self.compile(case, case["micro"], layouts.parse_plan(case["plan"]), folder)
+        if done.returncode:
+            raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
+        self.build(folder)
+        for name, change, said in case["bad"]:
+            step = dict(self.reference(case).steps[0])
+            value = step.pop(name)
+            save_file(step | ({} if change is None else {name: np.ascontiguousarray(change(value))}), folder / "batch.safetensors")
+            command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", "1", "--threads", "1"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=layouts.HANGS)
+            lines = done.stderr.splitlines()
+            if done.returncode != (said is not None) or len(lines) != (said is not None) or (said and not re.search(said, lines[0])):
+                raise Failure(f"with another {name}: ended with {done.returncode}, expected {said!r}: {done.stderr[-500:]}")
+        shutil.rmtree(folder)
+        return f"{len(case['bad'])} batches"
+
     def run(self, case):
+        if "bad" in case:
+            return self.run_bad(case)
         if "planted" not in case:
             return super().run(case) + f", outputs {case['outputs']:.2f}"
         try:
