@@ -59,13 +59,13 @@ TEXT = {
 # --- modules ---------------------------------------------------------------------------
 
 
-class Windowed(Packed):
-    """As Packed, by places in the text and not by rows."""
+class Places(Packed):
+    """As Packed, by places in the texts and not by rows, as the library compares them."""
 
     def masks(self, position_ids, segments):
-        back = position_ids[:, :, None] - position_ids[:, None, :]
-        mask = (same(segments) & (back >= 0))[:, None]
-        return {"full_attention": mask, "sliding_attention": mask & (back < self.net.config.sliding_window)[:, None]}
+        queries, keys = position_ids[:, :, None], position_ids[:, None, :]
+        mask = (same(segments) & (keys <= queries))[:, None]
+        return {"full_attention": mask, "sliding_attention": mask & (keys > queries - self.net.config.sliding_window)[:, None]}
 
 
 class Library(Packed):
@@ -106,11 +106,18 @@ def library():
     return Network({"llm": Library(llama())}, {"llm": {name: name for name in ("input_ids", "position_ids")}})
 
 
+def gemma():
+    layers = ["sliding_attention", "full_attention"]
+    config = hf.Gemma3TextConfig(**TEXT, head_dim=8, query_pre_attn_scalar=8, sliding_window=SLIDING, layer_types=layers, attn_implementation="sdpa", tie_word_embeddings=False)
+    return hf.Gemma3ForCausalLM(config)
+
+
 def windowed():
-    config = hf.Gemma3TextConfig(
-        **TEXT, head_dim=8, query_pre_attn_scalar=8, sliding_window=SLIDING, layer_types=["sliding_attention", "full_attention"], attn_implementation="sdpa", tie_word_embeddings=False
-    )
-    return Network({"llm": Windowed(hf.Gemma3ForCausalLM(config))}, {"llm": PLAIN})
+    return Network({"llm": Packed(gemma())}, {"llm": PLAIN})
+
+
+def places():
+    return Network({"llm": Places(gemma())}, {"llm": PLAIN})
 
 
 def qwen():
@@ -144,7 +151,7 @@ def reordered():
     return vlm(reordered=True)
 
 
-NETWORKS = {f.__name__: f for f in (packed, windowed, library, vlm, reordered)}
+NETWORKS = {f.__name__: f for f in (packed, windowed, places, library, vlm, reordered)}
 MEASURED = {"input_ids": (1, "seq"), "position_ids": (-1, "seq"), "image_embeds": (0, "merged"), "image_rows": (0, "merged"), "window_index": (0, "merged"), "window_places": (0, "merged")}
 
 

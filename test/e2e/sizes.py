@@ -41,7 +41,7 @@ def case(name, network, micro, plan, to=CASES, **more):
 
 
 # Sizes are numbers: a step is one call of a module.
-for network in ("packed", "windowed", "library"):
+for network in ("packed", "windowed", "places", "library"):
     case("one", network, None, "llm:", STATIC)
     case("tp2", network, None, "llm:tp=2,sequence_parallel=true", STATIC)
     case("pp2", network, None, "llm:pp=2", STATIC)
@@ -57,7 +57,7 @@ case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.
 case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
 
 # Sizes are what items have; the subset is twelve plans.
-for network in ("packed", "windowed", "library"):
+for network in ("packed", "windowed", "places", "library"):
     subset = network == "packed"
     case("one", network, 8, "llm:")
     case("tp2-pp2", network, 8, "llm:tp=2,pp=2")

@@ -63,6 +63,9 @@ class Texts(unittest.TestCase):
     def test_windowed(self):
         self.check("windowed")
 
+    def test_places(self):
+        self.check("places")
+
     def test_library(self):
         self.check("library")
 
