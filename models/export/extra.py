@@ -66,6 +66,16 @@ def mistral():
     return decoder("mistral", hf.MistralConfig(**SMALL, num_key_value_heads=2, head_dim=8, sliding_window=8), notes=["attention within a sliding window of 8"])
 
 
+def packed():
+    """Documents stand one after another in a row, positions start again with each."""
+    model = decoder("packed", hf.MistralConfig(**SMALL, num_key_value_heads=2, head_dim=8, sliding_window=6), notes=["rows of several documents (position_ids), attention within each and a sliding window of 6"])
+    lengths = [[20], [7, 1, 12], [1, 3, 4, 4, 8]]
+    model.inputs["position_ids"] = torch.stack([torch.cat([torch.arange(n) for n in row]) for row in lengths])
+    model.dims["position_ids"] = {0: "batch", 1: "seq"}
+    model.module.inputs = list(model.inputs)
+    return model
+
+
 def qwen2():
     return decoder("qwen2", hf.Qwen2Config(**SMALL, num_key_value_heads=1, tie_word_embeddings=True))
 
@@ -287,7 +297,7 @@ def dit():
     )
 
 
-MODELS = [mistral, qwen2, gemma, phi, gpt_neox, opset23_llama, llama_bf16, bert, t5, whisper, siglip, convnet, convnet_train, resnet, convnext, swin, dinov2, dinov2_fp16, dit]
+MODELS = [mistral, packed, qwen2, gemma, phi, gpt_neox, opset23_llama, llama_bf16, bert, t5, whisper, siglip, convnet, convnet_train, resnet, convnext, swin, dinov2, dinov2_fp16, dit]
 
 
 def main():

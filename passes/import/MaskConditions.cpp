@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/import/MaskConditions.h"
+#include "passes/import/MaskTables.h"
 #include "passes/import/Match.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -216,7 +217,7 @@ public:
       read(view.operand(op->getOperand(0)), holds);
       return read(view.operand(op->getOperand(1)), holds);
     }
-    MaskCondition condition{view, holds, std::nullopt};
+    MaskCondition condition{view, holds, readBand(view, holds)};
     if (auto generate = dyn_cast_or_null<nn::GenerateOp>(op)) {
       SmallVector<IndexBound> bounds;
       auto yield =

@@ -43,7 +43,8 @@ struct IndexBound {
 struct MaskCondition {
   ScoreView view;
   bool holds; ///< else its negation must
-  /// Bounds that together say the same, if it is generated and says no more.
+  /// Bounds that together say the same, if it is generated, or a table, and
+  /// says no more.
   std::optional<llvm::SmallVector<IndexBound>> bounds;
 };
 

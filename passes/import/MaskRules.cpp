@@ -6,6 +6,8 @@
 
 #include "passes/import/MaskRules.h"
 #include "passes/import/MaskConditions.h"
+#include "passes/import/MaskPositions.h"
+#include "passes/import/MaskTables.h"
 
 using namespace mlir;
 using namespace dt;
@@ -99,6 +101,7 @@ public:
 
   LogicalResult run() {
     SmallVector<MaskCondition> conditions = readConditions(op.getMask());
+    readRestarts(conditions);
     Places places(op);
     places.read(conditions);
     bool any = conditions.empty();
@@ -153,7 +156,39 @@ private:
     }
   }
 
+  /// Conditions of positions where segments are numbered by these are rules of
+  /// indices.
+  void readRestarts(MutableArrayRef<MaskCondition> conditions) {
+    Value numbers = getNumbers(conditions),
+          positions = numbers ? matchRestarts(numbers) : Value();
+    if (!positions)
+      return;
+    for (MaskCondition &condition : conditions)
+      if (std::optional<IndexBound> bound = readPositions(condition, positions))
+        condition.bounds = SmallVector<IndexBound>{*bound};
+  }
+
+  /// Numbers of segments of queries and of keys that are the same value; null:
+  /// there are none.
+  Value getNumbers(ArrayRef<MaskCondition> conditions) {
+    if (Value own = op.getQuerySegments())
+      return own == op.getKeySegments() ? own : Value();
+    for (const MaskCondition &condition : conditions)
+      if (std::optional<SegmentViews> views = matchSegments(condition))
+        return views->queries.value == views->keys.value &&
+                       views->queries.axes.back() == kQuery
+                   ? views->queries.value
+                   : Value();
+    return {};
+  }
+
   bool takeSegments(const MaskCondition &condition) {
+    if (std::optional<Blocks> blocks =
+            readBlocks(condition.view, condition.holds)) {
+      queries = numbers(blocks->queries);
+      keys = numbers(blocks->keys);
+      return true;
+    }
     std::optional<SegmentViews> views = matchSegments(condition);
     if (!views)
       return false;
@@ -167,14 +202,14 @@ private:
   void takePadding(ArrayRef<MaskCondition> ofKeys,
                    ArrayRef<MaskCondition> ofQueries) {
     Value one = number(1);
-    auto numbers = [&](ArrayRef<MaskCondition> conditions, int64_t hidden) {
+    auto choose = [&](ArrayRef<MaskCondition> conditions, int64_t hidden) {
       if (conditions.empty())
         return one;
       return Value(nn::WhereOp::create(rewriter, loc, both(conditions), one,
                                        number(hidden)));
     };
-    queries = toNumbers(ScoreView::of(numbers(ofQueries, 0)), kQuery);
-    keys = toNumbers(ScoreView::of(numbers(ofKeys, 2)), kKey);
+    queries = toNumbers(ScoreView::of(choose(ofQueries, 0)), kQuery);
+    keys = toNumbers(ScoreView::of(choose(ofKeys, 2)), kKey);
     nn::Shape shape = nn::getShape(keys);
     nn::DimExpr s = nn::getShape(op.getKey())[1];
     if (shape[1] == s)
@@ -182,6 +217,14 @@ private:
     keys = nn::BroadcastOp::create(
         rewriter, loc,
         nn::makeTensorType({shape[0], s}, getElementTypeOrSelf(keys)), keys);
+  }
+
+  /// The same of all batch elements.
+  Value numbers(ArrayRef<int32_t> values) {
+    auto type = RankedTensorType::get({1, int64_t(values.size())},
+                                      rewriter.getI32Type());
+    return nn::ConstantOp::create(rewriter, loc, type,
+                                  DenseElementsAttr::get(type, values));
   }
 
   Value number(int64_t value) {

@@ -54,9 +54,10 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::func::FuncOp"> {
 
     | condition | becomes |
     | --- | --- |
-    | of indices: `j <= i + s - t` | `causal` |
+    | of indices, also as a constant table: `j <= i + s - t` | `causal` |
     | of indices: `j > i + s - t - w`, with the causal rule or with `j < i + s - t + w` | `window` |
-    | integers [b, t] equal integers [b, s] (numbers of documents, of images) | `segments` |
+    | integers [b, t] equal integers [b, s] (numbers of documents, of images); a constant table of blocks | `segments` |
+    | beside these, of positions by whose restarts the documents are numbered (`cumsum(x[j] - x[j - 1] != 1)`): as of indices | `causal`, `window` |
     | without these, bools of keys alone or of queries alone (padding) | `segments`, of two numbers |
     | always true | nothing |
     | any other: of heads, of floats, `or`, padding beside segments | a mask |

@@ -374,3 +374,181 @@ func.func @turned(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
 }
+
+// -----
+
+// A table of fixed size: the last 3 keys.
+// CHECK-LABEL: @table(
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, empty_row = 2 : i32, scale = 1.000000e+00 : f64, window = 3 : i64}
+func.func @table(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>) -> tensor<2x4x5x16xf32> {
+  %m = nn.constant dense<[[true, true, true, false, false, false, false], [false, true, true, true, false, false, false], [false, false, true, true, true, false, false], [false, false, false, true, true, true, false], [false, false, false, false, true, true, true]]> : tensor<5x7xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<5x7xi1>, tensor<2x4x5x7xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x7xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x7xf32>, tensor<2x4x7x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// A table of what is hidden.
+// CHECK-LABEL: @table_negated(
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, empty_row = 2 : i32, scale = 1.000000e+00 : f64}
+func.func @table_negated(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>) -> tensor<2x4x5x16xf32> {
+  %h = nn.constant dense<[[false, false, false, true, true, true, true], [false, false, false, false, true, true, true], [false, false, false, false, false, true, true], [false, false, false, false, false, false, true], [false, false, false, false, false, false, false]]> : tensor<5x7xi1>
+  %m = nn.not %h : tensor<5x7xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<5x7xi1>, tensor<2x4x5x7xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x7xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x7xf32>, tensor<2x4x7x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// A table of blocks, of windows of an image: segments. Query 3 sees none, key 6 is seen by none.
+// CHECK-LABEL: @blocks(
+// CHECK-DAG: %[[S:.*]] = nn.constant dense<{{\[\[}}0, 0, 1, -1, 3]]> : tensor<1x5xi32>
+// CHECK-DAG: %[[R:.*]] = nn.constant dense<{{\[\[}}0, 0, 0, 1, 3, 3, -2]]> : tensor<1x7xi32>
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} segments %[[S]] by %[[R]] {empty_row = 2
+func.func @blocks(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>) -> tensor<2x4x5x16xf32> {
+  %m = nn.constant dense<[[true, true, true, false, false, false, false], [true, true, true, false, false, false, false], [false, false, false, true, false, false, false], [false, false, false, false, false, false, false], [false, false, false, false, true, true, false]]> : tensor<5x7xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<5x7xi1>, tensor<2x4x5x7xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x7xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x7xf32>, tensor<2x4x7x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Query 0 sees a key of another block: a mask.
+// CHECK-LABEL: @table_of_more(
+// CHECK: %[[M:.*]] = nn.constant dense<{{.*}} : tensor<5x7xi1>
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} mask %[[M]] {empty_row = 2
+func.func @table_of_more(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>) -> tensor<2x4x5x16xf32> {
+  %m = nn.constant dense<[[true, true, true, true, false, false, false], [true, true, true, false, false, false, false], [false, false, false, true, false, false, false], [false, false, false, false, false, false, false], [false, false, false, false, true, true, false]]> : tensor<5x7xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<5x7xi1>, tensor<2x4x5x7xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x7xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x7xf32>, tensor<2x4x7x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Documents numbered by where positions start again, and rules of positions inside them, as transformers writes packed rows: rules of indices.
+// CHECK-LABEL: @packed(
+// CHECK: %[[S:.*]] = nn.cumsum
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} segments %[[S]] by %[[S]] {causal, empty_row = 2 : i32, scale = 1.000000e+00 : f64, window = 3 : i64}
+func.func @packed(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %pos: tensor<2x5xi64>) -> tensor<2x4x5x16xf32> {
+  %one = nn.constant dense<1> : tensor<i64>
+  %step = nn.constant dense<1> : tensor<i64>
+  %three = nn.constant dense<3> : tensor<i64>
+  %first = nn.slice %pos [0, 0] step [1, 1] : tensor<2x5xi64> to tensor<2x1xi64>
+  %before = nn.sub %first, %one : tensor<2x1xi64>, tensor<i64>
+  %all = nn.concat %before, %pos {axis = 1 : i64} : tensor<2x1xi64>, tensor<2x5xi64>
+  %x = nn.slice %all [0, 0] step [1, 1] : tensor<2x6xi64> to tensor<2x5xi64>
+  %y = nn.slice %all [0, 1] step [1, 1] : tensor<2x6xi64> to tensor<2x5xi64>
+  %d = nn.sub %y, %x : tensor<2x5xi64>, tensor<2x5xi64>
+  %goes = nn.cmp eq %d, %step : tensor<2x5xi64>, tensor<i64>
+  %new = nn.not %goes : tensor<2x5xi1>
+  %count = nn.cast %new : tensor<2x5xi1> to tensor<2x5xi64>
+  %ids = nn.cumsum %count {axis = 1 : i64} : tensor<2x5xi64>
+  %sr = nn.reshape %ids : tensor<2x5xi64> to tensor<2x1x5x1xi64>
+  %rr = nn.reshape %ids : tensor<2x5xi64> to tensor<2x1x1x5xi64>
+  %same = nn.cmp eq %sr, %rr : tensor<2x1x5x1xi64>, tensor<2x1x1x5xi64>
+  %pq = nn.reshape %pos : tensor<2x5xi64> to tensor<2x1x5x1xi64>
+  %pk = nn.reshape %pos : tensor<2x5xi64> to tensor<2x1x1x5xi64>
+  %past = nn.cmp le %pk, %pq : tensor<2x1x1x5xi64>, tensor<2x1x5x1xi64>
+  %low = nn.sub %pq, %three : tensor<2x1x5x1xi64>, tensor<i64>
+  %near = nn.cmp gt %pk, %low : tensor<2x1x1x5xi64>, tensor<2x1x5x1xi64>
+  %both = nn.and %past, %near : tensor<2x1x5x5xi1>, tensor<2x1x5x5xi1>
+  %m = nn.and %both, %same : tensor<2x1x5x5xi1>, tensor<2x1x5x5xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Positions that go on by 2 do not differ as indices do.
+// CHECK-LABEL: @packed_by_two(
+// CHECK: %[[S:.*]] = nn.cumsum
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} segments %[[S]] by %[[S]] {empty_row = 2 : i32
+func.func @packed_by_two(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %pos: tensor<2x5xi64>) -> tensor<2x4x5x16xf32> {
+  %one = nn.constant dense<1> : tensor<i64>
+  %step = nn.constant dense<2> : tensor<i64>
+  %three = nn.constant dense<3> : tensor<i64>
+  %first = nn.slice %pos [0, 0] step [1, 1] : tensor<2x5xi64> to tensor<2x1xi64>
+  %before = nn.sub %first, %one : tensor<2x1xi64>, tensor<i64>
+  %all = nn.concat %before, %pos {axis = 1 : i64} : tensor<2x1xi64>, tensor<2x5xi64>
+  %x = nn.slice %all [0, 0] step [1, 1] : tensor<2x6xi64> to tensor<2x5xi64>
+  %y = nn.slice %all [0, 1] step [1, 1] : tensor<2x6xi64> to tensor<2x5xi64>
+  %d = nn.sub %y, %x : tensor<2x5xi64>, tensor<2x5xi64>
+  %goes = nn.cmp eq %d, %step : tensor<2x5xi64>, tensor<i64>
+  %new = nn.not %goes : tensor<2x5xi1>
+  %count = nn.cast %new : tensor<2x5xi1> to tensor<2x5xi64>
+  %ids = nn.cumsum %count {axis = 1 : i64} : tensor<2x5xi64>
+  %sr = nn.reshape %ids : tensor<2x5xi64> to tensor<2x1x5x1xi64>
+  %rr = nn.reshape %ids : tensor<2x5xi64> to tensor<2x1x1x5xi64>
+  %same = nn.cmp eq %sr, %rr : tensor<2x1x5x1xi64>, tensor<2x1x1x5xi64>
+  %pq = nn.reshape %pos : tensor<2x5xi64> to tensor<2x1x5x1xi64>
+  %pk = nn.reshape %pos : tensor<2x5xi64> to tensor<2x1x1x5xi64>
+  %past = nn.cmp le %pk, %pq : tensor<2x1x1x5xi64>, tensor<2x1x5x1xi64>
+  %low = nn.sub %pq, %three : tensor<2x1x5x1xi64>, tensor<i64>
+  %near = nn.cmp gt %pk, %low : tensor<2x1x1x5xi64>, tensor<2x1x5x1xi64>
+  %both = nn.and %past, %near : tensor<2x1x5x5xi1>, tensor<2x1x5x5xi1>
+  %m = nn.and %both, %same : tensor<2x1x5x5xi1>, tensor<2x1x5x5xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// Other positions than those that number the documents.
+// CHECK-LABEL: @packed_otherwise(
+// CHECK: %[[S:.*]] = nn.cumsum
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} segments %[[S]] by %[[S]] {empty_row = 2 : i32
+func.func @packed_otherwise(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %pos: tensor<2x5xi64>, %other: tensor<2x5xi64>) -> tensor<2x4x5x16xf32> {
+  %one = nn.constant dense<1> : tensor<i64>
+  %step = nn.constant dense<1> : tensor<i64>
+  %three = nn.constant dense<3> : tensor<i64>
+  %first = nn.slice %pos [0, 0] step [1, 1] : tensor<2x5xi64> to tensor<2x1xi64>
+  %before = nn.sub %first, %one : tensor<2x1xi64>, tensor<i64>
+  %all = nn.concat %before, %pos {axis = 1 : i64} : tensor<2x1xi64>, tensor<2x5xi64>
+  %x = nn.slice %all [0, 0] step [1, 1] : tensor<2x6xi64> to tensor<2x5xi64>
+  %y = nn.slice %all [0, 1] step [1, 1] : tensor<2x6xi64> to tensor<2x5xi64>
+  %d = nn.sub %y, %x : tensor<2x5xi64>, tensor<2x5xi64>
+  %goes = nn.cmp eq %d, %step : tensor<2x5xi64>, tensor<i64>
+  %new = nn.not %goes : tensor<2x5xi1>
+  %count = nn.cast %new : tensor<2x5xi1> to tensor<2x5xi64>
+  %ids = nn.cumsum %count {axis = 1 : i64} : tensor<2x5xi64>
+  %sr = nn.reshape %ids : tensor<2x5xi64> to tensor<2x1x5x1xi64>
+  %rr = nn.reshape %ids : tensor<2x5xi64> to tensor<2x1x1x5xi64>
+  %same = nn.cmp eq %sr, %rr : tensor<2x1x5x1xi64>, tensor<2x1x1x5xi64>
+  %pq = nn.reshape %other : tensor<2x5xi64> to tensor<2x1x5x1xi64>
+  %pk = nn.reshape %other : tensor<2x5xi64> to tensor<2x1x1x5xi64>
+  %past = nn.cmp le %pk, %pq : tensor<2x1x1x5xi64>, tensor<2x1x5x1xi64>
+  %low = nn.sub %pq, %three : tensor<2x1x5x1xi64>, tensor<i64>
+  %near = nn.cmp gt %pk, %low : tensor<2x1x1x5xi64>, tensor<2x1x5x1xi64>
+  %both = nn.and %past, %near : tensor<2x1x5x5xi1>, tensor<2x1x5x5xi1>
+  %m = nn.and %both, %same : tensor<2x1x5x5xi1>, tensor<2x1x5x5xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<2x1x5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
