@@ -204,13 +204,16 @@ bool readRegion(Value v, bool holds, ArrayRef<int> axes,
 
 class ConditionReader {
 public:
-  SmallVector<MaskCondition> conditions;
+  MaskConditions conditions;
 
   void read(const ScoreView &wrapped, bool holds) {
     ScoreView view = wrapped.stripped();
     Operation *op = view.value.getDefiningOp();
-    if (std::optional<double> c = getSplat(view.value); c && (*c != 0) == holds)
+    std::optional<double> number = getSplat(view.value);
+    if (number && (*number != 0) == holds) {
+      conditions.dropped = true;
       return;
+    }
     if (auto negation = dyn_cast_or_null<nn::NotOp>(op))
       return read(view.operand(negation.getInput()), !holds);
     if (op && (holds ? isa<nn::AndOp>(op) : isa<nn::OrOp>(op))) {
@@ -225,12 +228,12 @@ public:
       if (readRegion(yield.getValues()[0], holds, view.axes, bounds))
         condition.bounds = std::move(bounds);
     }
-    conditions.push_back(std::move(condition));
+    conditions.all.push_back(std::move(condition));
   }
 };
 } // namespace
 
-SmallVector<MaskCondition> import::readConditions(Value mask) {
+MaskConditions import::readConditions(Value mask) {
   ConditionReader reader;
   reader.read(ScoreView::of(mask), true);
   return reader.conditions;

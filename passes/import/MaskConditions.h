@@ -48,8 +48,13 @@ struct MaskCondition {
   std::optional<llvm::SmallVector<IndexBound>> bounds;
 };
 
-/// The conditions of a bool mask, without those that are always true.
-llvm::SmallVector<MaskCondition> readConditions(mlir::Value mask);
+/// The conditions of a bool mask, without those that are always true, of which
+/// it says whether there were any.
+struct MaskConditions {
+  llvm::SmallVector<MaskCondition> all;
+  bool dropped = false;
+};
+MaskConditions readConditions(mlir::Value mask);
 
 } // namespace dt::import
 

@@ -100,11 +100,12 @@ public:
       : op(op), rewriter(rewriter), loc(op.getLoc()) {}
 
   LogicalResult run() {
-    SmallVector<MaskCondition> conditions = readConditions(op.getMask());
+    MaskConditions found = readConditions(op.getMask());
+    SmallVector<MaskCondition> &conditions = found.all;
     readRestarts(conditions);
     Places places(op);
     places.read(conditions);
-    bool any = conditions.empty();
+    bool any = found.dropped;
     auto take = [&](auto wanted) {
       size_t before = conditions.size();
       llvm::erase_if(conditions, wanted);

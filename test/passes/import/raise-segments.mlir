@@ -258,6 +258,22 @@ func.func @padding_of_both(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %
 
 // -----
 
+// What is always true goes, the rest stays as it is.
+// CHECK-LABEL: @true_beside
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} mask %arg3 {empty_row = 2
+func.func @true_beside(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>, %d: tensor<2x1x5x7xi1>) -> tensor<2x4x5x16xf32> {
+  %all = nn.constant dense<true> : tensor<1x1x1x7xi1>
+  %m = nn.and %all, %d : tensor<1x1x1x7xi1>, tensor<2x1x5x7xi1>
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %scores = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>
+  %masked = nn.where %m, %scores, %hidden : tensor<2x1x5x7xi1>, tensor<2x4x5x7xf32>, tensor<f32>
+  %p = nn.softmax %masked {axis = 3} : tensor<2x4x5x7xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x7xf32>, tensor<2x4x7x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
 // Any number may be a segment's, so none is left for padding: it stays a mask, of one row.
 // CHECK-LABEL: @padding_beside
 // CHECK: %[[M:.*]] = nn.reshape %arg5 : tensor<2x7xi1> to tensor<2x1x1x7xi1>
