@@ -77,6 +77,8 @@ case("convnext-tp2-dp2-save-none", "extra/convnext", 8, 4, "model:tp=2,dp=2,save
 
 # Windows whose mask is repeated for every sample.
 case("swin-dp2", "extra/swin", 7, 4, "model:dp=2")
+# Documents in a row: numbers of segments are computed in one stage and stay whole where heads are cut.
+case("packed-tp2-pp2-sp", "extra/packed", 6, 3, "model:tp=2,pp=2,sequence_parallel=true")
 
 # Encoder, language model and generator on their own ranks; samples with 0 to 3 images.
 case("mllm-disaggregated", "mllm", 12, 3, "vision: llm: generator:", subset=True)
