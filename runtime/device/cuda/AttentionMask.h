@@ -36,12 +36,11 @@ namespace cudnn {
 size_t getMarkBytes(const AttentionShape &s);
 Queries getMarked(const AttentionShape &s, const uint64_t *marks);
 
-/// Whether a query may be marked: a causal rule alone, with a window or
-/// without, leaves none without a key where there are at least as many keys as
-/// queries.
+/// Whether a query may be marked: a causal rule and a window leave none without
+/// a key where there are at least as many keys as queries.
 inline bool mayBeMarked(const AttentionShape &s) {
   return s.mask != MaskKind::None || s.segments != SegmentKind::None ||
-         ((s.causal || s.window) && s.t > s.s) || (s.window && !s.causal);
+         ((s.causal || s.window) && s.t > s.s);
 }
 
 /// Writes the mask, the window and segments as numbers to add, the causal rule

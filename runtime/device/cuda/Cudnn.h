@@ -98,13 +98,13 @@ bool convolve(const ConvProblem &problem, const void *x, const void *w,
 
 /// Queue attention or its gradients in the same way: see
 /// runtime/device/cpu/Attention.h. A mask, a window and segments are a bias
-/// (BiasShape) of each call;
-/// queries to which cuDNN has no right answer are mended by kernels of the
-/// runtime (AttentionMask.h). False, too, for what cuDNN is not asked for:
-/// heads, strides and addresses that are no whole packs of 16 bytes; a line
-/// then says so, once a shape, as CUDA cores take tens of times as long. What
-/// wants more than DT_CUDNN_WORKSPACE bytes (1 GiB), as a workspace or as a
-/// bias, is computed in parts of the batch, then of the heads.
+/// (BiasShape) of each call; queries to which cuDNN has no right answer are
+/// mended by kernels of the runtime (AttentionMask.h). False, too, for what
+/// cuDNN is not asked for: heads, strides and addresses that are no whole packs
+/// of 16 bytes; a line then says so, once a shape, as CUDA cores take tens of
+/// times as long. What wants more than DT_CUDNN_WORKSPACE bytes (1 GiB), as a
+/// workspace or as a bias, is computed in parts of the batch, then of the
+/// heads.
 bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
             const bf16 *v, AttentionMask mask, bf16 *o, float *lse,
             void *stream);
