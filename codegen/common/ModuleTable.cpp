@@ -61,6 +61,8 @@ inputs(TableWriter &writer, rt::ModuleOp module,
     row.buffer = writer.buffer(input.getName(), *decl, symbols);
     row.fromModule = from;
     row.fromOutput = int64_t(input.getOutput());
+    if (input.getApart())
+      row.apart = true;
     table.push_back(fieldsText(row));
   }
   return table;

@@ -116,6 +116,16 @@ def Dist_MeasureOp : Dist_TopOp<"measure"> {
   let assemblyFormat = "$name `of` $kind `max` $max (`part` $part^)? attr-dict";
 }
 
+def Dist_SegmentsOp : Dist_TopOp<"segments"> {
+  let summary = "a raw input whose numbers keep the rows of items apart";
+  let description = [{
+    `dist.segments "llm" "segments"`: attention of that module compares the numbers, one for each row of its items, which no other rule keeps apart. So no number may be of two items: the program checks every
+    batch (docs/sizes.md). The module is named as files name it.
+  }];
+  let arguments = (ins StrAttr:$module, StrAttr:$input);
+  let assemblyFormat = "$module $input attr-dict";
+}
+
 def Dist_InputOp : Dist_TopOp<"input"> {
   let summary = "what a raw input is made of";
   let description = [{

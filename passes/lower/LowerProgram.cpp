@@ -214,6 +214,14 @@ private:
                              d.unjoined, d.layout);
   }
 
+  bool keepsApart(dist::ModuleOp module, StringRef input) {
+    auto program = module->getParentOfType<mlir::ModuleOp>();
+    return llvm::any_of(program.getOps<dist::SegmentsOp>(), [&](auto op) {
+      return op.getModule() == module.getExternalName() &&
+             op.getInput() == input;
+    });
+  }
+
   void writeInput(PlannedModule &m, const PlannedModule::Input &input) {
     FlatSymbolRefAttr from;
     int64_t index = -1;
@@ -222,9 +230,10 @@ private:
       from = ref(dist::EdgeOp(edge.op).getSource());
       index = edge.fromOutput;
     }
-    rt::InputOp::create(b, m.op.getLoc(), b.getStringAttr(input.name),
-                        ref(m.declarations[input.declaration].name), from,
-                        b.getI64IntegerAttr(index));
+    auto op = rt::InputOp::create(b, m.op.getLoc(), b.getStringAttr(input.name),
+                                  ref(m.declarations[input.declaration].name),
+                                  from, b.getI64IntegerAttr(index));
+    op.setApart(input.edge < 0 && keepsApart(m.op, input.name));
   }
 
   void writeEdge(const PlannedEdge &edge) {
@@ -348,8 +357,8 @@ struct LowerProgram : impl::LowerProgramBase<LowerProgram> {
     // Data, items and inputs stay: they are facts for the runtime, not code.
     for (Operation &op : llvm::make_early_inc_range(*top.getBody()))
       if (isa<dist::ModuleOp, dist::EdgeOp, dist::TieOp, dist::LossOp,
-              dist::OptimizerOp, dist::BatchOp, dist::SeedOp, dist::PlanOp,
-              sched::ProblemOp, sched::SolutionOp>(op))
+              dist::SegmentsOp, dist::OptimizerOp, dist::BatchOp, dist::SeedOp,
+              dist::PlanOp, sched::ProblemOp, sched::SolutionOp>(op))
         op.erase();
   }
 };

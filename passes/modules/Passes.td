@@ -69,6 +69,8 @@ def VerifyModules : Pass<"dist-verify-modules", "::mlir::ModuleOp"> {
     If the batch is cut, every module that runs on one part of the batch at a time must treat items independently: each op carries the item axis through, numerators of losses are sums over items, tensors of edges have items
     on the first axis (or none). Otherwise one error names the op that mixes items, or the input with a fixed dim where items should be counted.
 
+    Raw inputs whose numbers keep the rows of items apart in attention become `dist.segments`.
+
     Outputs that no loss uses may mix items: a warning says that `--save-outputs` leaves them out (`dist.unjoined` on the result).
   }];
 }

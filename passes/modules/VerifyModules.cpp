@@ -12,6 +12,8 @@
 #include "passes/modules/Passes.h"
 #include "passes/modules/SplitLosses.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 
 namespace dt::modules {
@@ -26,12 +28,45 @@ constexpr const char *kCut =
 struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   void runOnOperation() override {
     mlir::ModuleOp program = getOperation();
+    for (auto module : program.getOps<dist::ModuleOp>())
+      if (module.getForward())
+        findSegments(module);
     if (!isCut(program))
       return;
     for (auto module : program.getOps<dist::ModuleOp>())
       if (!module.getWholeBatch() && module.getForward() &&
           failed(verify(module)))
         return signalPassFailure();
+  }
+
+  /// Raw inputs that attention compares along an axis of several items' rows.
+  void findSegments(dist::ModuleOp module) {
+    llvm::SetVector<Value> inputs;
+    module.getForward().walk([&](nn::AttentionOp op) {
+      for (Value ids : {op.getQuerySegments(), op.getKeySegments()}) {
+        while (ids && ids.getDefiningOp() &&
+               isa<nn::CastOp, nn::ReshapeOp, nn::BroadcastOp>(
+                   ids.getDefiningOp()))
+          ids = ids.getDefiningOp()->getOperand(0);
+        if (ids && isa<BlockArgument>(ids) && hasRowsOfItems(module, ids))
+          inputs.insert(ids);
+      }
+    });
+    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+    for (Value input : inputs)
+      dist::SegmentsOp::create(
+          builder, module.getLoc(), module.getExternalName(),
+          dist::ModuleOp::getArgumentName(
+              module.getForward(), cast<BlockArgument>(input).getArgNumber()));
+  }
+
+  bool hasRowsOfItems(dist::ModuleOp module, Value value) {
+    return llvm::any_of(nn::getShape(value), [&](const nn::DimExpr &size) {
+      return llvm::any_of(size.symbols(), [&](const std::string &symbol) {
+        auto dim = module.lookupSymbol<nn::DimOp>(symbol);
+        return dim && dim.getMeasure();
+      });
+    });
   }
 
   LogicalResult verify(dist::ModuleOp module) {

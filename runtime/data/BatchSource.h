@@ -108,6 +108,18 @@ public:
   /// not fill a batch. At least 1.
   virtual int64_t batches() const { return 1; }
 
+  /// How full the parts of several steps are (Batch::utilisation).
+  struct Fullness {
+    double least = 1, sum = 0;
+    int64_t steps = 0; ///< 0: nobody knows before the batches are read
+  };
+  /// Of every `stride`th of the steps [first, end). Reads no batch; throws
+  /// Error naming the step whose parts do not keep to their bounds.
+  virtual Fullness fullness(int64_t /*first*/, int64_t /*end*/,
+                            int64_t /*stride*/) const {
+    return {};
+  }
+
   /// One line for the log at the start, e.g. how many samples there are and how
   /// many broken ones are left out.
   virtual std::string summary() const { return {}; }

@@ -64,7 +64,7 @@ void FileBatch::readInputs() {
         if (isFloat(tensor.type) && whole.refers())
           throw Error(where + " is an index but not of an integer type");
       }
-      if (view.replica[m] >= 0 || whole.refers())
+      if (view.replica[m] >= 0 || whole.refers() || module.inputs[i].apart)
         whole.bytes = convert(*tensorView, tensor.type, where);
       inputs[m].emplace(i, std::move(whole));
     }

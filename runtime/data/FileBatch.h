@@ -39,6 +39,7 @@ public:
     bindSymbols();
     findOwners();
     checkParts();
+    checkApart();
     cut(reorder);
   }
 
@@ -85,6 +86,8 @@ private:
                  const std::string &where);
   // Parts
   void checkParts() const;
+  void checkApart(size_t module, size_t input) const;
+  void checkApart() const;
   StepItems stepItems() const;
   void cut(Reorder reorder);
   Part makePart(size_t module, const PartItems &items);

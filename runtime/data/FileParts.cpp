@@ -7,11 +7,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Error.h"
+#include "runtime/data/Convert.h"
 #include "runtime/data/FileBatch.h"
 #include "runtime/data/PartGroups.h"
 
 #include <cstring>
 #include <numeric>
+#include <unordered_map>
 
 namespace dt::rt {
 
@@ -27,6 +29,51 @@ void FileBatch::checkParts() const {
                       "' works by '" + itemOf(module) + "' in " +
                       std::to_string(partsOf(module)) + " parts");
     }
+}
+
+/// Items of one number would see one another where they are in one part.
+void FileBatch::checkApart(size_t module, size_t input) const {
+  const WholeInput &whole = inputs[module].at(input);
+  const ModuleInfo &info = program.modules[module];
+  const TensorInfo &tensor = info.inputs[input].buffer.tensor;
+  int32_t axis = 0;
+  while (axis < tensor.rank &&
+         (tensor.shape[axis].symbol < 0 ||
+          !info.symbols[size_t(tensor.shape[axis].symbol)].measure))
+    ++axis;
+  if (axis == tensor.rank || tensor.shape[axis].offset != 0)
+    return;
+  const Extent &extent = tensor.shape[axis];
+  const SymbolInfo &symbol = info.symbols[size_t(extent.symbol)];
+  const std::vector<int64_t> &sizes = *measures.at(quantityOf(symbol));
+  size_t inner = 1;
+  for (size_t i = size_t(axis) + 1; i < whole.shape.size(); ++i)
+    inner *= size_t(whole.shape[i]);
+  std::unordered_map<int64_t, size_t> owner; // item of each number
+  size_t elements = whole.bytes.size() / sizeOf(tensor.type);
+  for (size_t at = 0; at < elements;)
+    for (size_t item = 0; item < sizes.size(); ++item)
+      for (size_t n = size_t(sizes[item] * extent.scale) * inner; n > 0;
+           --n, ++at) {
+        int64_t value = loadInteger(tensor.type, whole.bytes.data() +
+                                                     at * sizeOf(tensor.type));
+        auto [known, fresh] = owner.try_emplace(value, item);
+        if (known->second != item)
+          throw Error(file.path() + ": tensor '" + whole.name + "' has " +
+                      std::to_string(value) + " for rows of " + symbol.item +
+                      " " + std::to_string(known->second) + " and " +
+                      std::to_string(item) +
+                      ", which would see one another in module '" + info.name +
+                      "'; expected other numbers for each " + symbol.item +
+                      " of the step");
+      }
+}
+
+void FileBatch::checkApart() const {
+  for (size_t m = 0; m < program.modules.size; ++m)
+    for (auto &entry : inputs[m])
+      if (program.modules[m].inputs[entry.first].apart)
+        checkApart(m, entry.first);
 }
 
 StepItems FileBatch::stepItems() const {

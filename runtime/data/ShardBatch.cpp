@@ -88,6 +88,7 @@ public:
   int64_t batches() const override {
     return std::max<int64_t>(1, dataSet.size() / program.globalBatch);
   }
+  Fullness fullness(int64_t first, int64_t end, int64_t stride) const override;
   std::string summary() const override;
   uint64_t hash() const override { return dataSet.hash(); }
 
@@ -275,6 +276,22 @@ StepItems ShardBatch::itemsOf(const StepWork &step) const {
         std::make_shared<const std::vector<int64_t>>(std::move(tokens));
   }
   return out;
+}
+
+/// Sizes alone decide: nothing is decoded.
+BatchSource::Fullness ShardBatch::fullness(int64_t first, int64_t end,
+                                           int64_t stride) const {
+  Fullness all;
+  for (int64_t step = first; config.packed && step < end; step += stride) {
+    StepWork work;
+    work.step = step;
+    work.manifest = makeManifest(table, program.globalBatch, config.seed, step);
+    double full = utilisation(program, assigner.assign(itemsOf(work)));
+    all.least = std::min(all.least, full);
+    all.sum += full;
+    ++all.steps;
+  }
+  return all;
 }
 
 /// Marks what a part of this rank is made from.

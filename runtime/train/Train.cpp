@@ -92,6 +92,29 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
     printLog("%s\n", line.c_str());
 }
 
+/// Whether the parts of all steps to come keep to their bounds, as far as that
+/// is known before the first: a line about it, on all ranks, which share the
+/// work. Throws CommonError.
+std::string checkSteps(Comm &comm, const BatchSource &source, int64_t first,
+                       int64_t end) {
+  BatchSource::Fullness mine;
+  comm.agree(failureOf(
+      [&] { mine = source.fullness(first + comm.rank(), end, comm.size()); }));
+  std::vector<double> all =
+      comm.allGather({mine.least, mine.sum, double(mine.steps)}, "setup");
+  double least = 1, sum = 0, steps = 0;
+  for (size_t i = 0; i + 2 < all.size(); i += 3)
+    least = std::min(least, all[i]), sum += all[i + 1], steps += all[i + 2];
+  if (steps == 0)
+    return {};
+  char line[128];
+  std::snprintf(line, sizeof line,
+                "parts of %.0f steps: %.1f %% of their bounds, %.1f %% in the "
+                "emptiest step",
+                steps, 100 * sum / steps, 100 * least);
+  return line;
+}
+
 } // namespace
 
 #ifdef __linux__
@@ -262,6 +285,9 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   }
   std::string late;
   if (source) {
+    if (std::string line = checkSteps(comm, *source, done, total);
+        comm.rank() == 0 && !line.empty())
+      printLog("%s\n", line.c_str());
     std::unique_ptr<Validation> validation;
     if (other) {
       validation =

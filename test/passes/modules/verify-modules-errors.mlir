@@ -245,3 +245,33 @@ dist.module @n {
 }
 dist.edge @m "l" to @n "x"
 dist.batch global 4 micro 2
+
+// -----
+
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @together {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.attention' of module 'together' lets items see one another, and loss 'l' depends on it, so the batch cannot be cut}}
+    %o, %lse = nn.attention %x, %x, %x {causal, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @together numerator "loss.l" weight 1.0
+
+// -----
+
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @padded {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %q: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "q"}, %k: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "k"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.attention' of module 'padded' gives a query that sees no key the mean of all items, and loss 'l' depends on it}}
+    %o, %lse = nn.attention %x, %x, %x segments %q by %k {causal, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @padded numerator "loss.l" weight 1.0

@@ -228,3 +228,21 @@ dist.module @n {
 }
 dist.edge @behind "row" to @n "x"
 dist.batch global 4 micro 2
+
+// -----
+
+// Texts one behind another: numbers keep them apart, and the program checks these.
+// CHECK-LABEL: dist.module @packed
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @packed {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "texts"}, %cos: tensor<1x?x2xf32, #nn.dims<seq>> {nn.name = "cos"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %q = nn.rotary %x, %cos, %cos : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2xf32, #nn.dims<seq>>, tensor<1x?x2xf32, #nn.dims<seq>>
+    %o, %lse = nn.attention %q, %q, %x segments %ids by %ids {causal, scale = 1.0 : f64, window = 3} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @packed numerator "loss.l" weight 1.0
+// CHECK: dist.segments "packed" "texts"

@@ -92,6 +92,42 @@ TEST_F(BatchTest, TheDocumentedExample) {
               1e-6);
 }
 
+/// The same without padding: one sample's tokens behind another's.
+TEST_F(BatchTest, PackedTexts) {
+  Json recipe = demoRecipe();
+  recipe["items"]["sample"] = {{"measures", {{"tokens", {{"max", 24}}}}}};
+  recipe["dims"]["seq"] = "sample.tokens";
+  config = parseConfig(recipe);
+  ASSERT_TRUE(config.packed);
+  DecodedSample
+      text =
+          sample({{"t.json",
+                   R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}}),
+      doc = sample(documentFiles("a"));
+  PartSamples part{{&text, &doc, &text}, {0, 1, 2}, 0};
+  auto ints = [&](const char *name) {
+    return values<int64_t>(tensor(name, part));
+  };
+  EXPECT_EQ(tensor("llm.input_ids", part).shape, (Ints{1, 26}));
+  EXPECT_EQ(ints("llm.input_ids"),
+            (Ints{1, 5, 3, 9, 3, 1, 2, 2, 2, 2, 5, 6, 3,
+                  1, 7, 4, 1, 8, 3, 9, 3, 1, 5, 3, 9, 3}));
+  constexpr int64_t no = -100;
+  EXPECT_EQ(ints("labels"), (Ints{5,  3,  9,  3,  no, no, no, no, no,
+                                  5,  6,  3,  no, 7,  no, no, 8,  3,
+                                  9,  3,  no, 5,  3,  9,  3,  no}));
+  EXPECT_EQ(ints("llm.segments"), (Ints{0, 0, 0, 0, 0, 1, 1, 1, 1,
+                                        1, 1, 1, 1, 2, 2, 2, 3, 3,
+                                        3, 3, 3, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(ints("llm.position"), (Ints{0, 1, 2, 3, 4, 0, 1, 2, 3,
+                                        4, 5, 6, 7, 0, 1, 2, 0, 1,
+                                        2, 3, 4, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(ints("llm.mask"), Ints(26, 1));
+  EXPECT_EQ(ints("llm.image_positions"), (Ints{6, 7, 8, 9}));
+  PartSamples none{{}, {}, 0};
+  EXPECT_EQ(tensor("llm.input_ids", none).shape, (Ints{1, 0}));
+}
+
 TEST_F(BatchTest, PartsWithoutItems) {
   DecodedSample text = sample(
       {{"t.json", R"({"segments": [[{"text": "cat"}, {"text": "owl"}]]})"}});

@@ -78,6 +78,13 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
       {"/data/extra", "3", "r.json: data: unknown key \"extra\""},
       {"/items/image/max", "0",
        "r.json: items.image.max: expected a whole number from 1 on"},
+      {"/items/sample", R"({"measures": {"words": {"max": 3}}})",
+       "r.json: items.sample.measures.words: samples of shards have no measure "
+       "but \"tokens\"; others come with --batch"},
+      {"/items/image/measures", R"({"patches": {"max": 4}})",
+       "r.json: items.image.measures: items of shards have one size"},
+      {"/dims/seq", "\"sample.tokens\"",
+       "r.json: dims.seq: \"sample.tokens\" is neither"},
       {"/items/clip", R"({"max": 1})",
        "the item kind \"clip\" has no entry in pictures"},
       {"/dims/batch", "\"samples\"",

@@ -161,6 +161,8 @@ struct SizedFile : Sized {
     input(modules[0], "mirror", DType::I64, {0});
     input(modules[1], "ids", DType::I64, {-1, 0});
     input(modules[1], "places", DType::I64, {1});
+    input(modules[1], "texts", DType::I64, {-1, 0});
+    modules[1].inputs.back().apart = true;
     finish();
   }
 };
@@ -168,6 +170,7 @@ struct SizedFile : Sized {
 struct SizedBatch {
   std::vector<int64_t> tokens{0, 4, 4, 9}, patches{0, 3, 3, 5}, owners{0, 0, 2};
   std::vector<int64_t> mirror{2, 1, 0, 4, 3}, places{0, 2, 3, 5, 8};
+  std::vector<int64_t> texts{0, 0, 1, 1, 2, 2, 2, 3, 3};
   int64_t ids = 9;
 
   std::string write(const std::string &path) const {
@@ -180,6 +183,7 @@ struct SizedBatch {
     numbers("item_of.image", owners);
     numbers("mirror", mirror);
     numbers("places", places);
+    writer.add("texts", DType::I64, {1, int64_t(texts.size())}, texts.data());
     Items all = range(0, ids);
     writer.add("ids", DType::I64, {1, ids}, all.data());
     std::vector<float> pixels;
@@ -262,6 +266,13 @@ TEST(Sizes, BatchFilesThatContradictThemselves) {
   batch.mirror[0] = 4; // of another image
   EXPECT_CONTAINS(error(batch),
                   "tensor 'mirror' points from an item to item 2");
+  batch = {};
+  batch.texts[4] = 1;
+  EXPECT_CONTAINS(
+      error(batch),
+      "tensor 'texts' has 1 for rows of sample 0 and 2, which would "
+      "see one another in module 'llm'; expected other numbers for "
+      "each sample of the step");
   batch = {};
   batch.places[4] = 1; // image 2 points into samples 0 and 2
   EXPECT_CONTAINS(error(batch), "tensor 'places': item 2 points into two "
