@@ -113,15 +113,15 @@ TEST_F(BatchTest, PackedTexts) {
             (Ints{1, 5, 3, 9, 3, 1, 2, 2, 2, 2, 5, 6, 3,
                   1, 7, 4, 1, 8, 3, 9, 3, 1, 5, 3, 9, 3}));
   constexpr int64_t no = -100;
-  EXPECT_EQ(ints("labels"), (Ints{5,  3,  9,  3,  no, no, no, no, no,
-                                  5,  6,  3,  no, 7,  no, no, 8,  3,
-                                  9,  3,  no, 5,  3,  9,  3,  no}));
-  EXPECT_EQ(ints("llm.segments"), (Ints{0, 0, 0, 0, 0, 1, 1, 1, 1,
-                                        1, 1, 1, 1, 2, 2, 2, 3, 3,
-                                        3, 3, 3, 4, 4, 4, 4, 4}));
-  EXPECT_EQ(ints("llm.position"), (Ints{0, 1, 2, 3, 4, 0, 1, 2, 3,
-                                        4, 5, 6, 7, 0, 1, 2, 0, 1,
-                                        2, 3, 4, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(ints("labels"),
+            (Ints{5, 3,  9,  3, no, no, no, no, no, 5, 6, 3, no,
+                  7, no, no, 8, 3,  9,  3,  no, 5,  3, 9, 3, no}));
+  EXPECT_EQ(ints("llm.segments"),
+            (Ints{0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
+                  2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(ints("llm.position"),
+            (Ints{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7,
+                  0, 1, 2, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
   EXPECT_EQ(ints("llm.mask"), Ints(26, 1));
   EXPECT_EQ(ints("llm.image_positions"), (Ints{6, 7, 8, 9}));
   PartSamples none{{}, {}, 0};
