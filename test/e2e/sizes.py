@@ -14,6 +14,7 @@
 import argparse
 import json
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ import time
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+import fuzz_layouts
 import golden
 import layouts
 import sizes_batch
@@ -211,6 +213,8 @@ class Runner(layouts.Runner):
     def run(self, case):
         if "bad" in case:
             return self.run_bad(case)
+        if "drawn" in case:
+            return self.run_drawn(case)
         if "planted" not in case:
             return super().run(case) + f", outputs {case['outputs']:.2f}"
         try:
@@ -221,8 +225,32 @@ class Runner(layouts.Runner):
             raise
         raise Failure(f"another {case['planted'][0]} changes nothing")
 
+    def run_drawn(self, case):
+        try:
+            return fuzz_layouts.try_case(self, case, compile_only=False)
+        except Failure as failure:
+            # Parts may be too few for the tokens of a step: no packing of so few texts fills nine tenths of them.
+            if "the program was compiled for at most" not in str(failure) or "tokens" not in case:
+                raise
+            tokens = max(int(step["offsets.sample.tokens"][-1]) for step in self.reference(case).steps)
+            parts = -(-self.reference(case).sizes.samples // case["micro"]) * case["plan"]["units"]["llm"].get("dp", 1)
+            if tokens <= 0.9 * parts * case["tokens"]:
+                raise
+            return f"does not fit: {tokens} tokens into {parts} parts of {case['tokens']}"
+
     def check_said(self, *_):
         """Networks of one shape have no microbatches."""
+
+
+def draw_case(number, networks, seed):
+    """A plan at random: it trains as PyTorch does, or ends in one error."""
+    random_ = random.Random(f"{seed}:{number}")
+    network = random_.choice(networks)
+    names = ["vision", "llm"] if network in ("vlm", "reordered") else ["llm"]
+    made = {"name": f"{number}-{network}", "model": network, "micro": random_.choice([1, 2, 3, 5, 8]), "plan": fuzz_layouts.draw_plan(random_, names, 0.25), "drawn": True}
+    if random_.random() < 0.4:
+        made["tokens"] = random_.choice([48, 64, 96, 200])
+    return made
 
 
 def make_figures(arguments, work):
@@ -250,9 +278,14 @@ def main():
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
+    parser.add_argument("--draw", type=int, metavar="N", help="N plans at random instead")
+    parser.add_argument("--seed", type=int, default=0, help="of --draw")
+    parser.add_argument("--first", type=int, default=0, help="number of the first plan of --draw")
     arguments = parser.parse_args()
     arguments.networks = arguments.networks or sorted(path.name for path in KEPT.iterdir() if path.is_dir())
     cases = [c for c in (STATIC if arguments.static else CASES) if c["model"] in arguments.networks and re.search(arguments.only, c["name"]) and (c.get("subset") or not arguments.subset)]
+    if arguments.draw:
+        cases = [draw_case(arguments.first + i, arguments.networks, arguments.seed) for i in range(arguments.draw)]
     if arguments.list:
         return print("\n".join(f"{c['name']:24} {c['plan']}" for c in cases))
     with tempfile.TemporaryDirectory() as temporary:
