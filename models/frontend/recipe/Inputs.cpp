@@ -99,6 +99,31 @@ LogicalResult refuseUnused(mlir::ModuleOp program, StringRef entry,
                  << llvm::join(open, ", ") << didYouMean(entry, known);
 }
 
+/// Of batch files the program reads what an input points into.
+LogicalResult checkRebase(const std::string &name, const nlohmann::json &entry,
+                          const Recipe &recipe,
+                          llvm::function_ref<Location(const Twine &)> locate) {
+  if (!entry.is_object() || !entry.contains("rebase"))
+    return success();
+  const nlohmann::json &into = entry["rebase"];
+  std::vector<std::string> known;
+  for (const MeasureEntry &measure : recipe.measures)
+    known.push_back(measure.quantity());
+  std::string wanted = into.is_string() ? into.get<std::string>() : "";
+  if (!llvm::is_contained(known, wanted))
+    return emitError(locate("inputs." + name + ".rebase"))
+           << "expected a measure of items, whose rows the values point to ("
+           << (known.empty() ? "there is none" : llvm::join(known, ", "))
+           << ")";
+  for (const char *key : {"rows", "pad"})
+    if (entry.contains(key) && (!entry[key].is_number_integer() ||
+                                (StringRef(key) == "rows" && entry[key] < 1)))
+      return emitError(locate("inputs." + name + "." + key))
+             << "expected a whole number"
+             << (StringRef(key) == "rows" ? " of at least 1" : "");
+  return success();
+}
+
 /// Without `data` what is described is still somebody's.
 LogicalResult checkNames(mlir::ModuleOp program, const Recipe &recipe,
                          llvm::function_ref<Location(const Twine &)> locate) {
@@ -108,6 +133,9 @@ LogicalResult checkNames(mlir::ModuleOp program, const Recipe &recipe,
           return name == entry.key() || name.split('.').second == entry.key();
         }))
       return refuseUnused(program, entry.key(), locate);
+  for (auto &entry : recipe.inputs.items())
+    if (failed(checkRebase(entry.key(), entry.value(), recipe, locate)))
+      return failure();
   return success();
 }
 
