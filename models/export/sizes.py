@@ -116,6 +116,11 @@ def windowed():
     return Network({"llm": Packed(gemma())}, {"llm": PLAIN})
 
 
+def qwen3():
+    config = hf.Qwen3Config(**TEXT, head_dim=8, attn_implementation="sdpa", tie_word_embeddings=True)
+    return Network({"llm": Packed(hf.Qwen3ForCausalLM(config))}, {"llm": PLAIN})
+
+
 def places():
     return Network({"llm": Places(gemma())}, {"llm": PLAIN})
 
@@ -151,7 +156,7 @@ def reordered():
     return vlm(reordered=True)
 
 
-NETWORKS = {f.__name__: f for f in (packed, windowed, places, library, vlm, reordered)}
+NETWORKS = {f.__name__: f for f in (packed, windowed, qwen3, places, library, vlm, reordered)}
 MEASURED = {"input_ids": (1, "seq"), "position_ids": (-1, "seq"), "image_embeds": (0, "merged"), "image_rows": (0, "merged"), "window_index": (0, "merged"), "window_places": (0, "merged")}
 
 

@@ -59,7 +59,7 @@ case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.
 case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
 
 # Sizes are what items have; the subset is twelve plans.
-for network in ("packed", "windowed", "places", "library"):
+for network in ("packed", "windowed", "qwen3", "places", "library"):
     subset = network == "packed"
     case("one", network, 8, "llm:")
     case("tp2-pp2", network, 8, "llm:tp=2,pp=2")
