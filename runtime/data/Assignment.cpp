@@ -272,4 +272,24 @@ RankView viewOf(const ProgramInfo &program, int32_t rank) {
   return view;
 }
 
+Part beginPart(const ProgramInfo &program, const Assignment &assignment,
+               size_t module, const PartItems &items,
+               const std::vector<int64_t> &fixed, const std::string &where) {
+  const ModuleInfo &info = program.modules[module];
+  Part part;
+  part.items = items.symbols;
+  part.measures = assignment.measures[module];
+  part.inputs.resize(info.inputs.size);
+  for (size_t s = 0; s < info.symbols.size; ++s) {
+    const SymbolInfo &symbol = info.symbols[s];
+    part.dims.push_back(symbol.item ? items.dims[s] : fixed[s]);
+    if (part.dims.back() > symbol.max)
+      throw Error(where + ": dim " + info.name + "." + symbol.name + " is " +
+                  std::to_string(part.dims.back()) +
+                  "; the program was compiled for at most " +
+                  std::to_string(symbol.max));
+  }
+  return part;
+}
+
 } // namespace dt::rt

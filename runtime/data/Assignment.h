@@ -26,6 +26,8 @@ namespace dt::rt {
 
 /// The kind of item that always exists.
 inline constexpr const char *kSample = "sample";
+/// The measure that a text of a sample has.
+inline constexpr const char *kSampleTokens = "sample.tokens";
 
 /// Items of one kind by their position in the global batch's list of that kind,
 /// ascending. For samples a position is the place in the batch. The list is in

@@ -59,6 +59,12 @@ struct Part {
   }
 };
 
+/// A part without bytes. `fixed`: values of the symbols that count nothing.
+/// Throws Error, beginning with `where`, if a value is above its bound.
+Part beginPart(const ProgramInfo &program, const Assignment &assignment,
+               size_t module, const PartItems &items,
+               const std::vector<int64_t> &fixed, const std::string &where);
+
 struct Batch {
   /// [module][task * pieces + piece], one part for a whole-batch module; empty
   /// for the modules that are not on this rank.

@@ -48,7 +48,7 @@ private:
     if (symbol.item) {
       std::string item = symbol.item;
       if (symbol.measure &&
-          !(config.packed && item + "." + symbol.measure == kTokens))
+          !(config.packed && item + "." + symbol.measure == kSampleTokens))
         throw Error(std::string("data.json: dim ") + module.name + "." +
                     symbol.name + " adds up \"" + item + "." + symbol.measure +
                     "\", which shards do not say; such data come with "

@@ -117,7 +117,7 @@ void readItemsAndDims(Config &config, const JsonView &root,
     for (auto &entry : root.at("dims").object().raw().items()) {
       JsonView dim = root.at("dims").at(entry.key());
       if (dim.raw().is_string()) {
-        if (dim.text() == kTokens && config.mostTokens)
+        if (dim.text() == kSampleTokens && config.mostTokens)
           config.tokenDims.insert(entry.key());
         else if (dim.text() != "sample" && !itemMax.count(dim.text()))
           dim.fail("\"" + dim.text() +
@@ -313,7 +313,7 @@ void readText(Config &config, const JsonView &data) {
       length.fail("\"" + length.text() +
                   "\" is neither a dim with a number "
                   "nor one of \"" +
-                  kTokens + "\"");
+                  kSampleTokens + "\"");
     config.sequence = dim->second;
     if (config.sequence > maxSequence)
       length.fail("more than " + std::to_string(maxSequence) + " tokens");

@@ -13,6 +13,7 @@
 #ifndef DT_RUNTIME_DATA_CONFIG_H
 #define DT_RUNTIME_DATA_CONFIG_H
 
+#include "runtime/data/Assignment.h"
 #include "runtime/data/Picture.h"
 #include "runtime/data/Tokenizer.h"
 
@@ -64,8 +65,6 @@ struct SegmentKind {
   };
   Use useOf(size_t part) const;
 };
-/// What a dim adds up that has the tokens of a part's samples.
-constexpr const char *kTokens = "sample.tokens";
 constexpr int textKind = -1;
 constexpr int sampleItem = -1;
 

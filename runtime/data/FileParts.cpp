@@ -101,21 +101,8 @@ StepItems FileBatch::stepItems() const {
 }
 
 Part FileBatch::makePart(size_t module, const PartItems &items) {
-  const ModuleInfo &info = program.modules[module];
-  Part part;
-  part.items = items.symbols;
-  part.measures = batch.assignment.measures[module];
-  part.inputs.resize(info.inputs.size);
-  for (size_t s = 0; s < info.symbols.size; ++s) {
-    bool counts = info.symbols[s].item != nullptr;
-    int64_t value = counts ? items.dims[s] : symbols[module][s];
-    if (value > info.symbols[s].max)
-      throw Error(file.path() + ": dim " + info.name + "." +
-                  info.symbols[s].name + " is " + std::to_string(value) +
-                  "; the program was compiled for at most " +
-                  std::to_string(info.symbols[s].max));
-    part.dims.push_back(value);
-  }
+  Part part = beginPart(program, batch.assignment, module, items,
+                        symbols[module], file.path());
   for (auto &entry : inputs[module]) {
     storage.push_back(cutInput(module, entry.first, part, items.samples));
     part.inputs[entry.first] = {storage.back().data(), storage.back().size()};
@@ -209,7 +196,7 @@ void FileBatch::cut(Reorder reorder) {
   Assigner assigner(program, reorder);
   batch.assignment = assigner.assign(stepItems());
   batch.utilisation = utilisation(program, batch.assignment);
-  if (auto tokens = counts.find("sample.tokens"); tokens != counts.end())
+  if (auto tokens = counts.find(kSampleTokens); tokens != counts.end())
     batch.tokens = tokens->second;
   if (reorder != Reorder::None)
     batch.plain =

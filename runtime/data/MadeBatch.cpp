@@ -84,13 +84,11 @@ std::vector<std::byte> BatchMaker::contents(const TensorInfo &tensor,
 
 Part BatchMaker::makePart(size_t m, const PartItems &items) {
   const ModuleInfo &module = program.modules[m];
-  Part part;
-  part.items = items.symbols;
-  part.measures = batch.assignment.measures[m];
-  part.inputs.resize(module.inputs.size);
-  for (size_t s = 0; s < module.symbols.size; ++s)
-    part.dims.push_back(module.symbols[s].item ? items.dims[s]
-                                               : module.symbols[s].max);
+  std::vector<int64_t> fixed;
+  for (const SymbolInfo &symbol : module.symbols)
+    fixed.push_back(symbol.max);
+  Part part =
+      beginPart(program, batch.assignment, m, items, fixed, "a made batch");
   for (size_t i = 0; i < module.inputs.size; ++i) {
     const TensorInfo &tensor = module.inputs[i].buffer.tensor;
     if (module.inputs[i].fromModule >= 0)

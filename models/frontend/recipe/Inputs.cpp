@@ -272,15 +272,15 @@ LogicalResult InputChecker::checkPacked(const InputEntry &entry,
                                  : nn::DimOp();
   if (dim && shape[0] == nn::DimExpr(1) &&
       shape[1] == nn::DimExpr::symbol(symbols[0]) &&
-      dim.getQuantity() == rt::data::kTokens)
+      dim.getQuantity() == rt::kSampleTokens)
     return success();
-  return error(entry) << "makes [1, " << rt::data::kTokens << "], but '"
+  return error(entry) << "makes [1, " << rt::kSampleTokens << "], but '"
                       << dist::ModuleOp::getArgumentName(
                              module.getForward(), argument.getArgNumber())
                       << "' of module '" << module.getSymName() << "' is "
                       << nn::shapeToString(shape)
                       << "; expected a graph of one row, whose second dim is "
-                      << rt::data::kTokens << " in \"dims\"";
+                      << rt::kSampleTokens << " in \"dims\"";
 }
 
 /// The size of axis 0 is the part's, so only what it counts is looked at.

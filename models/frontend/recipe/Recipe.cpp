@@ -138,7 +138,7 @@ void RecipeParser::measures(const std::string &kind, JsonReader all) {
 /// A part holds any one sample.
 void RecipeParser::boundTokens(JsonReader batch) {
   auto *measure = find_if(recipe.measures, [](const MeasureEntry &entry) {
-                    return entry.quantity() == "sample.tokens";
+                    return entry.quantity() == rt::kSampleTokens;
                   }).operator->();
   JsonReader reader = batch.at("tokens");
   if (measure == recipe.measures.data() + recipe.measures.size())
