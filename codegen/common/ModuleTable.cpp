@@ -30,6 +30,7 @@ static std::string symbols(TableWriter &writer, rt::ModuleOp module,
     if (symbol.getMeasure()) {
       row.measure = quoted(*symbol.getMeasure());
       row.largest = int64_t(symbol.getLargest().value_or(1));
+      row.squareCost = symbol.getSquareCost().convertToDouble();
     }
     table.push_back(listText(row));
   }

@@ -55,9 +55,9 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
 }
 def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
   let summary = "SymbolInfo";
-  let description = [{ `cost`: predicted ns of forward and backward for each of its items, or for each 1 of what it adds up of them. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<StrAttr>:$measure, OptionalAttr<I64Attr>:$largest, I64Attr:$max, DefaultValuedAttr<F64Attr, "0.0">:$cost);
-  let assemblyFormat = "$sym_name (`of` $item^)? (`measure` $measure^ `largest` $largest)? `max` $max (`cost` $cost^)? attr-dict";
+  let description = [{ `cost`: predicted ns of forward and backward for each of its items, or for each 1 of what it adds up of them; `square_cost`: what is more for the square of an item's measure. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<StrAttr>:$measure, OptionalAttr<I64Attr>:$largest, I64Attr:$max, DefaultValuedAttr<F64Attr, "0.0">:$cost, DefaultValuedAttr<F64Attr, "0.0">:$square_cost);
+  let assemblyFormat = "$sym_name (`of` $item^)? (`measure` $measure^ `largest` $largest)? `max` $max (`cost` $cost^)? (`square_cost` $square_cost^)? attr-dict";
 }
 def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "ParameterInfo; places in the module's regions, trainable ones first";

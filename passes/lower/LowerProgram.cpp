@@ -116,12 +116,14 @@ private:
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
     for (auto dim : m.op.getBody().getOps<nn::DimOp>()) {
-      FloatAttr cost = dim.getCostAttr();
-      rt::SymbolOp::create(
-          b, dim.getLoc(), dim.getSymNameAttr(), dim.getItemAttr(),
-          dim.getMeasureAttr(), dim.getLargestAttr(),
-          b.getI64IntegerAttr(dim.getMax().value_or(0)),
-          b.getF64FloatAttr(cost ? cost.getValueAsDouble() : 0));
+      auto ns = [&](FloatAttr cost) {
+        return b.getF64FloatAttr(cost ? cost.getValueAsDouble() : 0);
+      };
+      rt::SymbolOp::create(b, dim.getLoc(), dim.getSymNameAttr(),
+                           dim.getItemAttr(), dim.getMeasureAttr(),
+                           dim.getLargestAttr(),
+                           b.getI64IntegerAttr(dim.getMax().value_or(0)),
+                           ns(dim.getCostAttr()), ns(dim.getSquareCostAttr()));
     }
     for (auto p : m.op.getBody().getOps<nn::ParameterOp>())
       writeParameter(p);

@@ -118,6 +118,16 @@ std::optional<std::string> makeExecutable(Plan &plan,
     unit.sub =
         int(std::max<int64_t>(1, std::min<int64_t>(unit.sub, most / unit.dp)));
   }
+  for (const UnitPlan &unit : plan.units) {
+    const planner::Module &module = input.model().modules[unit.module];
+    double tokens = planner::momentsOf(input.batch, module.item).tokens,
+           parts = double(plan.microbatches * unit.dp * unit.sub);
+    if (module.partTokens > 0 && tokens > module.partTokens * parts)
+      return "unit '" + module.name + "': parts would have " +
+             std::to_string(int64_t(std::ceil(tokens / parts))) +
+             " tokens on average, more than their bound of " +
+             std::to_string(int64_t(module.partTokens));
+  }
   // Ranks without work are left out.
   std::vector<int64_t> place(plan.ranks + 1, 0);
   for (const UnitPlan &unit : plan.units)

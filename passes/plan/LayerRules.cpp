@@ -13,13 +13,22 @@ using namespace mlir;
 namespace dt::plan {
 
 using planner::LayerKind;
+using planner::Linear;
 using planner::Op;
-using planner::perItem;
 using planner::Save;
 
 /// Gradients read what came in and what the forward made, and write as much.
 static constexpr double kStreamBackward = 1.5, kAttentionBackward = 2.5,
                         kProductBackward = 2;
+
+Linear LayerBuilder::figure(const nn::DimExpr &size) const {
+  return planner::perItem(sizes.ofNothing(size)) + sizes.ofItem(size);
+}
+
+Linear LayerBuilder::bytesOf(Value value) const {
+  Type type = value.getType();
+  return isa<RankedTensorType>(type) ? figure(nn::getNumBytes(type)) : Linear();
+}
 
 void LayerBuilder::add(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op)) {
@@ -36,8 +45,7 @@ void LayerBuilder::add(Operation *op) {
   auto model = dyn_cast<nn::CostOpInterface>(op);
   if (!model)
     return follow(op);
-  double flops = costs.atBounds(model.getFlops()),
-         bytes = costs.atBounds(model.getBytes());
+  Linear flops = figure(model.getFlops()), bytes = figure(model.getBytes());
   nn::Work work = model.getWork();
   switch (work.kind) {
   case nn::Work::None:
@@ -55,9 +63,9 @@ void LayerBuilder::add(Operation *op) {
   }
 }
 
-LayerKind LayerBuilder::finish(double input, double output) {
-  kind.output = perItem(output);
-  kind.keptSequence[int(Save::None)] = perItem(input);
+LayerKind LayerBuilder::finish(const Linear &input, const Linear &output) {
+  kind.output = output;
+  kind.keptSequence[int(Save::None)] = input;
   flush();
   return kind;
 }
@@ -67,8 +75,8 @@ void LayerBuilder::flush() {
   for (auto [value, saves] : kept)
     for (Save save : {Save::Vjp, Save::All})
       if (saves >> int(save) & 1)
-        (cut.contains(value) ? kind.keptSplit : kind.keptSequence)[int(save)]
-            .item += costs.bytesOf(value.getType());
+        (cut.contains(value) ? kind.keptSplit : kind.keptSequence)[int(save)] +=
+            bytesOf(value);
   kept.clear();
   cut.clear();
 }
@@ -101,12 +109,13 @@ void LayerBuilder::addParameter(Value value) {
 }
 
 /// A product after a cut one sums over ranks; others are cut in their columns.
-void LayerBuilder::addProduct(Operation *op, const nn::Work &work, double flops,
-                              double bytes) {
+void LayerBuilder::addProduct(Operation *op, const nn::Work &work,
+                              const Linear &flops, const Linear &bytes) {
   Op product;
   product.name = op->getName().stripDialect().str();
-  double weight = costs.bytesOf(op->getOperand(1).getType());
-  product.bytes = perItem(std::max(0.0, bytes - weight));
+  double weight = sizes.atMost(bytesOf(op->getOperand(1)));
+  product.bytes = bytes;
+  product.bytes.item = std::max(0.0, bytes.item - weight);
   product.fixedBytes = weight;
   Value result = op->getResult(0);
   keep(op->getOperand(0), true);
@@ -115,15 +124,15 @@ void LayerBuilder::addProduct(Operation *op, const nn::Work &work, double flops,
   product.split = sums ? Op::Depth : Op::Columns;
   if (work.kind == nn::Work::Convolution) { // in channels
     product.kind = Op::Convolution;
-    product.flops = perItem(flops);
+    product.flops = flops;
     for (std::vector<Op> *ops : {&kind.forward, &kind.input, &kind.weight})
       ops->push_back(product);
     return handOn(result, sums);
   }
   product.kind = Op::Gemm;
-  product.n = costs.atBounds(work.n);
-  product.k = costs.atBounds(work.k);
-  product.rows = perItem(flops / std::max(1.0, 2 * product.n * product.k));
+  product.n = sizes.atMost(figure(work.n));
+  product.k = sizes.atMost(figure(work.k));
+  product.rows = flops * (1 / std::max(1.0, 2 * product.n * product.k));
   widths = std::gcd(widths, int64_t(sums ? product.k : product.n));
   kind.forward.push_back(product);
   Op input = product;
@@ -142,28 +151,29 @@ void LayerBuilder::handOn(Value result, bool sums) {
   }
   ++kind.forwardReduces;
   ++kind.backwardReduces;
-  kind.reduced.item =
-      std::max(kind.reduced.item, costs.bytesOf(result.getType()));
+  Linear bytes = bytesOf(result);
+  if (sizes.atMost(bytes) > sizes.atMost(kind.reduced))
+    kind.reduced = bytes;
 }
 
 /// Products of activations; of attention the scores stay in the kernel.
 void LayerBuilder::addAttention(Operation *op, const nn::Work &work,
-                                double flops, double bytes) {
+                                const Linear &flops, const Linear &bytes) {
   Op attention;
   attention.name = op->getName().stripDialect().str();
   attention.kind = Op::Attention;
   bool fused = work.kind == nn::Work::Attention;
   attention.split = fused || isCut(op) ? Op::Heads : Op::Whole;
-  attention.flops = perItem(flops);
-  attention.bytes = perItem(bytes);
+  attention.flops = flops;
+  attention.bytes = bytes;
   kind.forward.push_back(attention);
   double factor = fused ? kAttentionBackward : kProductBackward;
-  attention.flops.item *= factor;
-  attention.bytes.item *= kProductBackward;
+  attention.flops = flops * factor;
+  attention.bytes = bytes * kProductBackward;
   kind.input.push_back(attention);
   // Keys and values of all tokens: where these are divided over ranks.
   for (unsigned i = 1; i < (fused ? 3u : 2u); ++i)
-    kind.exchanged.item += costs.bytesOf(op->getOperand(i).getType());
+    kind.exchanged += bytesOf(op->getOperand(i));
   for (Value value : op->getOperands())
     keep(value, true);
   for (Value value : op->getResults())
@@ -189,19 +199,19 @@ static bool worksOnGroups(Operation *op) {
 }
 
 void LayerBuilder::addStream(Operation *op, const nn::Work &work,
-                             double bytes) {
-  if (bytes <= 0)
+                             const Linear &bytes) {
+  if (sizes.atMost(bytes) <= 0)
     return;
   bool norm = work.kind == nn::Work::Norm;
   Op stream;
   stream.name = op->getName().stripDialect().str();
   bool divided = (!norm || worksOnGroups(op)) && isCut(op);
   stream.split = divided ? Op::Heads : Op::Sequence;
-  stream.bytes = perItem(bytes);
+  stream.bytes = bytes;
   stream.cheap = !norm;
   kind.forward.push_back(stream);
   stream.cheap = false;
-  stream.bytes.item *= kStreamBackward;
+  stream.bytes = bytes * kStreamBackward;
   kind.input.push_back(stream);
   if (norm)
     keep(op->getOperand(0), true);

@@ -12,7 +12,7 @@
 #define PASSES_PLAN_LAYERRULES_H
 
 #include "passes/planner/describe/Model.h"
-#include "passes/stages/StageCuts.h"
+#include "passes/schedule/StageBytes.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
@@ -22,12 +22,13 @@ namespace dt::plan {
 /// Takes the ops of one layer of the planner, in order, with what they call.
 class LayerBuilder {
 public:
-  LayerBuilder(dist::ModuleOp module, stages::NominalCosts &costs)
-      : module(module), costs(costs) {}
+  LayerBuilder(dist::ModuleOp module, const schedule::Sizes &sizes)
+      : module(module), sizes(sizes) {}
 
   void add(mlir::Operation *op);
   /// Bytes of what comes in and of what goes on.
-  planner::LayerKind finish(double input, double output);
+  planner::LayerKind finish(const planner::Linear &input,
+                            const planner::Linear &output);
   /// 0: it has no heads.
   int64_t getHeads() const { return heads; }
   int64_t getWidths() const { return widths; }
@@ -42,15 +43,19 @@ private:
   bool isCut(mlir::Operation *op);
   void follow(mlir::Operation *op);
   void addParameter(mlir::Value value);
-  void addProduct(mlir::Operation *op, const nn::Work &work, double flops,
-                  double bytes);
+  /// Of one item, its share of what is the part's with it.
+  planner::Linear figure(const nn::DimExpr &size) const;
+  planner::Linear bytesOf(mlir::Value value) const;
+  void addProduct(mlir::Operation *op, const nn::Work &work,
+                  const planner::Linear &flops, const planner::Linear &bytes);
   void handOn(mlir::Value result, bool sums);
-  void addAttention(mlir::Operation *op, const nn::Work &work, double flops,
-                    double bytes);
-  void addStream(mlir::Operation *op, const nn::Work &work, double bytes);
+  void addAttention(mlir::Operation *op, const nn::Work &work,
+                    const planner::Linear &flops, const planner::Linear &bytes);
+  void addStream(mlir::Operation *op, const nn::Work &work,
+                 const planner::Linear &bytes);
 
   dist::ModuleOp module;
-  stages::NominalCosts &costs;
+  const schedule::Sizes &sizes;
   planner::LayerKind kind;
   int64_t heads = 0, widths = 0;
   llvm::MapVector<mlir::Value, unsigned> kept;

@@ -28,7 +28,7 @@ namespace dt::plan {
 
 using planner::Exchange;
 using planner::LayerVariant;
-using planner::perItem;
+using planner::Linear;
 using planner::RankLayer;
 using planner::Save;
 using schedule::FunctionReader;
@@ -65,25 +65,14 @@ std::vector<std::vector<int>> groupLayers(const planner::Module &module,
   return groups;
 }
 
-/// An item is one of the module's own kind; samples have as many others as they
-/// may.
-Sizes sizesOf(dist::ModuleOp module) {
-  auto program = module->getParentOfType<mlir::ModuleOp>();
-  StringRef own = module.getItem().value_or("");
-  return Sizes(module, [&](nn::DimOp dim) {
-    return *dim.getItem() == own || own != dist::kSample
-               ? int64_t(dim.getLargest().value_or(1))
-               : dist::getMostOfSample(program, dim).value_or(1);
-  });
-}
-
 /// A stage of `count` equal layers of which each hands the next its share of
 /// the tokens. What is kept of all is shared out.
 class ChainReader {
 public:
   ChainReader(dist::ModuleOp stage, size_t count, int64_t tp)
       : stage(stage), functions(dist::getFunctions(stage)),
-        sizes(sizesOf(stage)), count(double(count)), tp(double(tp)) {}
+        sizes(schedule::getSizesOfItem(stage)), count(double(count)),
+        tp(double(tp)) {}
 
   /// Nothing, if the layers are no chain of calls or hand on whole tokens.
   std::optional<RankLayer> read() {
@@ -102,14 +91,13 @@ public:
     FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
         .readOneLayer(functions.weight);
     bool handsOn = false;
-    double residuals = getResiduals(functions.forward, handsOn);
-    layer.kept = perItem(
-        residuals + getInputs({functions.input, functions.weight}, handsOn));
+    Linear residuals = getResiduals(functions.forward, handsOn);
+    layer.kept =
+        residuals + getInputs({functions.input, functions.weight}, handsOn);
     llvm::SmallDenseSet<int64_t> read = getResidualsReadByWeights();
-    layer.keptToWeights =
-        perItem(getResiduals(functions.forward, handsOn, &read) +
-                getInputs(functions.weight, handsOn));
-    layer.keptForWeights = perItem(getResiduals(functions.input, handsOn));
+    layer.keptToWeights = getResiduals(functions.forward, handsOn, &read) +
+                          getInputs(functions.weight, handsOn);
+    layer.keptForWeights = getResiduals(functions.input, handsOn);
     layer.parameters = schedule::countParameters(stage) / count;
     return layer;
   }
@@ -126,11 +114,11 @@ private:
 
   /// Bytes that one layer keeps. `handsOn`: what a layer takes from the one
   /// before is among them.
-  double getResiduals(func::FuncOp function, bool &handsOn,
+  Linear getResiduals(func::FuncOp function, bool &handsOn,
                       const llvm::SmallDenseSet<int64_t> *only = nullptr) {
     if (!function || function.isExternal())
-      return 0;
-    double bytes = 0, ofAll = 0;
+      return {};
+    Linear bytes, ofAll;
     int64_t number = 0;
     Operation *end = function.getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(end->getOperands())) {
@@ -142,7 +130,7 @@ private:
       bool each = call || value.getDefiningOp<dist::SliceOp>();
       (each ? ofAll : bytes) += sizes.bytesOfItem(value.getType());
     }
-    return bytes + ofAll / count;
+    return bytes + ofAll * (1 / count);
   }
 
   /// Numbers of the forward's residuals, among others.
@@ -158,8 +146,8 @@ private:
 
   /// Of what the stage gets, a layer in its middle gets and keeps its share:
   /// what these functions read.
-  double getInputs(ArrayRef<func::FuncOp> readers, bool handsOn) {
-    double bytes = 0;
+  Linear getInputs(ArrayRef<func::FuncOp> readers, bool handsOn) {
+    Linear bytes;
     llvm::StringSet<> counted;
     for (func::FuncOp function : readers)
       for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
@@ -170,8 +158,8 @@ private:
         bool isCut = llvm::all_of(
             function.getArgument(i).getUsers(),
             [](Operation *user) { return isa<dist::SliceOp>(user); });
-        bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]) /
-                 (isCut ? tp * (handsOn ? count : 1) : 1);
+        bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]) *
+                 (1 / (isCut ? tp * (handsOn ? count : 1) : 1));
       }
     return bytes;
   }
@@ -247,7 +235,8 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
       if (chained)
         layers[kind] = std::move(*chained);
       else if (group.size() == 1)
-        layers[kind] = schedule::readStage(stage, sizesOf(stage));
+        layers[kind] =
+            schedule::readStage(stage, schedule::getSizesOfItem(stage));
       else if (alone != module.partitioned.end())
         layers[kind] = alone->second[kind];
       else

@@ -54,10 +54,16 @@ void addState(dist::ModuleOp module, planner::Module &result) {
 /// piece belongs to the layer before.
 class ModuleBuilder {
 public:
-  ModuleBuilder(dist::ModuleOp module) : module(module), cuts(module, 2) {}
+  ModuleBuilder(dist::ModuleOp module)
+      : module(module), cuts(module, 2),
+        sizes(schedule::getSizesOfItem(module)) {}
 
   planner::Module build(std::vector<std::vector<std::string>> &names) {
     result.name = module.getSymName().str();
+    if (dist::MeasureOp tokens = schedule::getTokens(module)) {
+      result.mostTokens = double(tokens.getMax());
+      result.partTokens = double(tokens.getPart().value_or(0));
+    }
     auto precision = module.getPrecision();
     result.precision =
         precision ? dist::stringifyPrecision(*precision).str() : "f32";
@@ -94,8 +100,15 @@ public:
 private:
   void addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces, double output);
 
+  /// What the largest item has at a cut: rows of it, of which all are alike.
+  planner::Linear ofItem(double bytes) const {
+    double most = result.mostTokens;
+    return most > 0 ? planner::Linear{0, bytes / most, 0} : perItem(bytes);
+  }
+
   dist::ModuleOp module;
   stages::StageCuts cuts;
+  schedule::Sizes sizes;
   planner::Module result;
   llvm::MapVector<Attribute, planner::Tie> readers; ///< of parameters
   int64_t heads = 0, mostHeads = 0, widths = 0;
@@ -103,10 +116,10 @@ private:
 
 void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
                              double output) {
-  LayerBuilder builder(module, cuts.getCosts());
+  LayerBuilder builder(module, sizes);
   for (size_t i = pieces.front().begin; i < pieces.back().end; ++i)
     builder.add(cuts.getPlaced()[i]);
-  LayerKind kind = builder.finish(pieces.front().bytes, output);
+  LayerKind kind = builder.finish(ofItem(pieces.front().bytes), ofItem(output));
   for (auto [parameter, count] : builder.getParameters()) {
     planner::Tie &tie = readers[parameter];
     tie.layers.push_back(int(result.layers.size()));
@@ -123,7 +136,7 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
   auto alike = [&](const LayerKind &other) {
     return other.name == kind.name && other.parameters == kind.parameters &&
            other.forward.size() == kind.forward.size() &&
-           other.output.item == kind.output.item;
+           other.output == kind.output;
   };
   auto known = llvm::find_if(result.kinds, alike);
   // The last layer of a stack hands on less: a kind of its own, by number.
@@ -161,11 +174,14 @@ public:
   llvm::Expected<PlannedProgram> build() {
     cutBatch();
     for (auto item : program.getOps<dist::ItemOp>())
-      result.kinds.emplace_back(item.getName().str(), item.getMax());
-    llvm::sort(result.kinds);
+      result.kinds.push_back(boundsOf(item.getName(), item.getMax()));
+    llvm::sort(result.kinds, [](const ItemBound &a, const ItemBound &b) {
+      return a.name < b.name;
+    });
     result.model.items.clear();
-    for (auto &[name, most] : result.kinds)
-      result.model.items.push_back(name);
+    for (const ItemBound &kind : result.kinds)
+      result.model.items.push_back(kind.name);
+    result.sample = boundsOf(dist::kSample, 1);
     for (auto module : program.getOps<dist::ModuleOp>())
       if (llvm::Error error = add(module))
         return std::move(error);
@@ -178,6 +194,10 @@ public:
   }
 
 private:
+  ItemBound boundsOf(StringRef kind, int64_t most) {
+    dist::MeasureOp measure = schedule::getTokens(program, kind);
+    return {kind.str(), most, measure ? int32_t(measure.getMax()) : 1};
+  }
   void cutBatch();
   llvm::Error add(dist::ModuleOp module);
   void addEdge(dist::EdgeOp edge);
@@ -214,8 +234,8 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   auto item = module.getItem();
   int64_t most = item ? dist::getItemMax(program, *item).value_or(1) : 0;
   if (item && *item != dist::kSample) {
-    auto kind = llvm::find_if(
-        result.kinds, [&](auto &known) { return known.first == *item; });
+    auto kind = llvm::find_if(result.kinds,
+                              [&](auto &known) { return known.name == *item; });
     entry.item = planner::ItemKind(1 + (kind - result.kinds.begin()));
   }
   // Where statistics are a part's, the loss would depend on the plan.
@@ -237,22 +257,26 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
     return;
   auto source = program.lookupSymbol<dist::ModuleOp>(edge.getSource()),
        target = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
-  stages::NominalCosts costs(source);
+  schedule::Sizes sizes = schedule::getSizesOfItem(source);
   func::FuncOp forward = source.getForward();
-  double bytes = 0, elementBytes = kFloatBytes;
+  planner::Linear bytes;
+  double elementBytes = kFloatBytes;
   if (auto i = dist::ModuleOp::findResult(forward, edge.getOutput())) {
     Type type = forward.getResultTypes()[*i];
-    bytes = costs.bytesOf(type);
+    if (isa<RankedTensorType>(type))
+      bytes = perItem(sizes.ofNothing(nn::getNumBytes(type))) +
+              sizes.bytesOfItem(type);
     elementBytes = double(nn::getElementBytes(getElementTypeOrSelf(type)));
   }
   if (to == numbers.end()) { // the whole batch's
     planner::Contrast &contrast = result.model.contrast;
     if (!llvm::is_contained(contrast.towers, from->second))
       contrast.towers.push_back(from->second);
-    contrast.width = std::max({1.0, contrast.width, bytes / elementBytes});
+    contrast.width =
+        std::max({1.0, contrast.width, sizes.atMost(bytes) / elementBytes});
     return;
   }
-  result.model.edges.push_back({from->second, to->second, perItem(bytes)});
+  result.model.edges.push_back({from->second, to->second, bytes});
   result.edges.push_back((edge.getTarget() + "." + edge.getInput()).str());
   // What does not count items on its first axis cannot be cut over replicas.
   func::FuncOp into = target.getForward();

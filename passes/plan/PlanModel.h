@@ -20,6 +20,13 @@
 
 namespace dt::plan {
 
+/// What items of a kind may be.
+struct ItemBound {
+  std::string name;
+  int64_t most = 0;   ///< of one sample
+  int32_t tokens = 1; ///< of the largest; 1: all are alike
+};
+
 struct PlannedProgram {
   planner::Model model;
   /// By module and layer: the pieces of a stage list (docs/plan.md) that the
@@ -30,8 +37,8 @@ struct PlannedProgram {
   /// By module: items of a sample that replicas may share; 0: none, and tasks
   /// have one microbatch.
   std::vector<int64_t> items;
-  /// Kinds of items beside samples, by name, and most of a sample.
-  std::vector<std::pair<std::string, int64_t>> kinds;
+  std::vector<ItemBound> kinds; ///< beside samples, by name
+  ItemBound sample;
   int64_t global = 1; ///< samples of a step
   /// How a step may be cut: samples of a microbatch by their number. Where the
   /// recipe says it, one way.
@@ -56,13 +63,15 @@ llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program);
 /// on samples, else the first that there is.
 int getPaceRank(dist::ModuleOp module);
 
-/// A step's samples as the program counts them: one token an item, no more
-/// items than its bounds allow. `names` are the samples' kinds of items; those
+/// A step's samples as the program counts them: no more items and no larger
+/// ones than its bounds allow, those that are all alike having one token.
+/// `names` are the samples' kinds of items; those
 /// that the program calls otherwise stand for its others, in order.
 std::vector<planner::Sample>
 fitToProgram(const std::vector<planner::Sample> &samples,
              llvm::ArrayRef<std::string> names, const PlannedProgram &program);
-/// Samples with as many items as they may have.
+/// Samples with as many items as they may have, each as large as it may be, but
+/// no larger than fill the parts of a module of one replica.
 std::vector<planner::Sample> fullBatch(const PlannedProgram &program);
 
 } // namespace dt::plan

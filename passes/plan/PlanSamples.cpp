@@ -18,27 +18,29 @@ fitToProgram(const std::vector<planner::Sample> &samples,
   auto isKnown = [&](llvm::StringRef name) {
     return llvm::is_contained(names, name);
   };
-  for (auto &[name, most] : program.kinds)
-    sources.push_back(llvm::find(names, name) - names.begin());
+  for (const ItemBound &kind : program.kinds)
+    sources.push_back(llvm::find(names, kind.name) - names.begin());
   size_t next = 0;
   for (auto [k, source] : llvm::enumerate(sources)) {
-    if (isKnown(program.kinds[k].first))
+    if (isKnown(program.kinds[k].name))
       continue;
     while (next < names.size() &&
            llvm::any_of(
                program.kinds,
-               [&](auto &kind) { return kind.first == names[next]; }))
+               [&](const ItemBound &kind) { return kind.name == names[next]; }))
       ++next;
     source = next++;
   }
   std::vector<planner::Sample> result;
   for (const planner::Sample &sample : samples) {
     planner::Sample &fit = result.emplace_back();
-    fit.tokens = 1;
+    fit.tokens = std::min(sample.tokens, program.sample.tokens);
     for (auto [k, source] : llvm::enumerate(sources)) {
-      size_t items = sample.get(planner::ItemKind(source + 1)).size();
-      fit.of(planner::ItemKind(k + 1))
-          .assign(std::min<size_t>(items, program.kinds[k].second), 1);
+      const ItemBound &kind = program.kinds[k];
+      auto items = sample.get(planner::ItemKind(source + 1));
+      std::vector<int32_t> &own = fit.of(planner::ItemKind(k + 1));
+      for (int32_t tokens : items.take_front(size_t(kind.most)))
+        own.push_back(std::min(tokens, kind.tokens));
     }
   }
   return result;
@@ -46,9 +48,19 @@ fitToProgram(const std::vector<planner::Sample> &samples,
 
 std::vector<planner::Sample> fullBatch(const PlannedProgram &program) {
   planner::Sample sample;
-  sample.tokens = 1;
-  for (auto [k, kind] : llvm::enumerate(program.kinds))
-    sample.of(planner::ItemKind(k + 1)).assign(kind.second, 1);
+  auto tokensOf = [&](const ItemBound &kind, planner::ItemKind item) {
+    double tokens = kind.tokens;
+    double items = double(program.microbatches.rbegin()->second * kind.most);
+    for (const planner::Module &module : program.model.modules)
+      if (module.item == item && module.partTokens > 0)
+        tokens = std::min(tokens, module.partTokens / items);
+    return int32_t(std::max(1.0, tokens));
+  };
+  sample.tokens = tokensOf(program.sample, planner::ItemKind::Sample);
+  for (auto [k, kind] : llvm::enumerate(program.kinds)) {
+    auto item = planner::ItemKind(k + 1);
+    sample.of(item).assign(kind.most, tokensOf(kind, item));
+  }
   return std::vector<planner::Sample>(program.global, sample);
 }
 

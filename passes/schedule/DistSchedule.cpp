@@ -19,6 +19,7 @@
 #include "passes/stages/NominalCosts.h"
 
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -44,12 +45,6 @@ bool hasGradient(dist::EdgeOp edge, const dist::Functions &sender) {
   return false;
 }
 
-/// Items of the largest size that a part has room for.
-double countItems(nn::DimOp dim) {
-  return double(*dim.getMax()) /
-         double(std::max<int64_t>(1, dim.getLargest().value_or(1)));
-}
-
 class ProblemBuilder {
 public:
   ProblemBuilder(mlir::ModuleOp program, dist::PlanOp plan)
@@ -66,7 +61,7 @@ private:
   LogicalResult addStage(dist::ModuleOp module);
   FailureOr<planner::StageTimes> findTimes(dist::ModuleOp module);
   FailureOr<planner::Times> price(dist::ModuleOp module,
-                                  StringRef without = "");
+                                  PriceOptions options = {});
   LogicalResult setItemCosts(dist::ModuleOp module, double item);
   FailureOr<int64_t> getMessageTime(dist::EdgeOp edge);
   LogicalResult addEdge(dist::EdgeOp edge);
@@ -111,7 +106,7 @@ LogicalResult ProblemBuilder::openCluster() {
 }
 
 FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
-                                                StringRef without) {
+                                                PriceOptions options) {
   if (failed(openCluster()))
     return failure();
   auto precision = module.getPrecision();
@@ -121,7 +116,7 @@ FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
     return emitError() << "cluster: '" << cluster->name << "' has no rate for "
                        << type << ", which module '" << module.getSymName()
                        << "' computes in";
-  return priceStage(module, *cluster, without);
+  return priceStage(module, *cluster, options);
 }
 
 LogicalResult ProblemBuilder::addUnits() {
@@ -156,39 +151,53 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
 }
 
 /// What forming microbatches balances: ns of one item more in a part; of items
-/// that have a measure which the module adds up, of each 1 of it. A module by
-/// sample has items of other kinds as well; what it would not do without
-/// them is theirs, the rest is the samples'.
+/// that have a measure which the module adds up, of each 1 of it, and of its
+/// square. A module by sample has items of other kinds as well; what it would
+/// not do without them is theirs, the rest is the samples'. `item`: ns of the
+/// largest of its own.
 LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
   StringRef own = module.getItem().value_or(dist::kSample);
-  llvm::MapVector<StringRef, nn::DimOp> kinds; // items of a kind count once
+  llvm::SetVector<StringRef> others; // items of a kind count once
   for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getItem() && dim.getMax().value_or(0) > 0)
-      if (nn::DimOp &main = kinds[*dim.getItem()];
-          !main || (dim.getMeasure() && !main.getMeasure()))
-        main = dim;
-  nn::DimOp mine = kinds.lookup(own);
+    if (dim.getItem() && *dim.getItem() != own &&
+        getMainDim(module, *dim.getItem()))
+      others.insert(*dim.getItem());
+  nn::DimOp mine = getMainDim(module, own);
   // Whole units of 1/256 ns, which is what the runtime counts in.
   auto set = [&](nn::DimOp dim, double all) {
     double one = std::max(0.0, all) / double(*dim.getMax());
     dim.setCost(APFloat(std::round(256 * one) / 256));
   };
   double all = mine ? item * countItems(mine) : 0, left = all;
-  if (all > 0 && own == dist::kSample && kinds.size() > 1) {
-    auto with = price(module);
-    for (auto [kind, dim] : kinds) {
-      if (kind == own)
-        continue;
-      auto without = price(module, kind);
-      if (failed(with) || failed(without))
-        return failure();
-      double theirs = all * (1 - without->total() / with->total());
-      set(dim, theirs);
-      left -= theirs;
-    }
+  if (all <= 0) {
+    if (mine)
+      set(mine, 0);
+    return success();
   }
-  if (mine)
-    set(mine, left);
+  auto shareWithout = [&](PriceOptions options) -> FailureOr<double> {
+    auto with = price(module), without = price(module, options);
+    if (failed(with) || failed(without))
+      return failure();
+    return 1 - without->total() / with->total();
+  };
+  if (own == dist::kSample)
+    for (StringRef kind : others) {
+      auto share = shareWithout({kind, true});
+      if (failed(share))
+        return failure();
+      set(getMainDim(module, kind), all * *share);
+      left -= all * *share;
+    }
+  if (mine.getMeasure()) {
+    auto share = shareWithout({"", false});
+    if (failed(share))
+      return failure();
+    auto largest = double(std::max<int64_t>(1, *mine.getLargest()));
+    mine.setSquareCost(
+        APFloat(item * std::max(0.0, *share) / (largest * largest)));
+    left -= all * *share;
+  }
+  set(mine, left);
   return success();
 }
 
@@ -211,10 +220,9 @@ ProblemBuilder::findTimes(dist::ModuleOp module) {
   times.keeps = toInteger(bytes.early + bytes.whole);
   times.waits = toInteger(bytes.whole + bytes.late);
   times.late = toInteger(bytes.late);
-  for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getItem() && *dim.getItem() == module.getItem().value_or("sample"))
-      times.item =
-          nanoseconds(priced->total() / std::max(1.0, countItems(dim)));
+  if (nn::DimOp dim =
+          getMainDim(module, module.getItem().value_or(dist::kSample)))
+    times.item = nanoseconds(priced->total() / std::max(1.0, countItems(dim)));
   // The same for every stage: a module knows which it is.
   setTimes(module,
            SmallVector<planner::StageTimes>(

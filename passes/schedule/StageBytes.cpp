@@ -17,33 +17,93 @@ using namespace mlir;
 
 namespace dt::schedule {
 
+using planner::Linear;
+
 Sizes::Sizes(dist::ModuleOp module,
-             llvm::function_ref<double(nn::DimOp)> countOfItem) {
+             llvm::function_ref<Share(nn::DimOp)> shareOfItem, double most)
+    : most(most) {
   for (auto dim : module.getOps<nn::DimOp>())
-    (dim.getItem() ? items : fixed)[dim.getSymName()] =
-        dim.getItem() ? countOfItem(dim) : double(dim.getMax().value_or(0));
+    if (dim.getItem())
+      items[dim.getSymName()] = shareOfItem(dim);
+    else
+      fixed[dim.getSymName()] = double(dim.getMax().value_or(0));
 }
 
 Sizes::Sizes(dist::ModuleOp module)
-    : Sizes(module,
-            [](nn::DimOp dim) { return double(dim.getMax().value_or(0)); }) {}
+    : Sizes(module, [](nn::DimOp dim) {
+        return Share{double(dim.getMax().value_or(0)), 0};
+      }) {}
 
-double Sizes::at(const nn::DimExpr &size, double share) const {
+double Sizes::ofNothing(const nn::DimExpr &size) const {
   double total = 0;
   for (const nn::DimExpr::Term &term : size.terms()) {
     double product = double(term.coefficient);
-    for (const std::string &symbol : term.symbols) {
-      auto item = items.find(symbol);
-      product *=
-          item != items.end() ? share * item->second : fixed.lookup(symbol);
-    }
+    for (const std::string &symbol : term.symbols)
+      product *= items.contains(symbol) ? 0 : fixed.lookup(symbol);
     total += product;
   }
   return total;
 }
 
-double Sizes::bytesOfItem(Type type) const {
-  return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : 0;
+/// A product of more than two sums of tokens is taken of the largest item.
+Linear Sizes::ofItem(const nn::DimExpr &size) const {
+  Linear total;
+  for (const nn::DimExpr::Term &term : size.terms()) {
+    Linear product = planner::perItem(double(term.coefficient));
+    bool counts = false;
+    for (const std::string &symbol : term.symbols) {
+      auto item = items.find(symbol);
+      counts |= item != items.end();
+      Share share =
+          item == items.end() ? Share{fixed.lookup(symbol), 0} : item->second;
+      product = {product.item * share.each,
+                 product.token * share.each + product.item * share.token,
+                 product.square * (share.each + share.token * most) +
+                     product.token * share.token};
+    }
+    if (counts)
+      total += product;
+  }
+  return total;
+}
+
+Linear Sizes::bytesOfItem(Type type) const {
+  return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : Linear();
+}
+
+dist::MeasureOp getTokens(mlir::ModuleOp program, StringRef kind) {
+  for (auto measure : program.getOps<dist::MeasureOp>())
+    if (measure.getKind() == kind)
+      return measure;
+  return {};
+}
+
+dist::MeasureOp getTokens(dist::ModuleOp module) {
+  StringRef own = module.getItem().value_or("");
+  bool isUsed = llvm::any_of(module.getOps<nn::DimOp>(), [&](nn::DimOp dim) {
+    return dim.getItem() == own && dim.getMeasure();
+  });
+  return isUsed ? getTokens(module->getParentOfType<mlir::ModuleOp>(), own)
+                : dist::MeasureOp();
+}
+
+Sizes getSizesOfItem(dist::ModuleOp module) {
+  auto program = module->getParentOfType<mlir::ModuleOp>();
+  StringRef own = module.getItem().value_or("");
+  dist::MeasureOp tokens = getTokens(module);
+  double most = tokens ? double(tokens.getMax()) : 0;
+  auto share = [&](nn::DimOp dim) -> Sizes::Share {
+    auto largest = double(dim.getLargest().value_or(1));
+    if (*dim.getItem() == own && !dim.getMeasure())
+      return {1, 0};
+    if (*dim.getItem() != own && own != dist::kSample)
+      return {largest, 0};
+    double all = *dim.getItem() == own
+                     ? largest
+                     : double(dist::getMostOfSample(program, dim).value_or(1));
+    return most > 0 ? Sizes::Share{0, all / most} : Sizes::Share{all, 0};
+  };
+  return Sizes(module, share, most > 0 ? most : 1);
 }
 
 planner::StateBytes getStateBytes(dist::ModuleOp module) {
@@ -70,16 +130,16 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
 }
 
 /// Results of a function that have an attribute.
-static double getResultBytes(const Sizes &sizes, func::FuncOp function,
+static Linear getResultBytes(const Sizes &sizes, func::FuncOp function,
                              StringRef attribute) {
-  double bytes = 0;
+  Linear bytes;
   for (unsigned i = 0; function && i < function.getNumResults(); ++i)
     if (function.getResultAttr(i, attribute))
       bytes += sizes.bytesOfItem(function.getResultTypes()[i]);
   return bytes;
 }
 
-double getResidualBytes(const Sizes &sizes, func::FuncOp function) {
+Linear getResidualBytes(const Sizes &sizes, func::FuncOp function) {
   return getResultBytes(sizes, function, nn::kResidualAttr);
 }
 
@@ -96,10 +156,10 @@ static StringAttr getEdge(func::FuncOp function, unsigned i) {
 }
 
 /// Arguments of functions for which `nameOf` has a name, each once.
-static double
+static Linear
 getArgumentBytes(const Sizes &sizes, ArrayRef<func::FuncOp> functions,
                  function_ref<StringAttr(func::FuncOp, unsigned)> nameOf) {
-  double bytes = 0;
+  Linear bytes;
   llvm::DenseSet<StringAttr> counted;
   for (func::FuncOp function : functions)
     for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
@@ -109,7 +169,7 @@ getArgumentBytes(const Sizes &sizes, ArrayRef<func::FuncOp> functions,
   return bytes;
 }
 
-double getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+Linear getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
   return getArgumentBytes(sizes, dist::getFunctions(module).getBackwards(),
                           getInput);
 }
@@ -118,12 +178,12 @@ static bool hasHalves(const dist::Functions &functions) {
   return functions.input && functions.weight;
 }
 
-double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
+Linear getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
   dist::Functions functions = dist::getFunctions(module);
   func::FuncOp forward = functions.forward, weight = functions.weight;
   if (!hasHalves(functions))
     return getResidualBytes(sizes, forward) + getInputBytes(module, sizes);
-  double bytes = getArgumentBytes(sizes, weight, getInput);
+  Linear bytes = getArgumentBytes(sizes, weight, getInput);
   // The forward's residuals have the first numbers.
   int64_t count = 0;
   for (unsigned i = 0; i < forward.getNumResults(); ++i)
@@ -136,19 +196,19 @@ double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
   return bytes;
 }
 
-double getGradientBytes(dist::ModuleOp module, const Sizes &sizes) {
+Linear getGradientBytes(dist::ModuleOp module, const Sizes &sizes) {
   return getArgumentBytes(sizes, dist::getFunctions(module).weight, getEdge);
 }
 
 /// Outputs that some module takes, or those that none does.
-static double getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
+static Linear getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
                              bool taken) {
   llvm::StringSet<> sent;
   for (auto edge :
        module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
     if (edge.getSource() == module.getSymName())
       sent.insert(edge.getOutput());
-  double bytes = 0;
+  Linear bytes;
   func::FuncOp forward = dist::getFunctions(module).forward;
   for (unsigned i = 0; forward && i < forward.getNumResults(); ++i) {
     auto name = forward.getResultAttrOfType<StringAttr>(i, nn::kNameAttr);
@@ -159,7 +219,7 @@ static double getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
 }
 
 /// Inputs that come over no edge and that only the forward reads.
-static double getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+static Linear getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
   llvm::StringSet<> others;
   for (auto edge :
        module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
@@ -170,7 +230,7 @@ static double getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       if (auto name = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr))
         others.insert(name.getValue());
-  double bytes = 0;
+  Linear bytes;
   func::FuncOp forward = functions.forward;
   for (unsigned i = 0; forward && i < forward.getNumArguments(); ++i) {
     auto name = forward.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
@@ -180,7 +240,7 @@ static double getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
   return bytes;
 }
 
-double getPassingBytes(dist::ModuleOp module, const Sizes &sizes) {
+Linear getPassingBytes(dist::ModuleOp module, const Sizes &sizes) {
   return getOutputBytes(module, sizes, /*taken=*/false) +
          getPassingInputBytes(module, sizes);
 }
@@ -194,8 +254,8 @@ public:
       : module(module), sizes(sizes), whole(whole) {}
 
   /// `kept`: results that stay inside, if halves are read as one.
-  double read(func::FuncOp function, const llvm::BitVector &kept) {
-    auto [known, fresh] = peaks.try_emplace(function, 0);
+  Linear read(func::FuncOp function, const llvm::BitVector &kept) {
+    auto [known, fresh] = peaks.try_emplace(function);
     if (!fresh || function.isExternal())
       return known->second;
     Block &body = function.getBody().front();
@@ -205,18 +265,19 @@ public:
       for (auto [i, operand] : llvm::enumerate(op.getOperands()))
         if (&op != end || !kept[i])
           last[rootOf(operand)] = &op;
-    double live = 0, peak = 0;
+    Linear live, peak;
     llvm::DenseSet<Value> there;
     for (Operation &op : body.without_terminator()) {
-      double made = 0, madeWhole = 0, dying = 0, called = 0;
+      Linear made, madeWhole, dying, called;
       for (Value result : op.getResults()) {
         Value root = rootOf(result);
         if (!isLocal(root, last, end) || !there.insert(root).second)
           continue;
-        double bytes = sizes.bytesOfItem(root.getType());
+        Linear bytes = sizes.bytesOfItem(root.getType());
         made += bytes;
         // The whole of which the result is columns.
-        madeWhole += root == result ? 0 : bytes;
+        if (root != result)
+          madeWhole += bytes;
       }
       llvm::SetVector<Value> roots;
       for (Value operand : op.getOperands())
@@ -228,19 +289,26 @@ public:
         if (auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee()))
           called = read(callee, getKept(call, kept));
       // A kernel's result takes the place of what it reads last.
-      double reused =
-          isa<nn::FusedOp>(op) ? std::min(made - madeWhole, dying) : 0;
-      peak = std::max(peak, live + made - reused + called);
+      Linear reused =
+          isa<nn::FusedOp>(op) ? least(made - madeWhole, dying) : Linear();
+      peak = most(peak, live + made - reused + called);
       live += made - dying;
     }
     return peaks[function] = peak;
   }
-  double read(func::FuncOp function) {
+  Linear read(func::FuncOp function) {
     llvm::BitVector kept(function.getNumResults());
     bool isInput = whole && function == dist::getFunctions(module).input;
     for (unsigned i = 0; isInput && i < function.getNumResults(); ++i)
       kept[i] = function.getResultAttr(i, nn::kResidualAttr) != nullptr;
     return read(function, kept);
+  }
+  /// For the largest item.
+  Linear most(const Linear &a, const Linear &b) const {
+    return sizes.atMost(a) < sizes.atMost(b) ? b : a;
+  }
+  Linear least(const Linear &a, const Linear &b) const {
+    return sizes.atMost(b) < sizes.atMost(a) ? b : a;
   }
 
 private:
@@ -281,35 +349,35 @@ private:
   dist::ModuleOp module;
   const Sizes &sizes;
   bool whole;
-  llvm::DenseMap<func::FuncOp, double> peaks;
+  llvm::DenseMap<func::FuncOp, Linear> peaks;
 };
 
 } // namespace
 
-double getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
+Linear getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
   ScratchReader reader(module, sizes, whole);
-  double most = 0;
+  Linear most;
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isPrivate())
-      most = std::max(most, reader.read(function));
+      most = reader.most(most, reader.read(function));
   return most;
 }
 
 SlotBytes getSlotBytes(dist::ModuleOp module) {
   Sizes sizes(module);
   dist::Functions functions = dist::getFunctions(module);
-  double kept = getResidualBytes(sizes, functions.forward) +
+  Linear kept = getResidualBytes(sizes, functions.forward) +
                 getInputBytes(module, sizes),
          sent = getOutputBytes(module, sizes, /*taken=*/true),
          gradients = getArgumentBytes(sizes, functions.getBackwards(), getEdge),
          toWeights =
              getKeptToWeights(module, sizes) + getGradientBytes(module, sizes);
   SlotBytes bytes;
-  bytes.whole = toWeights;
-  bytes.early = kept + sent + gradients - toWeights;
-  bytes.late = getResidualBytes(sizes, functions.input);
+  bytes.whole = toWeights.item;
+  bytes.early = kept.item + sent.item + gradients.item - toWeights.item;
+  bytes.late = getResidualBytes(sizes, functions.input).item;
   for (func::FuncOp function : functions.getBackwards())
-    bytes.late += getResultBytes(sizes, function, nn::kGradientAttr);
+    bytes.late += getResultBytes(sizes, function, nn::kGradientAttr).item;
   if (!hasHalves(functions))
     bytes = {0, bytes.all(), 0};
   double pieces = double(dist::Placement(module).sub);

@@ -18,46 +18,66 @@
 
 namespace dt::schedule {
 
-/// Sizes as so much for the part and so much an item more. What an item is, is
-/// said by how many of each dim that counts items it has.
+/// Sizes as so much for the part and so much an item more, with its tokens and
+/// their square. What an item is, is said by how much of each dim that counts
+/// items, or adds a measure of theirs up, it has.
 class Sizes {
 public:
-  Sizes(dist::ModuleOp module,
-        llvm::function_ref<double(nn::DimOp)> countOfItem);
+  /// Of a dim: so much for an item, and so much for each of its tokens.
+  struct Share {
+    double each = 0, token = 0;
+  };
+  /// `most`: tokens of the largest item.
+  Sizes(dist::ModuleOp module, llvm::function_ref<Share(nn::DimOp)> shareOfItem,
+        double most = 1);
   /// The part at its bounds is the item.
   explicit Sizes(dist::ModuleOp module);
 
-  double ofNothing(const nn::DimExpr &size) const { return at(size, 0); }
-  double ofItem(const nn::DimExpr &size) const {
-    return at(size, 1) - at(size, 0);
+  double ofNothing(const nn::DimExpr &size) const;
+  planner::Linear ofItem(const nn::DimExpr &size) const;
+  planner::Linear bytesOfItem(mlir::Type type) const;
+  /// Of the largest item.
+  double atMost(const planner::Linear &figure) const {
+    return figure.at(planner::TokenSums::of(most));
   }
-  double bytesOfItem(mlir::Type type) const;
 
 private:
-  /// With none or all of an item's own.
-  double at(const nn::DimExpr &size, double share) const;
-
-  llvm::StringMap<double> items, fixed;
+  llvm::StringMap<Share> items;
+  llvm::StringMap<double> fixed;
+  double most = 1;
 };
+
+/// An item of the module's own kind; samples have as many others as they may,
+/// in proportion to their tokens where these are not always as many. Tokens are
+/// the first measure of the kind that the recipe declares; others are in
+/// proportion to it. A module by samples may have no measure of theirs.
+Sizes getSizesOfItem(dist::ModuleOp module);
+/// The measure that tokens of a kind's items are; null: they are all alike. For
+/// a module: of its own kind, if any of its dims adds one of the kind up.
+dist::MeasureOp getTokens(mlir::ModuleOp program, mlir::StringRef kind);
+dist::MeasureOp getTokens(dist::ModuleOp module);
 
 /// What a rank holds of a module all the time, ZeRO's shares included.
 planner::StateBytes getStateBytes(dist::ModuleOp module);
 
 /// Residuals that a function returns.
-double getResidualBytes(const Sizes &sizes, mlir::func::FuncOp function);
+planner::Linear getResidualBytes(const Sizes &sizes,
+                                 mlir::func::FuncOp function);
 /// Inputs that backward functions read again.
-double getInputBytes(dist::ModuleOp module, const Sizes &sizes);
+planner::Linear getInputBytes(dist::ModuleOp module, const Sizes &sizes);
 /// Of both, what the weights' half reads: all, if there is no other half.
-double getKeptToWeights(dist::ModuleOp module, const Sizes &sizes);
+planner::Linear getKeptToWeights(dist::ModuleOp module, const Sizes &sizes);
 /// Gradients of outputs that the weights' half reads again.
-double getGradientBytes(dist::ModuleOp module, const Sizes &sizes);
+planner::Linear getGradientBytes(dist::ModuleOp module, const Sizes &sizes);
 /// Outputs that no module takes and raw inputs that no backward reads: there is
 /// one of each, however many microbatches are in flight.
-double getPassingBytes(dist::ModuleOp module, const Sizes &sizes);
-/// The most that lives at once inside one of the module's tasks. Places are not
-/// given: what the allocator cannot fill comes on top. `whole`: as if the
-/// halves of its backward were one, what one keeps for the other is inside.
-double getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole);
+planner::Linear getPassingBytes(dist::ModuleOp module, const Sizes &sizes);
+/// The most that lives at once inside one of the module's tasks, for the
+/// largest item. Places are not given: what the allocator cannot fill comes on
+/// top. `whole`: as if the halves of its backward were one, what one keeps for
+/// the other is inside.
+planner::Linear getScratchBytes(dist::ModuleOp module, const Sizes &sizes,
+                                bool whole);
 
 /// What a microbatch has from its forward on, all its pieces, by kind of slot
 /// (runtime/Enums.h, SlotKind): what is kept, what goes to other modules, and

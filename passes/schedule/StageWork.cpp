@@ -87,8 +87,7 @@ void FunctionReader::read(Operation *op) {
   if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op)) {
     Exchange &exchange = exchanges.emplace_back();
     exchange.kind = collective.getCollectiveKind();
-    exchange.bytes =
-        perItem(sizes.bytesOfItem(collective.getWhole().getType()));
+    exchange.bytes = sizes.bytesOfItem(collective.getWhole().getType());
     exchange.rows = getRows(collective);
     if (dist::getNumStrips(collective) > 1)
       for (nn::LinearOp product : dist::getProductsBeside(collective))
@@ -109,13 +108,13 @@ std::optional<Op> FunctionReader::describe(Operation *op) {
     return std::nullopt;
   Op result;
   result.name = op->getName().stripDialect().str();
-  result.flops = perItem(sizes.ofItem(model.getFlops()));
-  result.bytes = perItem(sizes.ofItem(model.getBytes()));
+  result.flops = sizes.ofItem(model.getFlops());
+  result.bytes = sizes.ofItem(model.getBytes());
   result.fixedBytes = sizes.ofNothing(model.getBytes());
   result.kind = kindOf(work.kind);
   if (result.kind == Op::Gemm)
     setProduct(work, result);
-  if (result.flops.item + result.bytes.item + result.fixedBytes <= 0)
+  if (sizes.atMost(result.flops + result.bytes) + result.fixedBytes <= 0)
     return std::nullopt;
   return result;
 }
@@ -126,7 +125,7 @@ void FunctionReader::setProduct(const nn::Work &work, Op &result) {
   result.n = double(n.value_or(0));
   result.k = double(k.value_or(0));
   if (result.n > 0 && result.k > 0)
-    result.rows = perItem(result.flops.item / (2 * result.n * result.k));
+    result.rows = result.flops * (1 / (2 * result.n * result.k));
   else
     result.kind = Op::Convolution; // of no known shape: by its FLOPs
 }
@@ -140,7 +139,7 @@ FunctionReader::getRows(dist::CollectiveOpInterface collective) {
   Value part = taken ? collective.getInput() : collective.getResult();
   nn::DimExpr rows =
       dist::getBlockRows(nn::getShape(part), taken ? *taken : *given);
-  return perItem(sizes.ofNothing(rows) + sizes.ofItem(rows));
+  return perItem(sizes.ofNothing(rows)) + sizes.ofItem(rows);
 }
 
 RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
@@ -154,15 +153,14 @@ RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
   weight.read(functions.weight);
   if (functions.backward)
     input.readHalves(functions.backward, weight);
-  layer.kept = perItem(getResidualBytes(sizes, functions.forward) +
-                       getInputBytes(stage, sizes));
-  layer.keptToWeights = perItem(getKeptToWeights(stage, sizes));
-  layer.keptForWeights = perItem(getResidualBytes(sizes, functions.input) +
-                                 getGradientBytes(stage, sizes));
-  layer.handedOut = perItem(getPassingBytes(stage, sizes));
-  layer.scratch = perItem(getScratchBytes(stage, sizes, /*whole=*/true));
-  layer.scratchOfHalves =
-      perItem(getScratchBytes(stage, sizes, /*whole=*/false));
+  layer.kept =
+      getResidualBytes(sizes, functions.forward) + getInputBytes(stage, sizes);
+  layer.keptToWeights = getKeptToWeights(stage, sizes);
+  layer.keptForWeights =
+      getResidualBytes(sizes, functions.input) + getGradientBytes(stage, sizes);
+  layer.handedOut = getPassingBytes(stage, sizes);
+  layer.scratch = getScratchBytes(stage, sizes, /*whole=*/true);
+  layer.scratchOfHalves = getScratchBytes(stage, sizes, /*whole=*/false);
   layer.parameters = countParameters(stage);
   return layer;
 }
@@ -202,13 +200,35 @@ void setTimes(dist::ModuleOp module, ArrayRef<planner::StageTimes> stages,
   module.setTimesAttr(dist::TimesAttr::get(module.getContext(), from, list));
 }
 
+nn::DimOp getMainDim(dist::ModuleOp module, StringRef kind) {
+  nn::DimOp main;
+  for (auto dim : module.getOps<nn::DimOp>())
+    if (dim.getItem() == kind && dim.getMax().value_or(0) > 0 &&
+        (!main || (dim.getMeasure() && !main.getMeasure())))
+      main = dim;
+  return main;
+}
+
+double countItems(nn::DimOp dim) {
+  return double(*dim.getMax()) /
+         double(std::max<int64_t>(1, dim.getLargest().value_or(1)));
+}
+
 planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
-                          StringRef without) {
-  // The part is the one item of a module of one layer.
-  Sizes sizes(stage, [&](nn::DimOp dim) {
-    bool counts = without.empty() || dim.getItem() != without;
-    return counts ? double(dim.getMax().value_or(0)) : 0.0;
-  });
+                          PriceOptions what) {
+  StringRef own = stage.getItem().value_or(dist::kSample);
+  nn::DimOp main = getMainDim(stage, own);
+  // Items that are all alike are one, the part.
+  bool measured = main && main.getMeasure();
+  double items = measured ? countItems(main) : 1,
+         tokens = measured ? double(*main.getMax()) / items : 1;
+  auto share = [&](nn::DimOp dim) -> Sizes::Share {
+    bool counts = what.without.empty() || dim.getItem() != what.without;
+    double each = counts ? double(dim.getMax().value_or(0)) / items : 0;
+    bool grows = measured && dim.getMeasure() && dim.getItem() == own;
+    return grows ? Sizes::Share{0, each / tokens} : Sizes::Share{each, 0};
+  };
+  Sizes sizes(stage, share, tokens);
   planner::CostOptions options;
   options.tp = int(dist::Placement(stage).tp);
   options.sequenceParallel = false;
@@ -223,8 +243,10 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   module.inputGradient = true;
   module.partitioned[{options.tp, options.save, false}] = {
       readStage(stage, sizes)};
-  return planner::ModuleCost(cluster, 0, module)
-      .layer(0, options, planner::TokenSums::of(1));
+  planner::TokenSums part = planner::TokenSums::of(tokens) * items;
+  if (!what.squares)
+    part.squares = 0;
+  return planner::ModuleCost(cluster, 0, module).layer(0, options, part);
 }
 
 } // namespace dt::schedule

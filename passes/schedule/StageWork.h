@@ -58,10 +58,20 @@ std::optional<planner::StageTimes> getTimes(dist::ModuleOp module);
 void setTimes(dist::ModuleOp module, llvm::ArrayRef<planner::StageTimes> stages,
               llvm::StringRef from);
 
-/// Seconds of a part at its bounds; `without`: as if there were no items of
-/// that kind. The stage's ranks are on the cluster's first nodes.
+/// The dim that says how many items of its own kind, or how large ones, a
+/// module works on; null: there is none with a bound.
+nn::DimOp getMainDim(dist::ModuleOp module, llvm::StringRef kind);
+/// Items of the largest size that a part has room for.
+double countItems(nn::DimOp dim);
+
+struct PriceOptions {
+  llvm::StringRef without; ///< as if there were no items of this kind
+  bool squares = true;     ///< with what grows with the square of an item
+};
+/// Seconds of a part at its bounds, all of its items as large as they may be.
+/// The stage's ranks are on the cluster's first nodes.
 planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
-                          llvm::StringRef without = "");
+                          PriceOptions options = {});
 
 } // namespace dt::schedule
 

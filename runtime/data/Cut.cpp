@@ -18,7 +18,11 @@
 namespace dt::rt {
 
 namespace {
-int64_t scaled(double cost) {
+/// Of an item with so many rows, in whole units. One rounding after the other,
+/// as on every machine.
+int64_t costOf(const SymbolInfo &symbol, int64_t rows) {
+  auto n = double(rows);
+  double cost = std::fma(symbol.squareCost * n, n, symbol.cost * n);
   return int64_t(std::llround(std::clamp(cost * kCostUnit, 0.0, 1e15)));
 }
 
@@ -74,14 +78,14 @@ std::vector<int64_t> StepCutter::itemCosts(size_t module) const {
   std::vector<int64_t> all(size_t(countOf(kinds[module])), 0);
   for (size_t s = 0; s < info.symbols.size; ++s) {
     int kind = symbolKinds[module][s];
-    int64_t cost = scaled(info.symbols[s].cost);
-    if (kind < 0 || cost == 0)
+    const SymbolInfo &symbol = info.symbols[s];
+    if (kind < 0 || symbol.cost + symbol.squareCost <= 0)
       continue;
     if (kind != kinds[module] && kinds[module] != kSampleKind)
       continue;
     std::vector<int64_t> rows = measuredItems(module, s, kinds[module]);
     for (size_t i = 0; i < rows.size(); ++i)
-      all[i] += cost * rows[i];
+      all[i] += costOf(symbol, rows[i]);
   }
   return all;
 }

@@ -92,8 +92,14 @@ double RunReport::workOf(const Assignment &assignment, const TaskRow &row,
   const ModuleInfo &module = program.modules[row.index];
   const PartItems *part = partOf(assignment, row, rank);
   double work = 0;
-  for (size_t s = 0; part && s < module.symbols.size; ++s)
-    work += 1e-6 * module.symbols[s].cost * double(part->dims[s]);
+  for (size_t s = 0; part && s < module.symbols.size; ++s) {
+    const SymbolInfo &symbol = module.symbols[s];
+    work += 1e-6 * symbol.cost * double(part->dims[s]);
+    ItemRows rows{&part->symbols[s], assignment.measureOf(row.index, s)};
+    for (size_t i = 0; symbol.squareCost > 0 && i < rows.count(); ++i)
+      work +=
+          1e-6 * symbol.squareCost * double(rows.of(i)) * double(rows.of(i));
+  }
   return work;
 }
 

@@ -124,7 +124,7 @@ rt::ModuleInfo RankTables::moduleRow(rt::ModuleOp module) {
            symbol.getItem() ? keep(*symbol.getItem()) : nullptr,
            int64_t(symbol.getMax()), /*cost=*/0,
            symbol.getMeasure() ? keep(*symbol.getMeasure()) : nullptr,
-           int64_t(symbol.getLargest().value_or(1))});
+           int64_t(symbol.getLargest().value_or(1)), /*squareCost=*/0});
     else if (auto input = dyn_cast<rt::InputOp>(op))
       inputs.push_back({bufferOf(module, input.getBufferAttr()),
                         input.getFrom() ? modules.lookup(*input.getFrom()) : -1,

@@ -17,11 +17,11 @@ def NN_DimOp : NN_Op<"dim", [Symbol]> {
   let description = [{
     `nn.dim @images of "image" max 6`: in a part, the number of items of that kind; `max` is the bound that memory is planned for. Without `of` the symbol is not bound yet and no program can be emitted.
     `nn.dim @patches of "image" measure "patches" largest 64 max 384`: the sum of that measure over the items, of which each has at most 64 (docs/sizes.md).
-    `limit`: the largest value for which the graph means anything, since it reads so many rows of a table (NNLimits.h); `limited_by` names the node, for errors. `cost`: predicted ns of forward and backward of one of its items.
+    `limit`: the largest value for which the graph means anything, since it reads so many rows of a table (NNLimits.h); `limited_by` names the node, for errors. `cost`: predicted ns of forward and backward of one of its items, or of each 1 of the measure; `square_cost`: what is more for the square of an item's measure (attention).
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<StrAttr>:$measure, OptionalAttr<I64Attr>:$largest, OptionalAttr<I64Attr>:$max, OptionalAttr<I64Attr>:$limit, OptionalAttr<StrAttr>:$limited_by, OptionalAttr<F64Attr>:$cost);
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<StrAttr>:$measure, OptionalAttr<I64Attr>:$largest, OptionalAttr<I64Attr>:$max, OptionalAttr<I64Attr>:$limit, OptionalAttr<StrAttr>:$limited_by, OptionalAttr<F64Attr>:$cost, OptionalAttr<F64Attr>:$square_cost);
   let builders = [OpBuilder<(ins "::mlir::StringAttr":$name, "::mlir::StringAttr":$item, "::mlir::IntegerAttr":$max), [{
-    build($_builder, $_state, name, item, ::mlir::StringAttr(), ::mlir::IntegerAttr(), max, ::mlir::IntegerAttr(), ::mlir::StringAttr(), ::mlir::FloatAttr());
+    build($_builder, $_state, name, item, ::mlir::StringAttr(), ::mlir::IntegerAttr(), max, ::mlir::IntegerAttr(), ::mlir::StringAttr(), ::mlir::FloatAttr(), ::mlir::FloatAttr());
   }]>];
   let extraClassDeclaration = [{
     /// What the symbol adds up, "image" or "image.patches"; "" if it is unbound.

@@ -60,6 +60,9 @@ struct Linear {
     square += other.square;
     return *this;
   }
+  Linear &operator-=(const Linear &other) { return *this += other * -1; }
+  friend Linear operator+(Linear a, const Linear &b) { return a += b; }
+  friend Linear operator-(Linear a, const Linear &b) { return a -= b; }
   friend Linear operator*(const Linear &l, double factor) {
     return {l.item * factor, l.token * factor, l.square * factor};
   }
@@ -184,6 +187,11 @@ struct Module {
   /// kind in `kinds`, whose work is divided by rule.
   std::map<LayerVariant, std::vector<RankLayer>> partitioned;
   std::vector<Tie> ties;
+  /// Tokens of the largest item that a program is compiled for; 0: its items
+  /// are all alike, or there is no program.
+  double mostTokens = 0;
+  /// The most that a part of it may have; 0: no bound but by the number.
+  double partTokens = 0;
   bool trainable = true;
   /// Whether a gradient must come out of its inputs: something trainable feeds
   /// it.

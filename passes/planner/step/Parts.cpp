@@ -9,6 +9,8 @@
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -41,12 +43,15 @@ public:
     speeds = plan.units[model.pace].getSpeeds();
     measure();
     bool whole = plan.assign == Assign::Samples;
-    if (!plan.balancesParts() || plan.assign == Assign::Given)
+    if (!plan.balancesParts() || plan.assign == Assign::Given) {
       asDrawn();
-    else if (whole)
+      if (!fits())
+        byTokens();
+    } else if (whole) {
       byReplica();
-    else
+    } else {
       byPart();
+    }
     for (size_t m = 0; m < model.modules.size(); ++m)
       if (effort.mean)
         placeEvenly(int(m));
@@ -90,6 +95,44 @@ private:
       int64_t place = int64_t(i) / dp / plan.micro;
       slot(int(std::min(place, n - 1)), int(i % dp)).push_back(int32_t(i));
     }
+  }
+
+  /// Whether parts keep to the pacing module's bound.
+  bool fits() const {
+    double most =
+        model.modules[model.pace].partTokens * plan.units[model.pace].sub;
+    return most <= 0 || llvm::all_of(slots, [&](const Ids &slot) {
+             double tokens = 0;
+             for (int32_t sample : slot)
+               tokens += sums.moments[model.pace][sample].tokens;
+             return tokens <= most;
+           });
+  }
+
+  /// As programs pack (runtime/data): microbatches of about as many tokens, and
+  /// of each the parts of replicas.
+  void byTokens() {
+    std::vector<int64_t> tokens;
+    for (const TokenSums &sample : sums.moments[model.pace])
+      tokens.push_back(int64_t(sample.tokens));
+    auto cut = [&](const Ids &samples, int groups) {
+      std::vector<int64_t> own;
+      for (int32_t sample : samples)
+        own.push_back(tokens[sample]);
+      reorder::PartitionOptions options;
+      options.groups = groups;
+      std::vector<Ids> parts = reorder::partition(own, options).groups;
+      for (Ids &part : parts)
+        for (int32_t &place : part)
+          place = samples[place];
+      return parts;
+    };
+    Ids all(batch.size());
+    std::iota(all.begin(), all.end(), 0);
+    slots.clear();
+    for (const Ids &microbatch : cut(all, int(plan.microbatches)))
+      for (Ids &part : cut(microbatch, dp))
+        slots.push_back(std::move(part));
   }
 
   /// DistTrain: samples to replicas by LPT on what makes them differ, then

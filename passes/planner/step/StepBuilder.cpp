@@ -281,7 +281,11 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
       times.forward = stage.forward.values[0];
       times.input = stage.input.values[0];
       times.weight = stage.weight.values[0];
-      times.item = toTime(item / std::max(1.0, largest[u].items));
+      // Of the largest item, where they differ.
+      double items = module.mostTokens > 0
+                         ? largest[u].tokens / module.mostTokens
+                         : largest[u].items;
+      times.item = toTime(item / std::max(1.0, items));
       times.keeps = stage.activation.values[0];
       times.waits = stage.weightActivation.values[0];
       times.late = stage.late->values[0];
