@@ -76,8 +76,9 @@ struct Assigner::State {
   };
   Candidate search(const StepCutter &cutter,
                    std::vector<std::vector<Items>> compositions) const;
-  void place(const StepCutter &cutter, const std::vector<Items> &given,
-             Candidate &best) const;
+  PerPart<PartItems> place(const StepCutter &cutter,
+                           const std::vector<Items> &given,
+                           Candidate &best) const;
 
   const ProgramInfo &program;
   Reorder mode;
@@ -114,9 +115,9 @@ Assigner::State::search(const StepCutter &cutter,
 
 /// Microbatches at their places. Where tasks have several the places say which,
 /// so parts are made anew; as given, if these do not fit into a task together.
-void Assigner::State::place(const StepCutter &cutter,
-                            const std::vector<Items> &given,
-                            Candidate &best) const {
+PerPart<PartItems> Assigner::State::place(const StepCutter &cutter,
+                                          const std::vector<Items> &given,
+                                          Candidate &best) const {
   permute(best.microbatches, best.order);
   bool joined = std::any_of(program.modules.begin(), program.modules.end(),
                             [](const auto &m) { return spanOf(m) > 1; });
@@ -128,13 +129,15 @@ void Assigner::State::place(const StepCutter &cutter,
     }
     if (!best.cut.tooLarge.empty())
       throw Error(best.cut.tooLarge);
-    return;
+    return cutter.fill(best.cut);
   }
+  PerPart<PartItems> parts = cutter.fill(best.cut);
   for (size_t m = 0; !joined && m < program.modules.size; ++m)
     if (!program.modules[m].wholeBatch) {
-      permute(best.cut.parts[m], best.order);
+      permute(parts[m], best.order);
       permute(best.cut.loads[m], best.order);
     }
+  return parts;
 }
 
 Assigner::Assigner(const ProgramInfo &program, Reorder mode)
@@ -158,9 +161,8 @@ Assignment Assigner::assign(const StepItems &items) const {
   if (!best.cut.tooLarge.empty())
     throw Error(best.cut.tooLarge);
 
-  state->place(cutter, given, best);
-
   Assignment out;
+  out.modules = state->place(cutter, given, best);
   PerPart<int64_t> before = state->mode == Reorder::None
                                 ? best.cut.loads
                                 : cutter.cut(given, false).loads;
@@ -174,7 +176,6 @@ Assignment Assigner::assign(const StepItems &items) const {
     out.lengthAfter = state->sequence->length(best.cut.loads);
   }
   out.microbatches = std::move(best.microbatches);
-  out.modules = std::move(best.cut.parts);
   out.measures = cutter.measures();
   return out;
 }
@@ -188,7 +189,7 @@ Assignment Assigner::given(const StepItems &items) const {
     double all = imbalance(cut.loads[m], spanOf(state->program.modules[m]));
     out.balance.push_back({all, all});
   }
-  out.modules = std::move(cut.parts);
+  out.modules = cutter.fill(cut);
   out.measures = cutter.measures();
   return out;
 }

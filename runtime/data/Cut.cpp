@@ -25,13 +25,13 @@ int64_t costOf(const SymbolInfo &symbol, int64_t rows) {
   double cost = std::fma(symbol.squareCost * n, n, symbol.cost * n);
   return int64_t(std::llround(std::clamp(cost * kCostUnit, 0.0, 1e15)));
 }
+} // namespace
 
 Items everything(int64_t count) {
   Items all(static_cast<size_t>(count));
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
-} // namespace
 
 StepCutter::StepCutter(const ProgramInfo &program,
                        const std::vector<PartGroup> &groups,
@@ -142,9 +142,11 @@ std::vector<Items> StepCutter::split(const Items &all,
                                    std::not_equal_to<>()) != own.end();
   if (differ && reorder::checkPartition(own, options).empty()) {
     reorder::Partition found = reorder::partition(own, options);
-    for (size_t r = 0; r < parts.size(); ++r)
+    for (size_t r = 0; r < parts.size(); ++r) {
+      parts[r].reserve(found.groups[r].size());
       for (int32_t i : found.groups[r])
         parts[r].push_back(all[size_t(i)]);
+    }
     return parts;
   }
   // As many as the replica is fast.
@@ -162,17 +164,18 @@ std::vector<Items> StepCutter::split(const Items &all,
 }
 
 /// Items of a kind that belong to the samples of each part.
-StepCutter::Lists StepCutter::bySamples(int kind, const Lists &places) const {
+SharedLists StepCutter::bySamples(int kind, const SharedLists &places) const {
   if (kind == kSampleKind)
     return places;
   const StepItems::Kind &info = items.kinds[size_t(kind - 1)];
-  Lists lists;
+  auto made = std::make_shared<Lists>();
+  Lists &lists = *made;
   std::vector<Items *> listOf(size_t(items.samples), nullptr);
-  for (const auto &row : places)
+  for (const auto &row : *places)
     lists.emplace_back(row.size());
-  for (size_t k = 0; k < places.size(); ++k)
-    for (size_t r = 0; r < places[k].size(); ++r)
-      for (int64_t place : places[k][r])
+  for (size_t k = 0; k < lists.size(); ++k)
+    for (size_t r = 0; r < lists[k].size(); ++r)
+      for (int64_t place : (*places)[k][r])
         listOf[size_t(place)] = &lists[k][r];
   if (info.owner.empty() && info.count > 0) {
     if (lists.size() != 1 || lists[0].size() != 1)
@@ -183,12 +186,12 @@ StepCutter::Lists StepCutter::bySamples(int kind, const Lists &places) const {
                   "'item_of." +
                   info.name + "')");
     lists[0][0] = everything(info.count);
-    return lists;
+    return made;
   }
   for (int64_t i = 0; i < info.count; ++i)
     if (Items *list = listOf[size_t(info.owner[size_t(i)])])
       list->push_back(i);
-  return lists;
+  return made;
 }
 
 Items StepCutter::ownersOf(int kind, const Items &list) const {
@@ -202,49 +205,54 @@ Items StepCutter::ownersOf(int kind, const Items &list) const {
   return owners;
 }
 
-/// The first of a module's parts that is larger than a bound, in words.
-std::string StepCutter::check(int32_t module, const CutParts &parts) const {
+std::string StepCutter::explain(int32_t module, size_t symbol, size_t task,
+                                size_t part, int64_t value,
+                                const Items &list) const {
   const ModuleInfo &info = program.modules[size_t(module)];
-  const auto &own = parts.parts[size_t(module)];
-  for (size_t k = 0; k < own.size(); ++k)
-    for (size_t r = 0; r < own[k].size(); ++r)
-      for (size_t s = 0; s < info.symbols.size; ++s) {
-        const Items &list = own[k][r].symbols[s];
-        int64_t value = own[k][r].dims[s];
-        const SymbolInfo &symbol = info.symbols[s];
-        if (!symbol.item || value <= symbol.max)
-          continue;
-        std::string text = items.where + ": dim " + info.name + "." +
-                           symbol.name + " is " + std::to_string(value) +
-                           " in microbatch " +
-                           std::to_string(k * size_t(spanOf(info)));
-        if (spanOf(info) > 1)
-          text += " and those with it";
-        int32_t pieces = piecesOf(info);
-        if (replicasOf(info) > 1)
-          text += ", replica " + std::to_string(int32_t(r) / pieces);
-        if (pieces > 1)
-          text += ", piece " + std::to_string(int32_t(r) % pieces);
-        text += "; the program was compiled for at most " +
-                std::to_string(symbol.max);
-        int kind = symbolKinds[size_t(module)][s];
-        ItemRows rows{&list, symbolMeasures[size_t(module)][s].get()};
-        int64_t place = list[rows.itemAt(symbol.max)];
-        if (kind != kSampleKind) {
-          const auto &owner = items.kinds[size_t(kind - 1)].owner;
-          if (owner.empty())
-            return text;
-          place = owner[size_t(place)];
-        }
-        return text + ", which sample " + std::to_string(place) +
-               (items.nameOf ? " (" + items.nameOf(place) + ")" : "") +
-               " exceeds";
-      }
+  int64_t most = info.symbols[symbol].max;
+  std::string text = items.where + ": dim " + info.name + "." +
+                     info.symbols[symbol].name + " is " +
+                     std::to_string(value) + " in microbatch " +
+                     std::to_string(task * size_t(spanOf(info)));
+  if (spanOf(info) > 1)
+    text += " and those with it";
+  int32_t pieces = piecesOf(info);
+  if (replicasOf(info) > 1)
+    text += ", replica " + std::to_string(int32_t(part) / pieces);
+  if (pieces > 1)
+    text += ", piece " + std::to_string(int32_t(part) % pieces);
+  text += "; the program was compiled for at most " + std::to_string(most);
+  int kind = symbolKinds[size_t(module)][symbol];
+  ItemRows rows{&list, symbolMeasures[size_t(module)][symbol].get()};
+  int64_t place = list[rows.itemAt(most)];
+  if (kind != kSampleKind) {
+    const auto &owner = items.kinds[size_t(kind - 1)].owner;
+    if (owner.empty())
+      return text;
+    place = owner[size_t(place)];
+  }
+  return text + ", which sample " + std::to_string(place) +
+         (items.nameOf ? " (" + items.nameOf(place) + ")" : "") + " exceeds";
+}
+
+/// The first of a module's parts that is larger than a bound, in words.
+std::string StepCutter::check(int32_t module, PieceLists &pieces) const {
+  const ModuleInfo &info = program.modules[size_t(module)];
+  std::vector<const std::vector<std::vector<int64_t>> *> dims;
+  for (size_t s = 0; s < info.symbols.size; ++s)
+    dims.push_back(info.symbols[s].item ? &dimsOf(module, s, pieces) : nullptr);
+  size_t tasks = listsOf(module, kinds[size_t(module)], "", pieces).size();
+  for (size_t k = 0; k < tasks; ++k)
+    for (size_t r = 0; r < size_t(partsOf(info)); ++r)
+      for (size_t s = 0; s < dims.size(); ++s)
+        if (dims[s] && (*dims[s])[k][r] > info.symbols[s].max)
+          return explain(
+              module, s, k, r, (*dims[s])[k][r],
+              (*pieces.lists.at(symbolKinds[size_t(module)][s]))[k][r]);
   return {};
 }
 
-StepCutter::Lists StepCutter::intoPieces(const Lists &shares,
-                                         int32_t pieces) const {
+Lists StepCutter::intoPieces(const Lists &shares, int32_t pieces) const {
   Lists cut;
   for (const auto &row : shares) {
     cut.emplace_back();
@@ -256,39 +264,42 @@ StepCutter::Lists StepCutter::intoPieces(const Lists &shares,
 }
 
 /// Lists of tasks that work on so many microbatches each.
-StepCutter::Lists StepCutter::join(const Lists &lists, int32_t span) {
+SharedLists StepCutter::join(const SharedLists &lists, int32_t span) {
+  if (span == 1)
+    return lists;
   Lists joined;
-  for (size_t k = 0; k < lists.size(); ++k) {
+  for (size_t k = 0; k < lists->size(); ++k) {
+    const std::vector<Items> &row = (*lists)[k];
     if (k % size_t(span) == 0) {
-      joined.push_back(lists[k]);
+      joined.push_back(row);
       continue;
     }
-    for (size_t r = 0; r < lists[k].size(); ++r) {
+    for (size_t r = 0; r < row.size(); ++r) {
       Items &all = joined.back()[r];
       auto middle = long(all.size());
-      all.insert(all.end(), lists[k][r].begin(), lists[k][r].end());
+      all.insert(all.end(), row[r].begin(), row[r].end());
       std::inplace_merge(all.begin(), all.begin() + middle, all.end());
     }
   }
-  return joined;
+  return std::make_shared<Lists>(std::move(joined));
 }
 
-StepCutter::Cuts StepCutter::cutPieces(const PartGroup &group, int32_t module,
-                                       const Tasks &tasks) const {
-  const Lists &shares = tasks.shares;
+std::shared_ptr<PieceLists>
+StepCutter::cutPieces(const PartGroup &group, int32_t module,
+                      const TaskLists &tasks) const {
   const ModuleInfo &info = program.modules[size_t(module)];
   bool bySample = group.item == kSample;
   int own = kinds[size_t(module)];
-  Cuts cuts;
+  auto cuts = std::make_shared<PieceLists>();
   if (piecesOf(info) > 1)
-    cuts.lists[own] = intoPieces(
-        bySample && own != kSampleKind ? bySamples(own, shares) : shares,
-        piecesOf(info));
+    cuts->lists[own] = std::make_shared<Lists>(
+        intoPieces(*(bySample ? bySamples(own, tasks.shares) : tasks.shares),
+                   piecesOf(info)));
   else
-    cuts.lists[bySample ? kSampleKind : own] = shares;
+    cuts->lists[bySample ? kSampleKind : own] = tasks.shares;
   // Without replicas the samples of a part are those of its task.
   if (hasSamples(info, group))
-    cuts.places = bySample ? &cuts.lists[kSampleKind] : &tasks.whole;
+    cuts->places = bySample ? cuts->lists[kSampleKind] : tasks.whole;
   return cuts;
 }
 
@@ -312,47 +323,6 @@ StepCutter::timesOf(int32_t module, const Lists &own, int32_t pieces) const {
   return times;
 }
 
-/// Symbols and loads of a module from the lists of its group.
-void StepCutter::fillModule(int32_t module, Cuts &cuts, CutParts &out) const {
-  const ModuleInfo &info = program.modules[size_t(module)];
-  auto listsOf = [&](int kind, const char *symbol) -> const Lists & {
-    auto found = cuts.lists.find(kind);
-    if (found == cuts.lists.end()) {
-      if (!cuts.places)
-        throw Error(items.where + ": dim " + info.name + "." + symbol +
-                    " does not count '" + itemOf(info) +
-                    "', by which the module works in " +
-                    std::to_string(partsOf(info)) +
-                    " parts: these have no samples of their own");
-      found = cuts.lists.emplace(kind, bySamples(kind, *cuts.places)).first;
-    }
-    return found->second;
-  };
-  const Lists &own = listsOf(kinds[size_t(module)], "");
-  out.loads[size_t(module)] = timesOf(module, own, piecesOf(info));
-  auto &parts = out.parts[size_t(module)];
-  parts.clear();
-  for (const auto &row : own)
-    parts.emplace_back(row.size());
-  for (size_t k = 0; k < parts.size(); ++k)
-    for (size_t r = 0; r < parts[k].size(); ++r)
-      parts[k][r].samples = cuts.places
-                                ? (*cuts.places)[k][r]
-                                : ownersOf(kinds[size_t(module)], own[k][r]);
-  for (size_t s = 0; s < info.symbols.size; ++s) {
-    int kind = symbolKinds[size_t(module)][s];
-    const Lists *values =
-        kind < 0 ? nullptr : &listsOf(kind, info.symbols[s].name);
-    const auto *measure = symbolMeasures[size_t(module)][s].get();
-    for (size_t k = 0; k < parts.size(); ++k)
-      for (size_t r = 0; r < parts[k].size(); ++r) {
-        PartItems &part = parts[k][r];
-        part.symbols.push_back(values ? (*values)[k][r] : Items());
-        part.dims.push_back(ItemRows{&part.symbols.back(), measure}.total());
-      }
-  }
-}
-
 /// What is larger than a bound, in words.
 std::string StepCutter::tryCut(const PartGroup &group,
                                const std::vector<Items> &microbatches,
@@ -361,20 +331,21 @@ std::string StepCutter::tryCut(const PartGroup &group,
   std::vector<int64_t> groupCost;
   if (balance)
     groupCost = alike == Alike::Cost ? groupCosts(group) : groupRows(group);
-  Lists whole;
+  auto whole = std::make_shared<Lists>();
   for (const Items &places : microbatches)
-    whole.push_back({places});
+    whole->push_back({places});
   int kind = bySample ? kSampleKind : kinds[size_t(group.modules[0])];
   reorder::PartitionOptions options;
   options.groups = group.dp;
   options.maxCount = int32_t(std::max<int64_t>(capacity(group), 1));
   options.speeds = group.speeds;
-  Lists shares;
-  for (const auto &row : bySamples(kind, whole))
-    shares.push_back(split(row[0], balance ? &groupCost : nullptr, options));
+  auto shares = std::make_shared<Lists>();
+  SharedLists all = bySamples(kind, whole);
+  for (const auto &row : *all)
+    shares->push_back(split(row[0], balance ? &groupCost : nullptr, options));
   // Modules with as many pieces of the same kind and span have equal parts.
-  std::map<int32_t, Tasks> tasks; // by span
-  std::map<std::tuple<int32_t, int, int32_t>, Cuts> cuts;
+  std::map<int32_t, TaskLists> tasks; // by span
+  std::map<std::tuple<int32_t, int, int32_t>, std::shared_ptr<PieceLists>> cuts;
   std::string tooLarge;
   for (int32_t m : group.modules) {
     int32_t pieces = piecesOf(program.modules[size_t(m)]),
@@ -386,12 +357,14 @@ std::string StepCutter::tryCut(const PartGroup &group,
         {pieces, pieces > 1 ? kinds[size_t(m)] : kSampleKind, span});
     if (fresh)
       found->second = cutPieces(group, m, joined->second);
-    fillModule(m, found->second, out);
-    if (span > 1)
-      out.loads[size_t(m)] = timesOf(
-          m, bySample ? bySamples(kinds[size_t(m)], shares) : shares, 1);
+    PieceLists &own = *(out.pieces[size_t(m)] = found->second);
+    const Lists &mine = listsOf(m, kinds[size_t(m)], "", own);
+    out.loads[size_t(m)] =
+        span == 1  ? timesOf(m, mine, pieces)
+        : bySample ? timesOf(m, *bySamples(kinds[size_t(m)], shares), 1)
+                   : timesOf(m, *shares, 1);
     if (tooLarge.empty())
-      tooLarge = check(m, out);
+      tooLarge = check(m, own);
   }
   return tooLarge;
 }
@@ -421,29 +394,27 @@ void StepCutter::cutGroup(const PartGroup &group,
 
 void StepCutter::cutWhole(int32_t module, CutParts &out) const {
   const ModuleInfo &info = program.modules[size_t(module)];
-  PartItems part;
-  part.samples = everything(items.samples);
-  for (size_t s = 0; s < info.symbols.size; ++s) {
-    int kind = symbolKinds[size_t(module)][s];
-    part.symbols.push_back(kind < 0 ? Items() : everything(countOf(kind)));
-    part.dims.push_back(
-        ItemRows{&part.symbols.back(), symbolMeasures[size_t(module)][s].get()}
-            .total());
-  }
   int64_t load = 0, count = countOf(kinds[size_t(module)]);
   for (int64_t i = 0; i < count; ++i)
     load += costs[size_t(module)][size_t(i)];
-  size_t replicas = size_t(replicasOf(info));
-  out.parts[size_t(module)] = {std::vector<PartItems>(replicas, part)};
-  out.loads[size_t(module)] = {std::vector<int64_t>(replicas, load)};
-  if (out.tooLarge.empty())
-    out.tooLarge = check(module, out);
+  out.loads[size_t(module)] = {
+      std::vector<int64_t>(size_t(replicasOf(info)), load)};
+  for (size_t s = 0; out.tooLarge.empty() && s < info.symbols.size; ++s) {
+    int kind = symbolKinds[size_t(module)][s];
+    if (kind < 0)
+      continue;
+    Items all = everything(countOf(kind));
+    const auto *measure = symbolMeasures[size_t(module)][s].get();
+    int64_t value = ItemRows{&all, measure}.total();
+    if (value > info.symbols[s].max)
+      out.tooLarge = explain(module, s, 0, 0, value, all);
+  }
 }
 
 CutParts StepCutter::cut(const std::vector<Items> &microbatches,
                          bool balance) const {
   CutParts out;
-  out.parts.resize(program.modules.size);
+  out.pieces.resize(program.modules.size);
   out.loads.resize(program.modules.size);
   for (const PartGroup &group : groups)
     cutGroup(group, microbatches, balance, out);

@@ -14,6 +14,8 @@
 #include "runtime/reorder/Partition.h"
 
 #include <map>
+#include <memory>
+#include <utility>
 
 namespace dt::rt {
 
@@ -24,14 +26,37 @@ constexpr double kCostUnit = 256;
 /// By [module][microbatch or task][part or replica].
 template <typename T> using PerPart = std::vector<std::vector<std::vector<T>>>;
 
+/// By microbatch, or task, and part.
+using Lists = std::vector<std::vector<Items>>;
+using SharedLists = std::shared_ptr<const Lists>; ///< never null
+/// Of tasks of one span: shares of a group's replicas, and all samples.
+struct TaskLists {
+  SharedLists shares, whole;
+};
+/// What modules with as many pieces by the same kind, and tasks of as many
+/// microbatches, have in common.
+struct PieceLists {
+  std::map<int, SharedLists> lists; ///< by kind
+  /// Samples; null: a part has none of its own.
+  std::shared_ptr<const Lists> places;
+  /// By kind and measure, of each part: the sum over its items.
+  std::map<std::pair<int, const void *>, std::vector<std::vector<int64_t>>>
+      dims;
+};
+
 struct CutParts {
-  PerPart<PartItems> parts; ///< of tasks
+  /// By module, what StepCutter::fill() makes parts of; null: a whole-batch
+  /// one.
+  std::vector<std::shared_ptr<PieceLists>> pieces;
   /// Predicted times of replicas, by microbatch: their work, over how fast they
   /// are beside the fastest.
   PerPart<int64_t> loads;
   /// The first part that is larger than a bound, in words; empty if all fit.
   std::string tooLarge;
 };
+
+/// The positions of so many items.
+Items everything(int64_t count);
 
 /// Kinds have numbers here: 0 is the sample, 1 + i the i-th of
 /// StepItems::kinds.
@@ -45,6 +70,8 @@ public:
 
   /// `balance`: by cost, else contiguous and equal in number.
   CutParts cut(const std::vector<Items> &microbatches, bool balance) const;
+  /// The parts of tasks.
+  PerPart<PartItems> fill(const CutParts &cut) const;
 
   /// Predicted work that the samples bring to a module, by place.
   std::vector<int64_t> sampleLoads(int32_t module) const;
@@ -58,20 +85,7 @@ public:
   }
 
 private:
-  using Lists = std::vector<std::vector<Items>>; ///< [microbatch][part]
-  static Lists join(const Lists &lists, int32_t span);
-  /// What modules with as many pieces by the same kind, and tasks of as many
-  /// microbatches, have in common.
-  struct Cuts {
-    std::map<int, Lists> lists; ///< by kind
-    /// Samples, of which lists have nodes of their own; null: there are none.
-    const Lists *places = nullptr;
-  };
-  /// Of tasks: shares of the group's replicas, and all samples.
-  struct Tasks {
-    Lists shares, whole;
-  };
-
+  static SharedLists join(const SharedLists &lists, int32_t span);
   int kindOf(const ModuleInfo &module, const char *item,
              const char *symbol) const;
   Measure measureOf(const ModuleInfo &module, const SymbolInfo &symbol,
@@ -88,7 +102,7 @@ private:
                            reorder::PartitionOptions options) const;
   Items ownersOf(int kind, const Items &list) const;
   Lists intoPieces(const Lists &shares, int32_t pieces) const;
-  Lists bySamples(int kind, const Lists &places) const;
+  SharedLists bySamples(int kind, const SharedLists &places) const;
   /// What shares of a microbatch are made alike in.
   enum class Alike { Count, Cost, Rows };
   std::string tryCut(const PartGroup &group,
@@ -96,13 +110,23 @@ private:
                      CutParts &out) const;
   void cutGroup(const PartGroup &group, const std::vector<Items> &microbatches,
                 bool balance, CutParts &out) const;
-  Cuts cutPieces(const PartGroup &group, int32_t module,
-                 const Tasks &tasks) const;
+  std::shared_ptr<PieceLists> cutPieces(const PartGroup &group, int32_t module,
+                                        const TaskLists &tasks) const;
   std::vector<std::vector<int64_t>> timesOf(int32_t module, const Lists &own,
                                             int32_t pieces) const;
-  void fillModule(int32_t module, Cuts &cuts, CutParts &out) const;
+  /// Lists of a kind, made where they are not known yet.
+  const Lists &listsOf(int32_t module, int kind, const char *symbol,
+                       PieceLists &pieces) const;
+  const std::vector<std::vector<int64_t>> &dimsOf(int32_t module, size_t symbol,
+                                                  PieceLists &pieces) const;
+  std::vector<std::vector<PartItems>> fillModule(int32_t module,
+                                                 PieceLists &pieces) const;
+  std::vector<std::vector<PartItems>> fillWhole(int32_t module) const;
   void cutWhole(int32_t module, CutParts &out) const;
-  std::string check(int32_t module, const CutParts &parts) const;
+  std::string check(int32_t module, PieceLists &pieces) const;
+  /// What is wrong with a symbol's value in a part, in words.
+  std::string explain(int32_t module, size_t symbol, size_t task, size_t part,
+                      int64_t value, const Items &list) const;
 
   const ProgramInfo &program;
   const std::vector<PartGroup> &groups;
