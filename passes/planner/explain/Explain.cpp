@@ -146,6 +146,8 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     }
     double count = double(std::max<size_t>(1, parts.modules[u].moments.size()));
     unit.items = sum.items / count;
+    unit.tokens = sum.tokens / count;
+    unit.boundTokens = input.model().modules[u].partTokens * layout.sub;
     unit.memory = result.memory[u];
     if (!plan.predicted.allocated.empty()) {
       unit.estimate = unit.memory;
@@ -335,6 +337,16 @@ static void printUnits(raw_ostream &os, const Explanation &e) {
   }
 }
 
+/// How full parts are, where a program bounds their tokens.
+static void printParts(raw_ostream &os, const Explanation &e) {
+  for (const Explanation::Unit &unit : e.units)
+    if (unit.boundTokens > 0)
+      os << formatv("parts of {0}: {1:f0} tokens on average, {2:f0} at most, "
+                    "{3:f0} allowed: {4:f1} % full\n",
+                    unit.name, unit.tokens, unit.mostTokens, unit.boundTokens,
+                    100 * unit.tokens / unit.boundTokens);
+}
+
 /// "+29.2 %", "-48.6 %"; what rounds to nothing has no sign.
 static std::string printChange(double ratio) {
   double percent = 100 * (ratio - 1);
@@ -388,6 +400,7 @@ void printText(raw_ostream &os, const Explanation &e,
     printSizes(os, e.plan.searched->sizes);
   os << "\n";
   printUnits(os, e);
+  printParts(os, e);
   os << formatv("\nwhere device time goes: work {0:f1} %",
                 100 * p.bound / p.step);
   for (auto &[name, share] : listLosses(p.losses))

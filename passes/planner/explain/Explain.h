@@ -25,8 +25,11 @@ struct Explanation {
   struct Unit {
     std::string name, device;
     int64_t ranks = 0;
-    /// Items of a part: mean and most; tokens of the fullest part.
-    double items = 0, mostItems = 0, mostTokens = 0;
+    /// Of a part: items, and their tokens; mean and most.
+    double items = 0, mostItems = 0, tokens = 0, mostTokens = 0;
+    /// Tokens that a part may have, where items of a program differ in size; 0:
+    /// they do not, or there is no bound.
+    double boundTokens = 0;
     double seconds = 0; ///< of a microbatch in the slowest stage, on average
     /// Of the fullest rank. Of a compiled plan as it is allocated: activations
     /// are the arena.

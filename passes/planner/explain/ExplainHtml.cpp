@@ -71,6 +71,7 @@ public:
     page.heading("Who runs what");
     addDevices();
     addUnits();
+    addParts();
     page.heading("Where device time goes");
     addLosses();
     if (!e.others.empty())
@@ -91,6 +92,7 @@ private:
   void addTiles();
   void addDevices();
   void addUnits();
+  void addParts();
   void addLosses();
   void addOthers();
   void addRelaxations();
@@ -192,6 +194,28 @@ void PlanPage::addUnits() {
                           unit.costs});
   }
   page.table(table);
+}
+
+void PlanPage::addParts() {
+  BarChart bars;
+  bars.label = "tokens of parts";
+  bars.parts = {"tokens"};
+  bars.neutral = {false};
+  bars.limitName = "most that a part may have";
+  bars.print = printCount;
+  for (const Explanation::Unit &unit : e.units)
+    if (unit.boundTokens > 0) {
+      bars.rows.push_back(
+          {unit.name + ", mean", {unit.tokens}, unit.boundTokens});
+      bars.rows.push_back(
+          {unit.name + ", fullest", {unit.mostTokens}, unit.boundTokens});
+    }
+  if (bars.rows.empty())
+    return;
+  page.paragraph("Items differ in size: a part is as many as its bound has "
+                 "room for. What it does not fill is memory that is not used; "
+                 "no row of it is computed.");
+  page.picture([&](raw_ostream &os) { picture::drawBars(os, bars); });
 }
 
 void PlanPage::addLosses() {

@@ -36,6 +36,10 @@ Json print(const Explanation::Unit &unit) {
       {"tokens_max", unit.mostTokens}, {"microbatch_seconds", unit.seconds},
       {"bound_by", unit.boundBy},      {"memory", print(unit.memory)}};
   json["memory"]["capacity"] = unit.capacity;
+  if (unit.boundTokens > 0) {
+    json["tokens_mean"] = unit.tokens;
+    json["tokens_bound"] = unit.boundTokens;
+  }
   if (unit.estimate)
     json["memory"]["estimate"] = print(*unit.estimate);
   return json;
