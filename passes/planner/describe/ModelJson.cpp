@@ -201,8 +201,9 @@ ItemKind readItem(const JsonReader &json, const Model &model) {
 
 Module readModule(const JsonReader &json, const Model &model) {
   json.keys({"name", "item", "precision", "trainable", "input_gradient",
-             "max_tp", "weight_bytes", "gradient_bytes", "optimizer_bytes",
-             "kinds", "layers", "ties", "partitioned"});
+             "max_tp", "item_tokens", "part_tokens", "weight_bytes",
+             "gradient_bytes", "optimizer_bytes", "kinds", "layers", "ties",
+             "partitioned"});
   Module module;
   module.name = json.at("name").string();
   if (json.has("item"))
@@ -211,6 +212,8 @@ Module readModule(const JsonReader &json, const Model &model) {
   json.read("trainable", module.trainable);
   json.read("input_gradient", module.inputGradient);
   json.read("max_tp", module.maxTP, 1, kMostCount);
+  json.read("item_tokens", module.mostTokens, 1, kMost);
+  json.read("part_tokens", module.partTokens, module.mostTokens, kMost);
   json.read("weight_bytes", module.weightBytes, 0, kMost);
   json.read("gradient_bytes", module.gradientBytes, 0, kMost);
   json.read("optimizer_bytes", module.optimizerBytes, 0, kMost);

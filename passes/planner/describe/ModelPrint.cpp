@@ -195,6 +195,10 @@ OrderedJson print(const Module &module, const Model &model) {
   json["trainable"] = module.trainable;
   json["input_gradient"] = module.inputGradient;
   json["max_tp"] = module.maxTP;
+  if (module.mostTokens > 0)
+    json["item_tokens"] = module.mostTokens;
+  if (module.partTokens > 0)
+    json["part_tokens"] = module.partTokens;
   json["weight_bytes"] = module.weightBytes;
   json["gradient_bytes"] = module.gradientBytes;
   json["optimizer_bytes"] = module.optimizerBytes;
