@@ -325,7 +325,7 @@ def write_graph(network, module, path):
     """Sizes are free, so that a small step is an example for all."""
     step, names = step_of(network, sizes_batch.draw(1, sizes_batch.QUICK, VOCABULARY, network.features)), list(network.inputs[module])
     rows = len(step.get("llm.image_rows", ()))
-    example = [to_module(step[f"{module}.{n}"] if network.inputs[module][n] else np.ones((rows, WIDTH), np.float32), torch.float32) for n in names]
+    example = [to_module(step[f"{module}.{n}"] if network.inputs[module][n] else np.ones((rows, network.modules["llm"].model.config.hidden_size), np.float32), torch.float32) for n in names]
     dims, merged = {}, torch.export.Dim("merged")
     for n, value in zip(names, example):
         axis, dim = MEASURED.get(n, (1, "seq")) if module == "llm" or n in MEASURED else (0, sizes_batch.ROWS * merged)

@@ -147,14 +147,17 @@ private:
 
 class Measured : public Data {
 public:
+  /// `inOrder`: one after another, whatever the seed.
   Measured(std::vector<Sample> samples, const std::vector<double> &weights,
-           std::vector<std::string> kinds)
-      : samples(std::move(samples)), kinds(std::move(kinds)) {
+           std::vector<std::string> kinds, bool inOrder)
+      : samples(std::move(samples)), kinds(std::move(kinds)), inOrder(inOrder) {
     double sum = 0;
     for (double weight : weights)
       until.push_back(sum += weight);
   }
   Sample draw(uint64_t seed, uint64_t index) const override {
+    if (inOrder)
+      return samples[index % samples.size()];
     double at = Stream(seed, index).uniform() * until.back();
     auto it = std::upper_bound(until.begin(), until.end(), at);
     return samples[std::min<size_t>(it - until.begin(), samples.size() - 1)];
@@ -168,6 +171,7 @@ private:
   std::vector<Sample> samples;
   std::vector<std::string> kinds;
   std::vector<double> until;
+  bool inOrder;
 };
 
 int32_t readTokens(const models::JsonReader &json, int64_t low) {
@@ -189,8 +193,11 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
   std::vector<std::string> kinds;
   std::vector<Sample> samples;
   std::vector<double> weights;
+  bool inOrder = false;
   auto read = [&](const models::JsonReader &root) {
-    root.keys({"kinds", "samples"});
+    root.keys({"kinds", "samples", "order"});
+    if (root.has("order"))
+      inOrder = root.at("order").choice({"drawn", "file"}) == 1;
     if (root.has("kinds"))
       kinds = root.at("kinds").strings();
     if (kinds.size() > size_t(kMostItemKinds))
@@ -219,7 +226,7 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
     return createStringError(
         file + ": the weights of all samples are zero or too large");
   return std::make_unique<Measured>(std::move(samples), weights,
-                                    std::move(kinds));
+                                    std::move(kinds), inOrder);
 }
 
 Expected<std::unique_ptr<Data>> openData(StringRef name) {

@@ -63,7 +63,7 @@ std::unique_ptr<Data> makePacked();
 std::unique_ptr<Data> makeUniform(const Sample &sample);
 /// {"kinds": ["image", …], "samples": [{"tokens": n, "items": [[…], …],
 /// "count": w}]}: draws of these samples, each as often as its weight says;
-/// items are tokens by kind.
+/// items are tokens by kind. With "order": "file" they come one after another.
 llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
                                                 llvm::StringRef file);
 /// "packed", "documents", or a file.
