@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT / "tools/benchmarks"), str(ROOT / "test/e2e"), str(ROOT
 
 import sizes_batch  # noqa: E402
 from cpu import run  # noqa: E402
+from faithful import WARMUP  # noqa: E402
 
 # A sixteenth of the planner's documents (passes/planner/describe/Data.cpp).
 SCALE = 16
@@ -149,14 +150,12 @@ class Program:
         run(["cmake", "-S", self.out / "program", "-B", self.out / "program/build", "-G", "Ninja", f"-DDT_RUNTIME_LIBRARY={shared if shared.exists() else ''}"])
         run(["cmake", "--build", self.out / "program/build", "--target", "train"])
 
-    def train(self):
-        """Of each batch, the median seconds of its steps."""
-        metrics, count = self.out / "metrics.jsonl", len(self.steps)
-        metrics.unlink(missing_ok=True)
-        batches = [text for i in range(count) for text in ("--batch", self.out / f"step-{i}.safetensors")]
-        run([self.out / "program/build/train", "--program", self.out / "program", *batches, "--steps", count * (1 + self.options.rounds), "--metrics", metrics, "--threads", 1, "--ranks", 4])
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()][count:]
-        return [statistics.median(line["seconds"] for line in lines[i::count]) for i in range(count)]
+    def train(self, number):
+        """Seconds of a step by the clock, and as its tasks' processor times make it: on a shared machine the second says more."""
+        report = self.out / "report.json"
+        run([self.out / "program/build/train", "--program", self.out / "program", "--batch", self.out / f"step-{number}.safetensors", "--steps", WARMUP + self.options.steps, "--report", report, "--threads", 1, "--ranks", 4])
+        result = json.loads(report.read_text())
+        return np.array([result["step_seconds"], result["simulated_seconds"]])
 
 
 def main():
@@ -164,7 +163,7 @@ def main():
     parser.add_argument("--samples", type=int, default=64, help="documents of a step")
     parser.add_argument("--microbatches", type=int, default=4)
     parser.add_argument("--batches", type=int, default=3, help="steps of other documents")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is trained on, after the first time")
+    parser.add_argument("--steps", type=int, default=6, help="counted steps on each")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cluster", type=pathlib.Path, help="a cluster file of tools/calibrate; default: measured first")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="dt-opt and dt-sim")
@@ -180,14 +179,16 @@ def main():
     programs = [Program(*case, options) for case in CASES]
     for program in programs:
         program.build()
-    print(f"{len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[0]:.1f}; {options.batches} steps of {options.samples} documents in {options.microbatches} microbatches\n{'':20}{'tokens':>9} {'of bounds':>10} {'predicted':>11} {'measured':>11} {'':>8} {'beside padded':>20}")
+    print(f"{len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[0]:.1f}; {options.batches} steps of {options.samples} documents in {options.microbatches} microbatches")
+    print(f"{'':20}{'tokens':>7} {'of bounds':>10} {'predicted':>11} {'measured':>20} {'of processor times':>21} {'beside padded: predicted, measured':>36}")
     rows = {}
     for program in programs:
         predicted = sum(program.predict(i) for i in range(options.batches))
-        measured = sum(program.train())
-        first = rows.get("padded", {"measured_ms": 1e3 * measured, "predicted_ms": 1e3 * predicted})
-        row = rows[program.name] = {"predicted_ms": 1e3 * predicted, "measured_ms": 1e3 * measured, "error": predicted / measured - 1, "gain": first["measured_ms"] / (1e3 * measured), "predicted_gain": first["predicted_ms"] / (1e3 * predicted), **program.facts}
-        print(f"{program.name:20}{row['tokens']:9.0f} {row['full']:10.1%} {row['predicted_ms']:8.0f} ms {row['measured_ms']:8.0f} ms {row['error']:+8.1%} {row['gain']:8.2f}x (predicted {row['predicted_gain']:.2f}x)", flush=True)
+        measured, processor = sum(program.train(i) for i in range(options.batches))
+        row = rows[program.name] = {"predicted": predicted, "measured": measured, "processor": processor, "error": predicted / measured - 1, "processor_error": predicted / processor - 1, **program.facts}
+        for key in ("predicted", "measured", "processor"):
+            row[f"{key}_gain"] = rows[CASES[0][0]][key] / row[key]
+        print(f"{program.name:20}{row['tokens']:7.0f} {row['full']:10.1%} {predicted:9.3f} s {measured:9.3f} s {row['error']:+8.1%} {processor:9.3f} s {row['processor_error']:+8.1%} {row['predicted_gain']:16.2f}x {row['measured_gain']:7.2f}x {row['processor_gain']:7.2f}x", flush=True)
     (ROOT / "out/bench/documents.json").write_text(json.dumps(rows, indent=1) + "\n")
 
 
