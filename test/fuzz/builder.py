@@ -16,10 +16,9 @@ import onnx
 import onnxruntime
 from onnx import helper
 
-from case import SAMPLES, TYPES, Case, Dim, Input, Node
+import steps
+from case import TYPES, Case, Dim, Input, Node
 
-# What sizes are worked out from; the first is that of the first batch.
-SIZES = ({"n": SAMPLES, "m": 5}, {"n": SAMPLES + 3, "m": 5}, {"n": SAMPLES, "m": 8})
 LARGEST = 200.0
 MOST_ELEMENTS = 4096
 
@@ -41,9 +40,10 @@ class Rejected(Exception):
 @dataclasses.dataclass
 class Value:
     name: str
-    arrays: list  # for each of SIZES
+    arrays: list  # for each of the builder's sizes
     dims: tuple
     trained: bool  # depends on a trained parameter through floats
+    points: bool = False  # holds places of items, which are other ones in each part of a batch
 
     @property
     def dtype(self):
@@ -61,29 +61,30 @@ class Value:
         return not self.dims[axis].symbol
 
 
-def infer(shapes):
-    """The dims of a value with these shapes for SIZES."""
+def infer(shapes, sizes):
+    """The dims of a value with these shapes for these sizes (steps.grown)."""
     dims = []
     if len({len(s) for s in shapes}) != 1:
         raise Rejected("rank depends on sizes")
-    for a, (base, more_n, more_m) in enumerate(zip(*shapes)):
-        steps = {"n": (more_n - base, SIZES[1]["n"] - SIZES[0]["n"]), "m": (more_m - base, SIZES[2]["m"] - SIZES[0]["m"])}
-        moving = [s for s, (d, _) in steps.items() if d]
+    symbols = "nmtr"[: len(sizes) - 1]
+    for base, *more in zip(*shapes):
+        moving = [(s, size - base, grown[s] - sizes[0][s]) for s, size, grown in zip(symbols, more, sizes[1:]) if size != base]
         if not moving:
             dims.append(Dim(base))
             continue
-        difference, step = steps[moving[0]]
+        symbol, difference, step = moving[0]
         if len(moving) > 1 or difference % step:
             raise Rejected("a size is not affine in one symbol")
         scale = difference // step
-        dims.append(Dim(base - scale * SIZES[0][moving[0]], moving[0], scale))
+        dims.append(Dim(base - scale * sizes[0][symbol], symbol, scale))
     return tuple(dims)
 
 
 class Builder:
-    def __init__(self, name, random, opset):
+    def __init__(self, name, random, opset, unequal=""):
         self.random = random  # random.Random
-        self.case = Case(name, opset, [], {}, {}, [], {})
+        self.case = Case(name, opset, [], {}, {}, [], {}, unequal=unequal)
+        self.sizes = steps.grown(self.case.sizes(0))
         self.values = {}
         self.made = 0
         self.largest = LARGEST
@@ -107,7 +108,7 @@ class Builder:
         return f"{stem}{self.made}"
 
     def remember(self, name, arrays, trained):
-        self.values[name] = Value(name, arrays, infer([a.shape for a in arrays]), trained)
+        self.values[name] = Value(name, arrays, infer([a.shape for a in arrays], self.sizes), trained)
         return self.values[name]
 
     def constant(self, array, stem="val_"):
@@ -115,7 +116,7 @@ class Builder:
         array = np.asarray(array)
         name = self.fresh(stem)
         self.case.constants[name] = array
-        return self.remember(name, [array] * len(SIZES), False)
+        return self.remember(name, [array] * len(self.sizes), False)
 
     def ints(self, *values):
         return self.constant(np.array(values, np.int64)).name
@@ -123,12 +124,14 @@ class Builder:
     def parameter(self, *shape, low=-1.0, high=1.0):
         name = self.fresh("w")
         self.case.constants[name] = self.array(shape, low, high)
-        return self.remember(name, [self.case.constants[name]] * len(SIZES), True)
+        return self.remember(name, [self.case.constants[name]] * len(self.sizes), True)
 
-    def input(self, dtype, dims, low=-1.5, high=1.5):
+    def input(self, dtype, dims, low=-1.5, high=1.5, kind="", into=None):
         name = self.fresh("x")
-        self.case.inputs[name] = Input(dtype, tuple(dims), low, high)
-        return self.remember(name, [self.case.feed(s)[name] for s in SIZES], False)
+        self.case.inputs[name] = Input(dtype, tuple(dims), low, high, kind, into)
+        value = self.remember(name, [self.case.feed(s)[name] for s in self.sizes], False)
+        value.points = kind in ("own", "places", "owner")
+        return value
 
     # -- nodes -----------------------------------------------------------------
 
@@ -149,6 +152,8 @@ class Builder:
         self.case.nodes.append(node)
         grows = any(self.values[i].trained for i in inputs if i)
         values = [self.remember(name, arrays, grows and arrays[0].dtype == np.float32) for name, arrays in zip(names, results)]
+        for value in values:
+            value.points = value.dtype != "float32" and any(self.values[i].points for i in inputs if i)
         return values if outputs > 1 else values[0]
 
     def evaluate(self, node):
@@ -164,14 +169,14 @@ class Builder:
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.case.opset)], ir_version=10)
         try:
             run = session(model)
-            feeds = [{v.name: v.arrays[k] for v in used if v.name not in self.case.constants} for k in range(len(SIZES))]
+            feeds = [{v.name: v.arrays[k] for v in used if v.name not in self.case.constants} for k in range(len(self.sizes))]
             results = [run.run(None, feed) for feed in feeds]
         except Exception as error:  # the runtime has no types for what it raises
             raise Rejected(f"{node.op}: {str(error)[:200]}") from None
         return [[r[o] for r in results] for o in range(len(node.outputs))]
 
     def check(self, arrays):
-        infer([a.shape for a in arrays])
+        infer([a.shape for a in arrays], self.sizes)
         for a in arrays:
             if str(a.dtype) not in TYPES or a.dtype == np.float64:
                 raise Rejected(f"type {a.dtype}")
@@ -184,7 +189,7 @@ class Builder:
 
     def find(self, test, dtype="float32", deep=0.25):
         """A value that passes the test, later ones more often; None if there is none."""
-        found = [v for v in self.values.values() if v.dtype == dtype and not v.name.startswith("val_") and test(v)]
+        found = [v for v in self.values.values() if v.dtype == dtype and not v.points and not v.name.startswith("val_") and test(v)]
         if not found:
             return None
         back = 0

@@ -4,7 +4,8 @@
 #
 # A graph that can be written as ONNX, shown, and made smaller: plain lists and
 # arrays. Its sizes are numbers or an affine expression of one symbol: `n` counts
-# samples, `m` images, of which a sample may have none.
+# samples, `m` images, of which a sample may have none; `t` and `r` add up the
+# tokens of samples and the rows of images, of which each has its own number.
 # ===-----------------------------------------------------------------------===
 """Graphs with symbolic sizes, their inputs' values, and their ONNX models."""
 
@@ -14,14 +15,11 @@ import zlib
 import numpy as np
 from onnx import GraphProto, TensorProto, helper, numpy_helper
 
+import steps
+from steps import SAMPLES
+
 FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
 TYPES = {"float32": FLOAT, "float64": DOUBLE, "int64": TensorProto.INT64, "int32": TensorProto.INT32, "bool": TensorProto.BOOL}
-SAMPLES = 4  # a step's; what n is when a graph runs whole
-IMAGES = ([0, 0, 2, 3, 3], [], [1])  # the sample of each image, in the batches that a program runs
-
-
-def sizes(batch):
-    return {"n": SAMPLES, "m": len(IMAGES[batch])}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +56,14 @@ class Input:
     dims: tuple
     low: float = -1.5
     high: float = 1.5
+    kind: str = ""  # of numbers that point to items (steps.numbers): segments, own, places, owner
+    into: Dim | None = None  # the rows that "own" points to
+
+    def entry(self):
+        """What the recipe says about it, if anything."""
+        if self.kind == "own":
+            return {"rebase": steps.DIMS[self.into.symbol], **({"rows": self.into.scale} if self.into.scale != 1 else {})}
+        return {"places": {"index": ["sample", "token"], "of": "image"}, "owner": {"item_of": "image"}}.get(self.kind)
 
 
 @dataclasses.dataclass
@@ -71,6 +77,16 @@ class Case:
     loss: dict  # of the recipe: kind, and names of outputs
     micro: int = SAMPLES
     seed_name: str = ""  # what values of inputs follow; the name if empty
+    unequal: str = ""  # what sizes of items follow; equal ones if empty
+    plan: str = ""  # who runs it, as on the command line of dt-opt without the unit's name; one rank if empty
+
+    edge: str = ""  # the value that one module hands to another; one module if empty
+
+    def sizes(self, batch):
+        return (steps.unequal(self.unequal) if self.unequal else steps.equal())[batch]
+
+    def entries(self):
+        return {name: i.entry() for name, i in self.inputs.items() if i.entry()}
 
     def trained(self):
         return [k for k, v in self.constants.items() if v.dtype == np.float32 and not k.startswith("val_")]
@@ -84,7 +100,9 @@ class Case:
         for name, i in self.inputs.items():
             shape = [d.at(values) for d in i.dims]
             random = np.random.default_rng([zlib.crc32(f"{self.seed_name or self.name}.{name}".encode()), batch])
-            if i.dtype == "float32":
+            if i.kind:
+                value = steps.numbers(i, values, i.dims, random)
+            elif i.dtype == "float32":
                 value = random.uniform(i.low, i.high, shape)
             elif i.dtype == "bool":
                 value = random.random(shape) < i.high
@@ -122,8 +140,24 @@ class Case:
         """What the compiler reads. `output_types`: dtype and rank of each output."""
         targets = {self.loss.get("labels"), self.loss.get("target")}
         inputs = {k: v for k, v in self.inputs.items() if k not in targets or any(k in n.inputs for n in self.nodes)}
-        outputs = [helper.make_tensor_value_info(o, TYPES[output_types[o][0]], [None] * output_types[o][1]) for o in self.outputs]
-        return self.graph(self.nodes, outputs, self.constants, inputs)
+        return self.part(self.nodes, self.outputs, self.constants, inputs, output_types)
+
+    def part(self, nodes, outputs, constants, inputs, output_types):
+        infos = [helper.make_tensor_value_info(o, TYPES[output_types[o][0]], [None] * output_types[o][1]) for o in outputs]
+        return self.graph(nodes, infos, constants, inputs)
+
+    def models(self, output_types, dims):
+        """Of a case with an edge: the module that makes its value, and the one that takes it, of these dims."""
+        first, rest = halves(self.nodes, self.edge)
+        made = {o for n in first for o in n.outputs}
+        models = []
+        for nodes, outputs in ((first, dict.fromkeys([self.edge, *(o for o in self.outputs if o in made)])), (rest, [o for o in self.outputs if o not in made])):
+            used = {i for n in nodes for i in n.inputs}
+            inputs = {k: v for k, v in self.inputs.items() if k in used}
+            if nodes is rest:
+                inputs[self.edge] = Input("float32", dims)
+            models.append(self.part(nodes, list(outputs), {k: v for k, v in self.constants.items() if k in used}, inputs, output_types))
+        return models
 
     def reference(self, outputs, double=False, trained_inputs=False):
         """All nodes and the loss, as "@loss", with the results `outputs`; trained constants are inputs if asked for."""
@@ -139,16 +173,37 @@ class Case:
         return self.graph(nodes, [helper.make_empty_tensor_value_info(o) for o in outputs], constants, inputs, double)
 
     def text(self):
-        lines = [f"opset {self.opset}, microbatches of {self.micro} of {SAMPLES} samples, loss {self.loss}"]
+        lines = [f"opset {self.opset}, microbatches of {self.micro} of {SAMPLES} samples{', plan ' + self.plan if self.plan else ''}, loss {self.loss}"]
+        for k in range(steps.BATCHES) if self.unequal else ():
+            lines.append("  step: tokens {tokens}, images of samples {owners}, their rows {rows}".format(**self.sizes(k)))
         for name, i in self.inputs.items():
-            lines.append(f"  input {name}: {i.dtype} [{', '.join(map(str, i.dims))}] in {i.low:g} .. {i.high:g}")
+            lines.append(f"  input {name}: {i.dtype} [{', '.join(map(str, i.dims))}] {'of ' + i.kind if i.kind else f'in {i.low:g} .. {i.high:g}'}")
         for name, value in self.constants.items():
             shown = f" = {np.asarray(value).tolist()}" if np.size(value) <= 8 else ""
             lines.append(f"  {'trained' if name in self.trained() else 'constant'} {name}: {value.dtype} {list(value.shape)}{shown}")
         for n in self.nodes:
             attributes = ", ".join(f"{k}={show(v)}" for k, v in n.attributes.items())
             lines.append(f"  {', '.join(n.outputs)} = {n.op}({', '.join(n.inputs)}){' {' + attributes + '}' if attributes else ''}")
-        return "\n".join(lines + [f"  outputs {', '.join(self.outputs)}"])
+        return "\n".join(lines + [f"  outputs {', '.join(self.outputs)}{', module cut at ' + self.edge if self.edge else ''}"])
+
+
+def halves(nodes, edge):
+    """(nodes that a value comes from, the others)"""
+    needed, first = {edge}, []
+    for n in reversed(nodes):
+        if needed & set(n.outputs):
+            needed |= set(n.inputs)
+            first.insert(0, n)
+    return first, [n for n in nodes if n not in first]
+
+
+def can_be_edge(case, edge):
+    """Whether the value is all that the others take of the nodes that it comes from."""
+    first, rest = halves(case.nodes, edge)
+    made, used = {o for n in first for o in n.outputs}, {i for n in rest for i in n.inputs}
+    own = {i for n in first for i in n.inputs} & set(case.trained())
+    lost = made & set(case.loss.values())
+    return bool(first) and edge in used and made & used == {edge} and not own & used and not lost and all(n.op != "If" for n in case.nodes)
 
 
 def show(value):

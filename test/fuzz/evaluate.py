@@ -19,8 +19,9 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+import alone
 from builder import session
-from case import IMAGES, SAMPLES, sizes
+from steps import BATCHES, SAMPLES
 
 STEP = 1e-6
 DIRECTIONS = 2
@@ -76,11 +77,12 @@ class Reference:
             raise Impossible(str(error)[:300]) from None
         self.names = {i.name for i in self.single.get_inputs()}
         self.double = None  # False: there is none
-        if any(n.op in DEADLY for n in case.nodes) and not survives(lambda: [self.run(k) for k in range(len(IMAGES))]):
+        self.alone = {}
+        if any(n.op in DEADLY for n in case.nodes) and not survives(lambda: [self.run(k) for k in range(BATCHES)]):
             raise Impossible("ONNX Runtime dies")
 
     def feed(self, batch):
-        return {**self.case.feed(sizes(batch), batch), **self.parameters}
+        return {**self.case.feed(self.case.sizes(batch), batch), **self.parameters}
 
     def run(self, batch):
         """Results in single precision; None where the runtime refuses these sizes."""
@@ -128,11 +130,20 @@ class Reference:
         except Exception:
             return None
 
+    def apart(self, batch):
+        """Outputs that are rows of items, worked out for each sample alone; None where nothing is known about rows."""
+        if not self.case.unequal:
+            return None
+        wanted, sizes = self.run(batch), self.case.sizes(batch)
+        if batch not in self.alone:
+            self.alone[batch] = {} if wanted is None else alone.outputs(self.case, self.single, self.feed(batch), sizes, self.outputs[:-1], {k: v.shape for k, v in wanted.items()})
+        return {k: v for k, v in self.alone[batch].items() if alike(v, np.asarray(wanted[k]))}
+
     def values(self, batch):
         """Every value of the graph, by name."""
         names = [o for n in self.case.nodes for o in n.outputs if o]
         run = session(self.case.reference(names))
-        feed = self.case.feed(sizes(batch), batch)
+        feed = self.case.feed(self.case.sizes(batch), batch)
         return dict(zip(names, run.run(None, {i.name: feed[i.name] for i in run.get_inputs()})))
 
     def saturation(self, batch):
@@ -205,11 +216,13 @@ def text(got, wanted):
     return f"{got[where] if got.size else got}, expected {wanted[where] if wanted.size else wanted} at {list(where)} ({len(difference)} of {got.size} differ)"
 
 
-def compare_outputs(case, wanted, precise, got):
-    """got: results of the program by name; the loss as "@loss". (failures, number compared, number skipped)"""
+def compare_outputs(case, wanted, precise, got, apart=None):
+    """got: results of the program by name; the loss as "@loss"; apart: those of samples alone. (failures, number compared, number skipped)"""
     failures, compared, skipped = [], 0, 0
     # What combines the rows of a part is not one tensor of several parts; what a loss depends on is.
-    names = ["@loss"] if case.micro != SAMPLES else dict.fromkeys(case.outputs + ["@loss"])
+    cut = case.micro != SAMPLES or case.plan
+    names = [*(apart or ()), "@loss"] if cut else dict.fromkeys(case.outputs + ["@loss"])
+    wanted = {**wanted, **(apart or {})}
     for name in names:
         if name == "@loss" and not np.isfinite(wanted[name]).all():
             skipped += 1  # a mean of nothing: 0 here, not a number there

@@ -11,14 +11,20 @@ import onnx
 import ops_elementwise  # noqa: F401
 import ops_index  # noqa: F401
 import ops_layers  # noqa: F401
+import ops_rows
 import ops_shapes  # noqa: F401
 from builder import LARGEST, Builder, Rejected
-from case import SAMPLES, Dim
+from case import Dim, can_be_edge
 from losses import add_loss
 from registry import GENERATORS
+from steps import SAMPLES
 
 OPSETS = [13, 14, 15, 16, 17, 18, 18, 19, 20, 20, 21, 22, 23, 23, 24]
 TRIES = 40
+UNEQUAL = 0.2  # the share of graphs whose items have unequal sizes
+PLANS = ["dp=2", "tp=2", "dp=2,sub=2,zero=1", "pp=2", "sub=2"]
+PLANNED = 0.35  # the share of these that a plan runs
+EDGES = 0.4  # the share of these that are two modules, where they can be
 
 
 def begin(b):
@@ -89,6 +95,7 @@ def prune(case):
 def finish(b):
     used = {i for n in b.case.nodes for i in n.inputs}
     made = [b.values[o] for n in b.case.nodes for o in n.outputs if o in b.values]
+    made = [v for v in made if not v.points]
     ends = [v for v in made if v.name not in used]
     leaves = [v for v in ends if v.trained] or [v for v in made if v.trained][-2:]
     if not leaves:
@@ -99,8 +106,44 @@ def finish(b):
     add_loss(b, leaves)
 
 
-def make(seed, number, only=None):
-    """`only`: names of operators to draw from, if given."""
+def cut_edge(b, case):
+    """At times two modules, of which one takes what the other makes."""
+    if case.unequal and b.chance(EDGES):
+        fits = lambda v: v.dtype == "float32" and ops_rows.handed(v) and can_be_edge(case, v.name)
+        found = [o for n in case.nodes for o in n.outputs if o in b.values and fits(b.values[o])]
+        case.edge = b.choice(found) if found else ""
+    return case
+
+
+def start(seed, number, source, opset, unequal):
+    """A builder; what cases of a hundred share makes them one program."""
+    block = number // 100
+    b = Builder(f"g{number}", source, opset, f"{seed}:{block}" if unequal else "")
+    b.whole = source.random() < (0.2 if unequal else 0.65)
+    b.case.micro = SAMPLES if b.whole else 1 + block % 3
+    if unequal and source.random() < PLANNED:
+        b.case.plan = PLANS[block % len(PLANS)]
+    return b
+
+
+def grow(b, names, focus):
+    """Nodes; how many proposals were taken."""
+    taken, wanted = 0, b.choice([1, 2, 3, 4, 5, 6, 8, 10])
+    for _ in range(TRIES):
+        if b.case.unequal and b.chance(0.6):
+            taken += attempt(b, lambda b, _: b.choice(ops_rows.ROWS)(b), "")
+        else:
+            op = focus if taken == 0 or b.chance(0.1) else b.choice(names)
+            taken += attempt(b, b.choice(GENERATORS[op]), op)
+        if taken == wanted:
+            break
+    return taken
+
+
+def make(seed, number, only=None, unequal=None):
+    """`only`: names of operators to draw from, if given. `unequal`: whether sizes of items differ; if not given, in some cases."""
+    if unequal is None:
+        unequal = random.Random(f"{seed}:{number}:sizes").random() < UNEQUAL
     names = sorted(only or GENERATORS)
     focus = names[number % len(names)]  # every operator has its turn
     first = min((s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == focus and not s.domain), default=1)
@@ -108,21 +151,13 @@ def make(seed, number, only=None):
         source = random.Random(f"{seed}:{number}:{attempt_number}")
         if attempt_number == 30:
             focus = source.choice(names)
-        b = Builder(f"g{number}", source, source.choice([o for o in OPSETS if o >= first]))
-        b.whole = source.random() < 0.65
-        b.case.micro = SAMPLES if b.whole else 1 + number // 100 % 3  # one program for those of a hundred
+        b = start(seed, number, source, source.choice([o for o in OPSETS if o >= first]), unequal)
         try:
-            begin(b)
-            steps, wanted = 0, source.choice([1, 2, 3, 4, 5, 6, 8, 10])
-            for _ in range(TRIES):
-                op = focus if steps == 0 or source.random() < 0.1 else source.choice(names)
-                steps += attempt(b, source.choice(GENERATORS[op]), op)
-                if steps == wanted:
-                    break
-            if steps == 0:
+            (ops_rows.begin if unequal else begin)(b)
+            if grow(b, names, focus) == 0:
                 continue
             finish(b)
-            return prune(b.case)
+            return cut_edge(b, prune(b.case))
         except Rejected:
             continue
     raise AssertionError(f"no graph for {seed}:{number}")

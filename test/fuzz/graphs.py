@@ -12,17 +12,17 @@
 
 import argparse
 import collections
-import json
 import pathlib
 import re
 import sys
 import tempfile
 import time
 
-import onnx
+import numpy as np
+from safetensors.numpy import save_file
 
 import registry
-from checking import Checker, as_module
+from checking import Checker, as_module, batches_for, setting_of
 from generate import make
 from program import Suite
 from reduce import reduce
@@ -41,10 +41,10 @@ def reason(text):
 def save(case, folder):
     folder.mkdir(parents=True, exist_ok=True)
     module = as_module(case)
-    onnx.save(module.model, folder / f"{case.name}.onnx")
-    recipe = {"modules": {case.name: {"onnx": f"{case.name}.onnx"}}, "losses": [module.entry()], "optimizer": {"kind": "sgd", "lr": 0.125}}
-    recipe.update(batch={"global": 4, "micro": case.micro}, dims=module.dims, items={"image": {"max": 3}} if "m" in case.symbols() else {})
-    (folder / "recipe.json").write_text(json.dumps({k: v for k, v in recipe.items() if v}, indent=1))
+    Suite.recipe([module], setting_of(case), folder)
+    batch = batches_for([case])
+    for k, tensors in enumerate(batch):
+        save_file({name: np.asarray(value, order="C") for name, value in tensors.items()}, folder / f"batch-{k}.safetensors")
     (folder / "case.txt").write_text(case.text() + "\n")
 
 
@@ -92,6 +92,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--unequal", action=argparse.BooleanOptionalAction, help="only graphs whose items have unequal sizes, or none; both if not given")
     parser.add_argument("--only", help="operators to draw from, with commas")
     parser.add_argument("--reduce", action=argparse.BooleanOptionalAction, default=True, help="make failing cases smaller")
     parser.add_argument("--most", type=int, default=20, help="end after so many failures")
@@ -105,7 +106,7 @@ def main():
     checker = Checker(Suite(options.dt_opt, options.runtime, work, options.compiler, options.optimise))
     tally, begin, end = Tally(), time.time(), options.first + options.count
     for first in range(options.first, end, CHUNK):
-        cases = [make(options.seed, k, options.only and options.only.split(",")) for k in range(first, min(first + CHUNK, end))]
+        cases = [make(options.seed, k, options.only and options.only.split(","), options.unequal) for k in range(first, min(first + CHUNK, end))]
         for case, verdict in zip(cases, checker.check(cases)):
             tally.add(case, verdict)
             if verdict.kind == "failed":

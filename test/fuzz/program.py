@@ -10,7 +10,9 @@
 # ===-----------------------------------------------------------------------===
 """Suite: compiles and runs lists of modules and gives their values back."""
 
+import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -30,10 +32,15 @@ POISON = {"MALLOC_PERTURB_": "128", "MALLOC_MMAP_THRESHOLD_": "1073741824", "MAL
 
 
 class Module:
-    """One graph as a module: `name`, the ONNX model, the recipe's loss (names of tensors without the module's) and further recipe keys."""
+    """One graph as a module, or as two with a connection: `name`, ONNX models by module, the recipe's loss and inputs (names of tensors without the module's), dims, connections."""
 
-    def __init__(self, name, model, loss, dims):
-        self.name, self.model, self.loss, self.dims = name, model, loss, dims
+    def __init__(self, name, models, loss, dims, inputs=None, connections=None):
+        self.name, self.models, self.loss, self.dims, self.inputs, self.connections = name, models, loss, dims, inputs or {}, connections or {}
+
+    def described(self):
+        """The recipe's `inputs`."""
+        taken = {f"{part}.{i.name}" for part, model in self.models.items() for i in model.graph.input}
+        return {f"{part}.{name}": entry for part in self.models for name, entry in self.inputs.items() if f"{part}.{name}" in taken}
 
     def entry(self):
         """The recipe's loss; names of graph outputs get the module's in front."""
@@ -42,6 +49,32 @@ class Module:
             if key in entry:
                 entry[key] = f"{self.name}.{entry[key]}"
         return entry
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What modules of one program share: samples of a step and of a microbatch, the recipe's items, and a plan ("dp=2,sub=2"; one rank if empty)."""
+
+    micro: int
+    samples: int
+    items: dict
+    plan: str = ""
+
+    def unit(self):
+        return {key: int(value) for key, value in (s.split("=") for s in self.plan.split(",") if s)}
+
+    def ranks(self):
+        return math.prod(self.unit().get(key, 1) for key in ("tp", "dp", "pp"))
+
+    def used_items(self, dims):
+        """Kinds and measures that a dim is of."""
+        made = {}
+        for kind, entry in self.items.items():
+            measures = {m: bounds for m, bounds in entry.get("measures", {}).items() if f"{kind}.{m}" in dims}
+            rest = {key: value for key, value in entry.items() if key != "measures"}
+            if measures or (kind in dims and rest):
+                made[kind] = rest | ({"measures": measures} if measures else {})
+        return made
 
 
 class Suite:
@@ -53,29 +86,38 @@ class Suite:
 
     # -- compiling -------------------------------------------------------------
 
-    def recipe(self, modules, micro, samples, items, folder):
+    @staticmethod
+    def recipe(modules, setting, folder):
         folder.mkdir(parents=True, exist_ok=True)
         dims = {d: k for m in modules for d, k in m.dims.items()}
         for m in modules:
-            onnx.save(m.model, folder / f"{m.name}.onnx")
+            for name, model in m.models.items():
+                onnx.save(model, folder / f"{name}.onnx")
         recipe = {
-            "modules": {m.name: {"onnx": f"{m.name}.onnx"} for m in modules},
+            "modules": {name: {"onnx": f"{name}.onnx"} for m in modules for name in m.models},
             "losses": [m.entry() for m in modules],
             "optimizer": {"kind": "sgd", "lr": 0.125},
-            "batch": {"global": samples, "micro": micro},
+            "batch": {"global": setting.samples, "micro": setting.micro},
             "seed": 7,
         }
         if dims:
             recipe["dims"] = dims
-        if items and set(items) & set(dims.values()):
+        if items := setting.used_items(set(dims.values())):
             recipe["items"] = items
+        for key, entries in (("inputs", [m.described() for m in modules]), ("connections", [m.connections for m in modules])):
+            if any(entries):
+                recipe[key] = {name: entry for e in entries for name, entry in e.items()}
+        if setting.plan:
+            ranks = list(range(setting.ranks()))
+            plan = {"version": 1, "ranks": len(ranks), "units": {name: setting.unit() | {"ranks": ranks} for m in modules for name in m.models}}
+            (folder / "plan.json").write_text(json.dumps(plan))
         path = folder / "recipe.json"
         path.write_text(json.dumps(recipe))
         return path
 
-    def dt_opt_on(self, recipe, *flags):
+    def dt_opt_on(self, recipe, setting, *flags):
         """None, or (kind, text): refused in one line, or broken."""
-        command = [self.dt_opt, recipe, *flags]
+        command = [self.dt_opt, recipe, *flags, *([f"--plan={recipe.parent / 'plan.json'}"] if setting.plan else [])]
         try:
             done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
@@ -87,14 +129,14 @@ class Suite:
             return "broken", f"dt-opt ends with {done.returncode}: {done.stderr.strip()[-1500:]}"
         return "refused", errors[0].split("error: ", 1)[1]
 
-    def check_alone(self, module, micro, samples, items):
+    def check_alone(self, module, setting):
         folder = self.work / "alone" / module.name
-        return self.dt_opt_on(self.recipe([module], micro, samples, items, folder), "--emit=mlir", "--to=lower", "-o", "/dev/null")
+        return self.dt_opt_on(self.recipe([module], setting, folder), setting, "--emit=mlir", "--to=lower", "-o", "/dev/null")
 
-    def check_all(self, modules, micro, samples, items):
+    def check_all(self, modules, setting):
         """What dt-opt says of each module alone."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(pool.map(lambda m: self.check_alone(m, micro, samples, items), modules))
+            return list(pool.map(lambda m: self.check_alone(m, setting), modules))
 
     def build(self, out):
         """None, or what the compiler says."""
@@ -121,7 +163,7 @@ class Suite:
 
     # -- running ---------------------------------------------------------------
 
-    def train(self, out, batch, folder):
+    def train(self, out, batch, folder, ranks):
         """(outputs, gradients, losses), or what went wrong."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({k: np.asarray(v, order="C") for k, v in batch.items()} or {"unused": np.zeros(1, np.float32)}, folder / "batch.safetensors")
@@ -130,7 +172,7 @@ class Suite:
         for path in [*files.values(), metrics]:
             path.unlink(missing_ok=True)
         command = [self.work / "build/train", "--program", out, "--batch", folder / "batch.safetensors", "--steps", "1", "--threads", "1", "--save-outputs", files["outputs"]]
-        command += ["--save-gradients", files["gradients"], "--metrics", metrics]
+        command += ["--save-gradients", files["gradients"], "--metrics", metrics, *(["--ranks", ranks] if ranks > 1 else [])]
         try:
             done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120, env={**os.environ, **POISON})
         except subprocess.TimeoutExpired:
@@ -140,26 +182,26 @@ class Suite:
         record = json.loads(metrics.read_text().splitlines()[0])
         return load_file(files["outputs"]), load_file(files["gradients"]), record
 
-    def run(self, modules, micro, samples, items, batches):
+    def run(self, modules, setting, batches):
         """For each module a list of (outputs, gradients, loss) a batch, or text: what failed. `batches`: dicts of tensors by full name."""
         if not modules:
             return []
         folder = self.work / "together"
         shutil.rmtree(folder, ignore_errors=True)
         out = folder / "program"
-        verdict = self.dt_opt_on(self.recipe(modules, micro, samples, items, folder), "--emit=cpp", "-o", out)
+        verdict = self.dt_opt_on(self.recipe(modules, setting, folder), setting, "--emit=cpp", "-o", out)
         problem = f"{verdict[0]}: {verdict[1]}" if verdict else self.build(out)
         results = []
         for k, batch in enumerate([] if problem else batches):
-            names = {m.name for m in modules}
-            own = {name: value for name, value in batch.items() if name.split(".")[0] in names or name.startswith("item_of.")}
-            results.append(self.train(out, own, folder / f"batch{k}"))
+            names = {name for m in modules for name in m.models}
+            own = {name: value for name, value in batch.items() if name.split(".")[0] in names or name.startswith(("item_of.", "offsets."))}
+            results.append(self.train(out, own, folder / f"batch{k}", setting.ranks()))
             if isinstance(results[-1], str):
                 problem = results[-1]
                 break
         if problem and len(modules) > 1:
             half = len(modules) // 2
-            return self.run(modules[:half], micro, samples, items, batches) + self.run(modules[half:], micro, samples, items, batches)
+            return self.run(modules[:half], setting, batches) + self.run(modules[half:], setting, batches)
         if problem:
             return [problem]
         weights = weights_of(out)
@@ -174,8 +216,8 @@ def weights_of(out):
 
 def pick(module, weights, outputs, gradients, record):
     """One module's part of a program's results."""
-    prefix, loss = module.name + ".", module.name + "_loss"
-    own = lambda table: {k.removeprefix(prefix): v for k, v in table.items() if k.startswith(prefix)}
+    loss = module.name + "_loss"
+    own = lambda table: {k.split(".", 1)[1]: v for k, v in table.items() if k.split(".")[0] in module.models}
     terms = [name for name in weights if name == loss or name.startswith(loss + ".")]
     return own(outputs), own(gradients), np.float32(sum(weights[t] * finite(record[f"loss.{t}"]) for t in terms))
 

@@ -13,17 +13,18 @@ import copy
 import numpy as np
 
 from builder import session
-from case import SAMPLES, Dim, Input, Node, sizes
+from case import Dim, Input, Node
 from generate import prune
+from steps import SAMPLES
 
 ROUNDS = 40
 
 
 def weight(case):
-    elements = sum(int(np.prod([d.at(sizes(0)) for d in i.dims])) for i in case.inputs.values()) + sum(v.size for v in case.constants.values())
+    elements = sum(int(np.prod([d.at(case.sizes(0)) for d in i.dims])) for i in case.inputs.values()) + sum(v.size for v in case.constants.values())
     attributes = sum(len(n.attributes) for n in case.nodes)
     symbols = sum(bool(d.symbol) for i in case.inputs.values() for d in i.dims)
-    return 100 * len(case.nodes) + 10 * attributes + 8 * len(case.outputs) + 5 * (case.micro != SAMPLES) + 5 * symbols + 3 * len(case.inputs) + elements / 100
+    return 100 * len(case.nodes) + 10 * attributes + 8 * len(case.outputs) + 5 * (case.micro != SAMPLES) + 3 * len(case.plan) + 40 * bool(case.edge) + 5 * symbols + 3 * len(case.inputs) + elements / 100
 
 
 def values_of(case):
@@ -31,13 +32,14 @@ def values_of(case):
     names = [o for n in case.nodes for o in n.outputs if o]
     try:
         run = session(case.reference(names))
-        feed = case.feed(sizes(0))
+        feed = case.feed(case.sizes(0))
         return dict(zip(names, run.run(None, {i.name: feed[i.name] for i in run.get_inputs()})))
     except Exception:  # the runtime has no types for what it raises
         return {}
 
 
 def replace_uses(case, old, new):
+    case.edge = new if case.edge == old else case.edge
     for n in case.nodes:
         n.inputs = [new if i == old else i for i in n.inputs]
     case.outputs = list(dict.fromkeys(new if o == old else o for o in case.outputs))
@@ -51,7 +53,7 @@ def is_made(case, name):
 def without_node(case, index, values):
     """Without a node: its result is one of its operands, or a parameter, input or literal of the same shape."""
     node = case.nodes[index]
-    known = {**{k: np.asarray(v) for k, v in case.constants.items()}, **case.feed(sizes(0)), **values}
+    known = {**{k: np.asarray(v) for k, v in case.constants.items()}, **case.feed(case.sizes(0)), **values}
     for operand in dict.fromkeys(i for i in node.inputs if i):
         if operand in known and all(o in known and known[o].shape == known[operand].shape and known[o].dtype == known[operand].dtype for o in node.outputs):
             smaller = copy.deepcopy(case)
@@ -82,7 +84,7 @@ def one_more_sized(case):
         for a, d in enumerate(i.dims):
             if not d.symbol:
                 continue
-            for dim in (Dim(0, d.symbol, 1), Dim(d.at(sizes(0)))):
+            for dim in (Dim(0, d.symbol, 1), Dim(d.at(case.sizes(0)))):
                 if dim != d:
                     smaller = copy.deepcopy(case)
                     smaller.inputs[name].dims = tuple(dim if k == a else e for k, e in enumerate(i.dims))
@@ -119,9 +121,13 @@ def candidates(case):
             smaller = copy.deepcopy(case)
             smaller.outputs.remove(output)
             yield smaller
-    if case.micro != SAMPLES:
+    for plan, micro in ((case.plan, SAMPLES), ("", case.micro), *((p, case.micro) for p in case.plan.split(","))):
         smaller = copy.deepcopy(case)
-        smaller.micro = SAMPLES
+        smaller.plan, smaller.micro = plan, micro
+        yield smaller
+    if case.edge:
+        smaller = copy.deepcopy(case)
+        smaller.edge = ""
         yield smaller
     yield from one_more_sized(case)
     yield from narrower(case)
