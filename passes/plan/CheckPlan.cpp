@@ -245,9 +245,14 @@ Error Checker::checkParts(const UnitEntry &unit) {
                       "that counts items: dims says which one does); expected "
                       "1, not " +
                           Twine(unit.dp > 1 ? unit.dp : unit.sub));
-  int64_t most = plan.micro * dist::getItemMax(program, *item).value_or(1);
+  // Rows of several kinds belong together by their samples.
+  StringRef cut = *item;
+  for (auto dim : moduleOf(unit).getOps<nn::DimOp>())
+    if (dim.getItem().value_or(cut) != cut)
+      cut = dist::kSample;
+  int64_t most = plan.micro * dist::getItemMax(program, cut).value_or(1);
   auto shared = [&](int64_t items, StringRef what) {
-    return (Twine(items) + " " + *item + "s that a " + what +
+    return (Twine(items) + " " + cut + "s that a " + what +
             " may hold: some would always be empty; expected at most ")
         .str();
   };

@@ -53,6 +53,14 @@ void joinColocated(const ProgramInfo &program, Sets &sets) {
   }
 }
 
+/// Rows of several kinds belong together by their samples.
+bool hasOtherItems(const ModuleInfo &module) {
+  return std::any_of(module.symbols.begin(), module.symbols.end(),
+                     [&](const SymbolInfo &symbol) {
+                       return symbol.item && !same(symbol.item, itemOf(module));
+                     });
+}
+
 } // namespace
 
 const char *itemOf(const ModuleInfo &module) {
@@ -89,6 +97,8 @@ std::vector<PartGroup> partGroups(const ProgramInfo &program) {
       group.item = itemOf(module);
     else if (group.item != itemOf(module))
       group.item = kSample; // samples decide over the items of both
+    if (group.dp > 1 && piecesOf(module) == 1 && hasOtherItems(module))
+      group.item = kSample;
     group.modules.push_back(m);
   }
   std::vector<PartGroup> result;

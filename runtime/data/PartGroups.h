@@ -17,7 +17,9 @@ struct PartGroup {
   std::vector<int32_t> modules; ///< ascending
   int32_t dp = 1;
   std::vector<int32_t> speeds; ///< ModuleInfo::speeds, of all its modules
-  std::string item; ///< what is cut: "sample", or the kind of all its modules
+  /// What is cut: the kind of all its modules; "sample" if they are of several
+  /// kinds, or if a module has rows of several.
+  std::string item;
 };
 /// All modules but whole-batch ones, each in one group.
 std::vector<PartGroup> partGroups(const ProgramInfo &program);

@@ -62,7 +62,7 @@ def batches_for(cases):
     batches = []
     for k in range(BATCHES):
         sizes = cases[0].sizes(k)
-        batch = {f"{part}.{name}": value for c in cases for name, value in c.feed(sizes, k).items() for part in (c.name, c.name + "a")[: 1 + bool(c.edge)]}
+        batch = {f"{of}{name}": value for c in cases for name, value in c.feed(sizes, k).items() for of in (f"{c.name}.", f"{c.name}_", f"{c.name}a.")[: 2 + bool(c.edge)]}
         batch["item_of.image"] = np.array(sizes["owners"], np.int64)
         if cases[0].unequal:
             batch |= {f"offsets.{DIMS[symbol]}": begins(sizes, symbol) for symbol in "tr"}

@@ -122,7 +122,7 @@ def start(seed, number, source, opset, unequal):
     b.whole = source.random() < (0.2 if unequal else 0.65)
     b.case.micro = SAMPLES if b.whole else 1 + block % 3
     if unequal and source.random() < PLANNED:
-        b.case.plan = PLANS[block % len(PLANS)]
+        b.case.plan, b.case.micro = PLANS[block % len(PLANS)], 2 + block % 2
     return b
 
 

@@ -10,12 +10,13 @@ from registry import generates
 
 
 def indices_below(b, limit, dims, low=None):
-    """Positions in an axis of `limit` elements: an input, or a literal."""
+    """Positions in an axis of `limit` elements: an input, or a literal. Those from the end are worked out: of an input they are a mistake (Lookups.cpp)."""
     if limit <= 0:
         raise Rejected("no elements to pick from")
     low = -limit if low is None and b.chance(0.3) else low or 0
     if any(d.symbol for d in dims) or b.chance(0.5):
-        return b.input(b.choice(["int64", "int64", "int32"]), dims, low, limit)
+        given = b.input(b.choice(["int64", "int64", "int32"]), dims, 0, limit - low)
+        return b.node("Add", [given, b.constant(np.array(low, given.dtype))]) if low else given
     values = np.random.default_rng(b.random.getrandbits(60)).integers(low, limit, [d.offset for d in dims])
     return b.constant(values.astype(np.int64))
 

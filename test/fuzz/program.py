@@ -43,11 +43,13 @@ class Module:
         return {f"{part}.{name}": entry for part in self.models for name, entry in self.inputs.items() if f"{part}.{name}" in taken}
 
     def entry(self):
-        """The recipe's loss; names of graph outputs get the module's in front."""
+        """The recipe's loss; names get the module's in front, with a dot where they are of its graph."""
         entry = {"name": f"{self.name}_loss", **{k: v for k, v in self.loss.items() if k != "classes"}}
+        graph = self.models[self.name].graph
+        known = {value.name for values in (graph.input, graph.output) for value in values}
         for key in ("output", "logits", "labels", "target"):
             if key in entry:
-                entry[key] = f"{self.name}.{entry[key]}"
+                entry[key] = f"{self.name}{'.' if entry[key] in known else '_'}{entry[key]}"
         return entry
 
 
@@ -178,7 +180,8 @@ class Suite:
         except subprocess.TimeoutExpired:
             return "the program does not end within 120 s"
         if done.returncode or not metrics.exists():
-            return f"the program ends with {done.returncode}: {(done.stderr or done.stdout).strip()[-600:]}"
+            said = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("warning: ")) or done.stdout
+            return f"the program ends with {done.returncode}: {said.strip()[-600:]}"
         record = json.loads(metrics.read_text().splitlines()[0])
         return load_file(files["outputs"]), load_file(files["gradients"]), record
 
@@ -194,7 +197,7 @@ class Suite:
         results = []
         for k, batch in enumerate([] if problem else batches):
             names = {name for m in modules for name in m.models}
-            own = {name: value for name, value in batch.items() if name.split(".")[0] in names or name.startswith(("item_of.", "offsets."))}
+            own = {name: value for name, value in batch.items() if re.split(r"[.]|_x", name)[0] in names or name.startswith(("item_of.", "offsets."))}
             results.append(self.train(out, own, folder / f"batch{k}", setting.ranks()))
             if isinstance(results[-1], str):
                 problem = results[-1]

@@ -187,8 +187,6 @@ TEST(Assignment, Errors) {
   TestProgram odd(4, 4);
   odd.add("vision", "image", 2, 9).symbols.push_back({"batch", "sample", 4});
   odd.finish();
-  fails(odd, stepItems(4, {kindOf("image", {1, 1, 1, 1})}),
-        "dim vision.batch does not count 'image'");
   odd.modules[0].ranks = {0};
   odd.modules[0].info.dp = 1, odd.modules[0].info.sub = 3;
   odd.finish();
@@ -217,6 +215,19 @@ TEST(Assignment, OneReplicaMayCountAnything) {
   a = Assigner(one.info, Reorder::Both).assign(items);
   EXPECT_EQ(a.part(0, 0, 0).symbols,
             (std::vector<Items>{range(0, 4), range(0, 4)}));
+}
+
+TEST(Assignment, ReplicasWithRowsOfSeveralKindsHaveSamples) {
+  TestProgram both(4, 4);
+  both.add("vision", "image", 2, 9).symbols.push_back({"batch", "sample", 4});
+  both.finish();
+  StepItems items = stepItems(4, {kindOf("image", {1, 4, 0, 1})});
+  Assignment a = Assigner(both.info, Reorder::None).assign(items);
+  EXPECT_EQ(a.part(0, 0, 0).symbols,
+            (std::vector<Items>{range(0, 5), range(0, 2)}));
+  EXPECT_EQ(a.part(0, 0, 1).symbols,
+            (std::vector<Items>{range(5, 6), range(2, 4)}));
+  EXPECT_EQ(a.part(0, 0, 1).samples, range(2, 4));
 }
 
 TEST(Assignment, Given) {
