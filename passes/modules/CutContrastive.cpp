@@ -58,9 +58,10 @@ bool Cutter::require(Value value) {
     return false;
   bool leading = state.is(ItemState::PerItem) && state.axis == 0 &&
                  state.major == nn::DimExpr(1);
-  // An item's own number means another thing in the whole batch, and what comes
-  // from no input is better computed again than sent.
-  bool numbered = state.isOwnNumber || state.leadsWithOwnNumber;
+  // An item's own number means another thing in the whole batch, and so does a
+  // place that each part counts anew; the whole batch has the input as it came.
+  // What comes from no input is better computed again than sent.
+  bool numbered = state.hasOwnNumber() || state.declaredIndex;
   if (leading && !numbered && !isIndependent(op))
     return true;
   ops.copied.insert(op);

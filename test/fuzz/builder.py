@@ -44,6 +44,7 @@ class Value:
     dims: tuple
     trained: bool  # depends on a trained parameter through floats
     points: bool = False  # holds places of items, which are other ones in each part of a batch
+    inside: bool = False  # not for other nodes
 
     @property
     def dtype(self):
@@ -189,7 +190,7 @@ class Builder:
 
     def find(self, test, dtype="float32", deep=0.25):
         """A value that passes the test, later ones more often; None if there is none."""
-        found = [v for v in self.values.values() if v.dtype == dtype and not v.points and not v.name.startswith("val_") and test(v)]
+        found = [v for v in self.values.values() if v.dtype == dtype and not v.points and not v.inside and not v.name.startswith("val_") and test(v)]
         if not found:
             return None
         back = 0

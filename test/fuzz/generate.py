@@ -95,7 +95,7 @@ def prune(case):
 def finish(b):
     used = {i for n in b.case.nodes for i in n.inputs}
     made = [b.values[o] for n in b.case.nodes for o in n.outputs if o in b.values]
-    made = [v for v in made if not v.points]
+    made = [v for v in made if not v.points and not v.inside]
     ends = [v for v in made if v.name not in used]
     leaves = [v for v in ends if v.trained] or [v for v in made if v.trained][-2:]
     if not leaves:

@@ -77,7 +77,8 @@ def heads_of(b, x, heads, size):
 @of_rows
 def attention(b):
     x = b.pick(matrix)
-    b.largest = 1e5  # what is hidden
+    b.largest = np.inf  # what is hidden
+    first = b.made
     heads, size = b.choice([1, 2, 2]), b.choice([1, 2, 4])
     mask = mask_of(b, x.dims[x.rank - 2], x.rank)
     if x.rank == 3 and (heads > 1 or b.chance(0.5)):
@@ -94,7 +95,7 @@ def attention(b):
         scores = b.node("MatMul", [q, b.node("Transpose", [k], perm=[*range(k.rank - 2), k.rank - 1, k.rank - 2])])
         if b.chance(0.7):
             scores = b.node("Mul", [scores, b.number(0.5)])
-        hidden = b.number(-1e4)
+        hidden = b.number(b.choice([-np.inf, -np.inf, np.finfo(np.float32).min, np.finfo(np.float32).min, -1e4]))
         if b.chance(0.5):
             scores = b.node("Where", [mask, scores, hidden])
         else:
@@ -102,6 +103,10 @@ def attention(b):
         y = b.node("MatMul", [b.node("Softmax", [scores], axis=-1), v])
         perm = [1, 0, 2] if y.rank == 3 else [0, 2, 1, 3]
         back = b.node("Reshape", [b.node("Transpose", [y], perm=perm), b.constant(np.array([-1, heads * size] if x.rank == 2 else [1, -1, heads * size], np.int64))])
+    if b.chance(0.8):  # attention is recognised where nothing else takes what is inside
+        for name, value in b.values.items():
+            number = int(name.lstrip("valwx_"))
+            value.inside |= number > first and name != back.name and name not in b.case.inputs
     if b.chance(0.5):
         b.node("Add", [x, b.node("MatMul", [back, b.parameter(heads * size, x.shape[-1])])])
 
