@@ -22,7 +22,7 @@ from steps import SAMPLES
 OPSETS = [13, 14, 15, 16, 17, 18, 18, 19, 20, 20, 21, 22, 23, 23, 24]
 TRIES = 40
 UNEQUAL = 0.2  # the share of graphs whose items have unequal sizes
-PLANS = ["dp=2", "tp=2", "dp=2,sub=2,zero=1", "pp=2", "sub=2"]
+PLANS = ["dp=2", "tp=2", "dp=2,sub=2,zero=1", "pp=2", "sub=2,save=none", "dp=2,reorder=both", "tp=2,sequence_parallel=true"]
 PLANNED = 0.35  # the share of these that a plan runs
 EDGES = 0.4  # the share of these that are two modules, where they can be
 

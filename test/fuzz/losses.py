@@ -18,8 +18,9 @@ def total(b, value, op="ReduceSum"):
 
 
 def rows_of(b, value):
-    """Number of rows, as a float."""
-    size = b.node("Gather", [b.node("Shape", [value]), b.constant(np.array(0, np.int64))], axis=0)
+    """Number of rows, as a float: those of items, if there are any."""
+    axis = next((a for a, d in enumerate(value.dims) if d.symbol), 0)
+    size = b.node("Gather", [b.node("Shape", [value]), b.constant(np.array(axis, np.int64))], axis=0)
     return b.node("Cast", [size], to=TensorProto.FLOAT)
 
 
@@ -40,9 +41,9 @@ def guarded(b, count):
 
 def masked_mean(b, h):
     """sum(h * mask) / count(mask)"""
-    dims = [d if a == 0 or b.chance(0.5) else Dim(1) for a, d in enumerate(h.dims)]
+    dims = [d if a == 0 or d.symbol or b.chance(0.5) else Dim(1) for a, d in enumerate(h.dims)]
     if h.rank > 1 and b.chance(0.5):
-        dims = [h.dims[0]] + [Dim(1)] * (h.rank - 1)
+        dims = [d if a == 0 or d.symbol else Dim(1) for a, d in enumerate(h.dims)]
     if b.chance(0.5):
         mask = b.input("bool", dims, 0, b.choice([0.6, 0.9]))
         picked = b.node("Where", [mask, h, scalar(b, 0.0)])

@@ -62,8 +62,13 @@ class Setting:
     items: dict
     plan: str = ""
 
+    def keys(self):
+        """What the plan says: numbers, bools and words."""
+        said = dict(s.split("=") for s in self.plan.split(",") if s)
+        return {key: int(value) if value.isdigit() else value == "true" if value in ("true", "false") else value for key, value in said.items()}
+
     def unit(self):
-        return {key: int(value) for key, value in (s.split("=") for s in self.plan.split(",") if s)}
+        return {key: value for key, value in self.keys().items() if key != "reorder"}
 
     def ranks(self):
         return math.prod(self.unit().get(key, 1) for key in ("tp", "dp", "pp"))
@@ -112,6 +117,7 @@ class Suite:
         if setting.plan:
             ranks = list(range(setting.ranks()))
             plan = {"version": 1, "ranks": len(ranks), "units": {name: setting.unit() | {"ranks": ranks} for m in modules for name in m.models}}
+            plan |= {key: value for key, value in setting.keys().items() if key == "reorder"}
             (folder / "plan.json").write_text(json.dumps(plan))
         path = folder / "recipe.json"
         path.write_text(json.dumps(recipe))
