@@ -69,12 +69,19 @@ bool Cutter::require(Value value) {
 }
 
 bool Cutter::findFrontier() {
-  for (Operation &op :
-       module.getForward().getBody().front().without_terminator())
+  Block &body = module.getForward().getBody().front();
+  // What nobody takes, such as what attention keeps for its gradient, says
+  // nothing about the op.
+  for (Operation &op : body.without_terminator())
     if (llvm::any_of(op.getResults(), [&](Value v) {
-          return analysis.get(v).is(ItemState::Coupled);
+          return !v.use_empty() && analysis.get(v).is(ItemState::Coupled);
         }))
       ops.owned.insert(&op);
+  // Nothing comes back from the head.
+  for (Operation *op : ops.owned)
+    for (Operation *user : op->getUsers())
+      if (user != body.getTerminator() && !ops.owned.contains(user))
+        return false;
   for (Operation *op : ops.owned)
     for (Value operand : op->getOperands())
       if (!require(operand))
