@@ -3,10 +3,11 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # Random small graphs over all operators that the importer knows, with losses of
-# all forms, compiled and run as users do. Each must be refused in one clear line,
-# or give ONNX Runtime's values and the gradients that differences in double
-# precision say (evaluate.py). A case depends on the seed and its number only. What
-# fails is made smaller (reduce.py), printed and saved. See docs/testing.md.
+# all forms and items of equal and unequal sizes, compiled and run as users do. Each
+# must be refused in one clear line, or give ONNX Runtime's values and the gradients
+# that differences in double precision say (evaluate.py). A case depends on the seed
+# and its number only. What fails is made smaller (reduce.py), printed and saved.
+# See docs/testing.md.
 # ===-----------------------------------------------------------------------===
 """graphs.py --dt-opt PATH --runtime dt_runtime.cmake [--seed N] [--first N] [--count N]: exit code 0 if no graph fails."""
 
@@ -78,7 +79,7 @@ class Tally:
         total = sum(self.kinds.values())
         print(f"{total} graphs: {self.kinds['ok']} hold, {self.kinds['refused']} refused, {self.kinds['failed']} FAILED, {self.kinds['impossible']} not run by ONNX Runtime; "
               f"{self.compared} comparisons, {self.skipped} of them undecided; {len(self.operators)} operators; {seconds:.0f} s")
-        for title, counts in (("refused", self.refused), ("only whole, not cut", self.uncut)):
+        for title, counts in (("refused", self.refused), ("as drawn refused, simpler not,", self.uncut)):
             for text, count in counts.most_common():
                 print(f"  {title} {count:4}: {text}")
 
