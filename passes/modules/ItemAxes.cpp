@@ -12,13 +12,14 @@ namespace dt::modules {
 
 namespace {
 
-/// Names of index inputs that the recipe declares, as they stand there.
+/// Names of inputs that the recipe declares to point to samples or rows, as they
+/// stand there: each part has its own numbers.
 llvm::StringSet<> declaredIndices(mlir::ModuleOp program) {
   llvm::StringSet<> names;
   for (auto input : program.getOps<dist::InputOp>())
-    if (input.getDescription().contains("index") ||
-        input.getDescription().contains("rebase"))
-      names.insert(input.getName());
+    for (StringRef key : {"index", "rebase", "item_of"})
+      if (input.getDescription().contains(key))
+        names.insert(input.getName());
   return names;
 }
 

@@ -246,3 +246,26 @@ dist.module @packed {
 }
 dist.loss "l" in @packed numerator "loss.l" weight 1.0
 // CHECK: dist.segments "packed" "texts"
+
+// -----
+
+// Rows of samples, picked by each image's sample: the data path numbers the
+// samples of a part anew.
+// CHECK-LABEL: dist.module @of_sample
+dist.item "image" max 2
+dist.module @of_sample {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  func.func @forward(%table: tensor<?x8xf32, #nn.dims<batch>> {nn.name = "table"}, %of: tensor<?xi64, #nn.dims<images>> {nn.name = "of"})
+      -> (tensor<?x8xf32, #nn.dims<images>> {nn.name = "rows"}) {
+    %rows = nn.gather %table at %of {axis = 0 : i64} : tensor<?x8xf32, #nn.dims<batch>>, tensor<?xi64, #nn.dims<images>>
+    return %rows : tensor<?x8xf32, #nn.dims<images>>
+  }
+}
+dist.module @taker {
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x8xf32, #nn.dims<images>> {nn.name = "x"}) { return }
+}
+dist.edge @of_sample "rows" to @taker "x"
+dist.input "of_sample.of" = {item_of = "image"}
+dist.batch global 4 micro 2
