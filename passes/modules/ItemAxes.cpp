@@ -12,8 +12,8 @@ namespace dt::modules {
 
 namespace {
 
-/// Names of inputs that the recipe declares to point to samples or rows, as they
-/// stand there: each part has its own numbers.
+/// Names of inputs that the recipe declares to point to samples or rows, as
+/// they stand there: each part has its own numbers.
 llvm::StringSet<> declaredIndices(mlir::ModuleOp program) {
   llvm::StringSet<> names;
   for (auto input : program.getOps<dist::InputOp>())

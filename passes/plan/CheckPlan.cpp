@@ -245,8 +245,7 @@ Error Checker::checkParts(const UnitEntry &unit) {
                       "that counts items: dims says which one does); expected "
                       "1, not " +
                           Twine(unit.dp > 1 ? unit.dp : unit.sub));
-  // Rows of several kinds belong together by their samples.
-  StringRef cut = *item;
+  StringRef cut = *item; // rows of several kinds: samples
   for (auto dim : moduleOf(unit).getOps<nn::DimOp>())
     if (dim.getItem().value_or(cut) != cut)
       cut = dist::kSample;
@@ -307,8 +306,7 @@ Error Checker::checkRow(const UnitEntry &unit, StringRef kind, int64_t rows) {
   if (!most || !llvm::is_contained(kinds, kind))
     return plan.error(key, "the module counts no such items (kinds: " +
                                llvm::join(kinds, ", ") + ")");
-  // A module's parts have the samples of its task, also where it works on other
-  // items.
+  // Parts have the samples of their task, also where they are of other items.
   bool own =
       kind == dist::kSample || moduleOf(unit).getItem().value_or("") == kind;
   int64_t parts = unit.getNumParts();
@@ -482,8 +480,7 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   int64_t micro = getMicro(program);
   int64_t most = dist::getItemMax(program, kind).value_or(1) * unit.span;
   StringRef own = module.getItem().value_or("");
-  // Copies keep items with their samples, which may be unlike one another; of
-  // more replicas than samples nothing is a copy.
+  // Copies keep unlike samples whole; of more replicas than those none is one.
   if (kind == own) {
     int64_t even = getShare(unit, micro * most);
     int64_t whole = unit.dp > micro ? 0 : getShare(unit, micro) * most;
