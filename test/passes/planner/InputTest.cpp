@@ -228,6 +228,18 @@ TEST(Data, DrawsAreReproducible) {
   }
 }
 
+TEST(Data, SamplesComeInOrder) {
+  auto data = parseData(
+      R"({"order": "file", "samples": [{"tokens": 3}, {"tokens": 5}]})", "d");
+  ASSERT_TRUE(bool(data)) << errorOf(std::move(data));
+  for (uint64_t seed : {0, 1})
+    for (uint64_t i = 0; i < 5; ++i)
+      EXPECT_EQ((*data)->draw(seed, i).tokens, i % 2 ? 5 : 3);
+  EXPECT_NE(errorOf(parseData(
+                R"({"order": "any", "samples": [{"tokens": 3}]})", "d")),
+            "");
+}
+
 TEST(Data, Errors) {
   EXPECT_EQ(errorOf(parseData("{}", "d.json")),
             "d.json: the key 'samples' is missing");

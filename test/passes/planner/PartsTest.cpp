@@ -98,4 +98,22 @@ TEST(Parts, UnitsThatKeepUpAreNotAddedUp) {
     EXPECT_EQ(tokens[0], tokens[1]);
 }
 
+/// As they come, every second part would have twice what the others have.
+TEST(Parts, ProgramsPackTokensIntoTheirBounds) {
+  Halves halves(8);
+  halves.plan.reorder = Reorder::None;
+  halves.plan.assign = Assign::Given;
+  auto most = [&] {
+    double tokens = 0;
+    for (auto &[parts, images] : halves.getMicrobatches())
+      tokens = std::max(tokens, *std::max_element(parts.begin(), parts.end()));
+    return tokens;
+  };
+  halves.plan.microbatches = kDocuments / kReplicas / 4;
+  halves.plan.micro = 4;
+  EXPECT_EQ(most(), 4 * 8192);
+  halves.model.modules[halves.model.pace].partTokens = 4.1 * (8192 + 512) / 2;
+  EXPECT_EQ(most(), 2 * (8192 + 512));
+}
+
 } // namespace

@@ -76,6 +76,22 @@ TEST(Sizes, CostsFollowMeasures) {
   EXPECT_NEAR(a.balance[1].after, 1, 1e-9);
 }
 
+/// With attention one of 60 tokens is as much work as thirty-six of 10.
+TEST(Sizes, CostsFollowSquaresToo) {
+  Sized program(37, 37, 1, 2, 1000, 1000, 100);
+  program.info.modules[1].symbols[0].cost = 0;
+  program.info.modules[1].symbols[0].squareCost = 0.0625;
+  std::vector<int64_t> tokens(37, 10);
+  tokens[5] = 60;
+  Assignment a = Assigner(program.info, Reorder::Intra)
+                     .assign(sized(37, Counts(37, 0), {}, tokens));
+  for (int32_t r : {0, 1}) {
+    const PartItems &part = a.part(1, 0, r);
+    EXPECT_EQ(part.dims[0], part.symbols[0].size() == 1 ? 60 : 360);
+  }
+  EXPECT_NEAR(a.balance[1].after, 1, 1e-9);
+}
+
 /// As they come the samples do not fit into parts of 100 tokens.
 TEST(Sizes, PartsArePackedWhereABoundAsksForIt) {
   Sized program(8, 4, 1, 2, 1000, 100, 90);
