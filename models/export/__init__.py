@@ -2,7 +2,7 @@
 
 from .exporting import ExportError, export
 from .checking import CheckError, check
-from .packing import Packed, PackedLanguage, PackedTower
+from .packing import DeepstackTower, NaflexTower, Packed, PackedLanguage, PackedTower, naflex_weights
 from .wrappers import FixedGrid, FixedShapes, Pick
 
-__all__ = ["export", "check", "ExportError", "CheckError", "Pick", "FixedGrid", "FixedShapes", "Packed", "PackedTower", "PackedLanguage"]
+__all__ = ["export", "check", "ExportError", "CheckError", "Pick", "FixedGrid", "FixedShapes", "Packed", "PackedTower", "DeepstackTower", "NaflexTower", "naflex_weights", "PackedLanguage"]

@@ -114,8 +114,11 @@ def _trace(module, example_inputs, dynamic_shapes, input_names, opset):
     # torch.export knows the arguments of forward(), not the names that they get in the file.
     if isinstance(dynamic_shapes, dict) and input_names is not None:
         dynamic_shapes = tuple(dynamic_shapes.get(name) for name in input_names)
-        if any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
-            dynamic_shapes = (dynamic_shapes,)
+        kinds = [p.kind for p in inspect.signature(module.forward).parameters.values()]
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            first = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+            rest = dynamic_shapes[first:]
+            dynamic_shapes = (*dynamic_shapes[:first], *([rest] if rest else []))
     try:
         with traceable(module), watched(module), module.register_forward_hook(check_output), module.register_forward_pre_hook(equal), _silence():
             return torch.onnx.export(

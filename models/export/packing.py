@@ -7,10 +7,11 @@
 # over lists of lengths, and neither has an ONNX form. Here masks do that which
 # compare a number per row: the text, the picture or the window that it is of.
 # ===-----------------------------------------------------------------------===
-"""Packed, PackedTower, PackedLanguage: modules around a library's models, for export()."""
+"""Packed, PackedTower, DeepstackTower, NaflexTower, PackedLanguage: modules around a library's models, for export()."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -29,6 +30,19 @@ def causal(segments):
     return (same(segments) & (rows[:, None] >= rows[None, :]))[:, None]
 
 
+def masks(config, segments):
+    """What transformers takes as attention_mask: one mask, or one for each kind of layers."""
+    mask, rows = causal(segments), torch.arange(segments.shape[1])
+    window, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    near = mask & (rows[:, None] - rows[None, :] < window) if window else mask
+    return {"full_attention": mask, "sliding_attention": near} if kinds else near
+
+
+def placed(x, places, rows, add=False):
+    """[1, seq, width] with rows [n, width] at these places of seq, or added to what is there."""
+    return x.reshape(-1, x.shape[-1]).index_put((places,), rows, accumulate=add).reshape(x.shape)
+
+
 class Packed(nn.Module):
     """A causal language model of transformers on texts one behind another.
 
@@ -43,11 +57,7 @@ class Packed(nn.Module):
         self.net = net
 
     def masks(self, position_ids, segments):
-        """What transformers takes as attention_mask: one mask, or one for each kind of layers."""
-        mask, rows = causal(segments), torch.arange(segments.shape[1])
-        window, kinds = getattr(self.net.config, "sliding_window", None), getattr(self.net.config, "layer_types", None)
-        near = mask & (rows[:, None] - rows[None, :] < window) if window else mask
-        return {"full_attention": mask, "sliding_attention": near} if kinds else near
+        return masks(self.net.config, segments)
 
     def forward(self, input_ids, position_ids, segments):
         return self.net(input_ids=input_ids, position_ids=position_ids, attention_mask=self.masks(position_ids, segments), use_cache=False).logits
@@ -77,10 +87,13 @@ class PackedTower(nn.Module):
         whole, window = (None if v is None else same(v)[None, None] for v in (segments, windows))
         everywhere = getattr(net, "fullatt_block_indexes", range(len(net.blocks)))
         for i, block in enumerate(net.blocks):
-            x = x + self._attention(block.attn, block.norm1(x), cos, sin, whole if i in everywhere else window)
-            x = x + block.mlp(block.norm2(x))
+            x = self._block(block, x, cos, sin, whole if i in everywhere else window)
         rows = net.merger(x)
         return rows[window_places] if self.reordered else rows
+
+    def _block(self, block, x, cos, sin, mask):
+        x = x + self._attention(block.attn, block.norm1(x), cos, sin, mask)
+        return x + block.mlp(block.norm2(x))
 
     @staticmethod
     def _attention(attention, x, cos, sin, mask):
@@ -91,21 +104,95 @@ class PackedTower(nn.Module):
         return attention.proj(out[0].transpose(0, 1).reshape(x.shape))
 
 
+class DeepstackTower(PackedTower):
+    """The vision tower of Qwen3-VL on pictures of any shape.
+
+    net  `visual` of Qwen3VLForConditionalGeneration.
+
+    pixel_values [patches, features], positions [patches, 2] (get_vision_position_ids), segments [patches]: the number of
+    the picture that a patch is of; indices and weights [patches, 4]: what of the table of position embeddings a patch has
+    (get_vision_interpolation_indices_and_weights, with align_corners=True and the model's num_grid_per_side and
+    spatial_merge_size) -> rows [merged, width of the text], and as many for each of deepstack_visual_indexes.
+    """
+
+    def forward(self, pixel_values, positions, segments, indices, weights):
+        net = self.net
+        x = net.patch_embed(pixel_values) + (net.pos_embed(indices) * weights[:, :, None]).sum(1)
+        cos, sin = net.rotary_pos_emb(x, positions)
+        mask, tapped = same(segments)[None, None], []
+        for i, block in enumerate(net.blocks):
+            x = self._block(block, x, cos, sin, mask)
+            if i in net.deepstack_visual_indexes:
+                merger = net.deepstack_merger_list[net.deepstack_visual_indexes.index(i)]
+                tapped.append(merger(x))
+        return net.merger(x), *tapped
+
+
+class NaflexTower(nn.Module):
+    """The vision tower of SigLIP 2 (NaFlex) on pictures of any shape, without its pooling head.
+
+    net   Siglip2VisionModel.
+    then  what rows go through behind it, such as a LLaVA's projector.
+
+    pixel_values [patches, features], segments [patches]: the number of the picture that a patch is of; row_weights and
+    column_weights [patches, side]: how much of each row and column of the table of position embeddings a patch has
+    (naflex_weights) -> rows [patches, width].
+    """
+
+    def __init__(self, net, then=None):
+        super().__init__()
+        self.net, self.then = net, then or nn.Identity()
+
+    def forward(self, pixel_values, segments, row_weights, column_weights):
+        net = self.net
+        table = net.embeddings.position_embedding.weight
+        weights = (row_weights[:, :, None] * column_weights[:, None, :]).reshape(-1, table.shape[0])
+        x = net.embeddings.patch_embedding(pixel_values) + weights @ table
+        x = net.encoder(inputs_embeds=x[None], attention_mask=same(segments)[None, None]).last_hidden_state
+        return self.then(net.post_layernorm(x)[0])
+
+
+def naflex_weights(shapes, side):
+    """(row_weights, column_weights), each [patches, side] in float32: what NaflexTower takes beside the patches.
+
+    shapes  (height, width) in patches of each picture, whose patches stand row by row.
+    side    of the square table of position embeddings: config.num_patches ** 0.5.
+    """
+    pairs = [(np.repeat(_resized(side, h), w, 0), np.tile(_resized(side, w), (h, 1))) for h, w in shapes]
+    return tuple(np.concatenate([np.zeros((0, side), np.float32), *part]) for part in (zip(*pairs) if pairs else ((), ())))
+
+
+def _resized(side, size):
+    """[size, side]: weights of F.interpolate(mode="bilinear", align_corners=False, antialias=True) along one axis."""
+    scale = side / max(size, 1)
+    center = (np.arange(size) + 0.5) * scale - 0.5
+    weights = np.maximum(1 - np.abs(np.arange(side) - center[:, None]) / max(scale, 1), 0)
+    return (weights / weights.sum(1, keepdims=True)).astype(np.float32)
+
+
 class PackedLanguage(nn.Module):
-    """The language model of Qwen2.5-VL on texts one behind another.
+    """The language model of a vision-language model of transformers on texts one behind another.
 
-    net  Qwen2_5_VLForConditionalGeneration; its tower is left out.
+    net  LlavaForConditionalGeneration, or that of Qwen2-VL, Qwen2.5-VL or Qwen3-VL; its tower is left out.
 
-    input_ids and segments [1, seq], position_ids [3, 1, seq] (get_rope_index of each text), image_embeds [merged, width]
-    and image_rows [merged], which says at which of the seq tokens each of them stands -> logits [1, seq, vocabulary].
+    input_ids and segments [1, seq], position_ids ([3, 1, seq] of Qwen's models, get_rope_index of each text; else [1, seq],
+    from 0 in each text), image_embeds [merged, width] and image_rows [merged], which says at which of the seq tokens each of
+    them stands; with Qwen3-VL DeepstackTower's further outputs -> logits [1, seq, vocabulary].
     """
 
     def __init__(self, net):
         super().__init__()
         self.model, self.lm_head = net.model.language_model, net.lm_head
 
-    def forward(self, input_ids, position_ids, segments, image_embeds, image_rows):
-        x = self.model.embed_tokens(input_ids)
-        x = x.reshape(-1, x.shape[-1]).index_put((image_rows,), image_embeds).reshape(x.shape)
-        states = self.model(inputs_embeds=x, position_ids=position_ids, attention_mask={"full_attention": causal(segments)}, use_cache=False)
-        return self.lm_head(states.last_hidden_state)
+    def forward(self, input_ids, position_ids, segments, image_embeds, image_rows, *deepstack):
+        x = placed(self.model.embed_tokens(input_ids), image_rows, image_embeds)
+        if not deepstack:
+            mask = masks(self.model.config, segments)
+            return self.lm_head(self.model(inputs_embeds=x, position_ids=position_ids, attention_mask=mask, use_cache=False).last_hidden_state)
+        # The library looks for the places with a mask of bools, whose rows no graph can count.
+        tables = self.model.rotary_emb(x, position_ids)
+        for i, layer in enumerate(self.model.layers):
+            x = layer(x, attention_mask=causal(segments), position_embeddings=tables)
+            if i < len(deepstack):
+                x = placed(x, image_rows, deepstack[i], add=True)
+        return self.lm_head(self.model.norm(x))

@@ -2,8 +2,8 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# Language models on packed texts and a vision-language model whose pictures have
-# any shape: the libraries' own modules, with masks that keep items apart. A graph
+# Language models on packed texts and vision-language models whose pictures have any
+# shape: the libraries' own modules, with masks that keep items apart. A graph
 # sees a step as one list of rows; PyTorch's figures come from each picture and each
 # sample alone, so that nothing which one item sees of another goes unnoticed.
 # Figures are float64's. How far float32 is from them, from weights and inputs that
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import dataclasses
 import json
 import pathlib
 import sys
@@ -23,15 +24,17 @@ import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
+import onnx
 import torch
 import torch.nn.functional as F
 import transformers as hf
 from safetensors.numpy import save_file
 from torch import nn
+from transformers import vision_utils
 
 from .exporting import export
 from .golden import scatter_weights
-from .packing import Packed, PackedLanguage, PackedTower, same
+from .packing import DeepstackTower, NaflexTower, Packed, PackedLanguage, PackedTower, naflex_weights, same
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "test" / "e2e"))
 import sizes_batch  # noqa: E402
@@ -39,7 +42,9 @@ import tolerance  # noqa: E402
 
 VOCABULARY, WIDTH, PATCH = 37, 32, 2
 FEATURES = 3 * PATCH * PATCH
+SIDE = 3  # of the table of position embeddings, which is resized to more rows and to fewer
 SLIDING = 5  # rows that a sliding window sees
+DROPPED = [f"pkg.torch.onnx.{key}" for key in ("fx_node", "class_hierarchy", "name_scopes")]  # of a node: its scope stays
 STEPS = 10  # a report of memory takes nine
 TEXT = {
     "vocab_size": VOCABULARY,
@@ -85,6 +90,9 @@ class Network:
     modules: dict
     inputs: dict = field(default_factory=dict)  # module -> {input of the graph: name in the step, without the module's}
     axes: int = 1  # of position_ids
+    rows: tuple = ("image_embeds",)  # what the tower gives to the language model
+    merge: int = sizes_batch.MERGE
+    interpolation: object = None  # shapes of pictures in patches -> {name: array [patches, …]}: further inputs of the tower
 
     @property
     def features(self):
@@ -125,44 +133,85 @@ def places():
     return Network({"llm": Places(gemma())}, {"llm": PLAIN})
 
 
-def qwen():
+def qwen(name="Qwen2_5_VL", text=(), vision=(), **more):
+    """A model of Qwen's: their configurations differ in little."""
     vision = {
         "depth": 2,
         "hidden_size": 16,
-        "intermediate_size": 24,
         "num_heads": 2,
         "in_channels": 3,
         "patch_size": PATCH,
         "temporal_patch_size": 1,
         "spatial_merge_size": sizes_batch.MERGE,
-        "window_size": sizes_batch.WINDOW * sizes_batch.MERGE * PATCH,
-        "fullatt_block_indexes": [1],
-        "out_hidden_size": WIDTH,
         "initializer_range": 0.2,
-    }
-    text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
-    config = hf.Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=VOCABULARY - 1, tie_word_embeddings=False)
-    return hf.Qwen2_5_VLForConditionalGeneration(config)
+    } | dict(vision)
+    text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}} | dict(text)
+    config = getattr(hf, f"{name}Config")(text_config=text, vision_config=vision, image_token_id=VOCABULARY - 1, **{"tie_word_embeddings": False} | more)
+    return getattr(hf, f"{name}ForConditionalGeneration")(config)
+
+
+def qwen2_5_vl():
+    windows = {"window_size": sizes_batch.WINDOW * sizes_batch.MERGE * PATCH, "fullatt_block_indexes": [1]}
+    return qwen(vision={"intermediate_size": 24, "out_hidden_size": WIDTH} | windows)
+
+
+TOWER = {name: name for name in ("pixel_values", "positions", "segments")}
+LANGUAGE = {**PLAIN, "image_embeds": None, "image_rows": "image_rows"}
 
 
 def vlm(reordered=False):
-    net, tower = qwen(), {name: name for name in ("pixel_values", "positions", "segments", "windows")}
+    net, tower = qwen2_5_vl(), TOWER | {"windows": "windows"}
     if reordered:
         tower |= {"windows": "windows_in_order", "window_index": "window_index", "window_places": "window_places"}
-    return Network({"vision": PackedTower(net.model.visual, reordered), "llm": PackedLanguage(net)}, {"vision": tower, "llm": {**PLAIN, "image_embeds": None, "image_rows": "image_rows"}}, axes=3)
+    return Network({"vision": PackedTower(net.model.visual, reordered), "llm": PackedLanguage(net)}, {"vision": tower, "llm": LANGUAGE}, axes=3)
 
 
 def reordered():
     return vlm(reordered=True)
 
 
-NETWORKS = {f.__name__: f for f in (packed, windowed, qwen3, places, library, vlm, reordered)}
-MEASURED = {"input_ids": (1, "seq"), "position_ids": (-1, "seq"), "image_embeds": (0, "merged"), "image_rows": (0, "merged"), "window_index": (0, "merged"), "window_places": (0, "merged")}
+def qwen2_vl():
+    net = qwen("Qwen2VL", vision={"embed_dim": 16, "hidden_size": WIDTH, "mlp_ratio": 2})
+    return Network({"vision": PackedTower(net.model.visual), "llm": PackedLanguage(net)}, {"vision": TOWER, "llm": LANGUAGE}, axes=3)
+
+
+def qwen3_vl():
+    taps = {"num_position_embeddings": SIDE * SIDE, "deepstack_visual_indexes": [0, 1]}
+    net = qwen("Qwen3VL", {"head_dim": 8}, {"hidden_size": 8, "intermediate_size": 16, "out_hidden_size": WIDTH} | taps, tie_word_embeddings=True)
+    rows = ("image_embeds", "deepstack_0", "deepstack_1")
+    inputs = {"vision": TOWER | {name: name for name in ("indices", "weights")}, "llm": LANGUAGE | {name: None for name in rows[1:]}}
+    return Network({"vision": DeepstackTower(net.model.visual), "llm": PackedLanguage(net)}, inputs, 3, rows, interpolation=bilinear)
+
+
+def bilinear(shapes):
+    """The library's own, which takes no picture without patches."""
+    grids = torch.tensor([[1, *shape] for shape in shapes if all(shape)]).reshape(-1, 3)
+    if not len(grids):
+        return {"indices": np.zeros((0, 4), np.int64), "weights": np.zeros((0, 4), np.float32)}
+    found = vision_utils.get_vision_interpolation_indices_and_weights(grids, SIDE, align_corners=True, spatial_merge_size=sizes_batch.MERGE)
+    return dict(zip(("indices", "weights"), (v.numpy() for v in found)))
+
+
+def naflex():
+    """A LLaVA with SigLIP 2's tower: a row of text for each patch."""
+    vision = {"model_type": "siglip2_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": PATCH, "num_patches": SIDE * SIDE}
+    net = hf.LlavaForConditionalGeneration(hf.LlavaConfig(text_config=TEXT | {"model_type": "llama"}, vision_config=vision, image_token_index=VOCABULARY - 1))
+    inputs = {"vision": {name: name for name in ("pixel_values", "segments", "row_weights", "column_weights")}, "llm": LANGUAGE}
+    tower = NaflexTower(net.model.vision_tower, net.model.multi_modal_projector)
+    weights = lambda shapes: dict(zip(("row_weights", "column_weights"), naflex_weights(shapes, SIDE)))
+    return Network({"vision": tower, "llm": PackedLanguage(net)}, inputs, merge=1, interpolation=weights)
+
+
+NETWORKS = {f.__name__: f for f in (packed, windowed, qwen3, places, library, vlm, reordered, qwen2_vl, qwen3_vl, naflex)}
+MEASURED = {"input_ids": (1, "seq"), "position_ids": (-1, "seq")} | {name: (0, "merged") for name in ("image_rows", "window_index", "window_places")}
 
 
 def step_of(network, samples):
     """A step's tensors as the graphs' inputs are called."""
     tensors = sizes_batch.pack(samples, network.features, network.axes)
+    if network.interpolation:
+        more = network.interpolation([p.shape for s in samples for p in s.pictures])
+        tensors |= {f"vision.{name}": value for name, value in more.items()}
     wanted = {f"{module}.{name}": f"{module}.{source}" for module, names in network.inputs.items() for name, source in names.items() if source}
     others = {name: name for name in tensors if name == "labels" or name.startswith(("offsets.", "item_of."))}
     return {name: tensors[source] for name, source in (wanted | others).items()}
@@ -193,20 +242,25 @@ def call(network, module, step, kind, *more):
 
 
 def outputs_of(network, samples, kind, apart):
-    """(logits [1, seq, words], rows of pictures); `apart`: of one sample, and of its pictures one by one."""
+    """(logits [1, seq, words], all that the tower gives); `apart`: of one sample, and of its pictures one by one."""
     step = step_of(network, samples)
     if "vision" not in network.modules:
-        return call(network, "llm", step, kind), None
+        return call(network, "llm", step, kind), []
     if apart:
         (sample,) = samples
-        rows = [call(network, "vision", step_of(network, [one_picture(sample, p)]), kind) for p in sample.pictures]
-        rows = torch.cat([torch.zeros(0, WIDTH, dtype=kind), *rows])
+        rows = [tower_of(network, step_of(network, [one_picture(p)]), kind) for p in sample.pictures if p.merged]  # libraries take no empty one
+        rows = [torch.cat([torch.zeros(0, WIDTH, dtype=kind), *(r[i] for r in rows)]) for i in range(len(network.rows))]
     else:
-        rows = call(network, "vision", step, kind)
-    return call(network, "llm", step, kind, rows), rows
+        rows = tower_of(network, step, kind)
+    return call(network, "llm", step, kind, *rows), rows
 
 
-def one_picture(sample, picture):
+def tower_of(network, step, kind):
+    rows = call(network, "vision", step, kind)
+    return [rows] if isinstance(rows, torch.Tensor) else list(rows)
+
+
+def one_picture(picture):
     nothing = np.zeros(0, np.int64)
     return sizes_batch.Sample(nothing, nothing, nothing.astype(bool), [picture], nothing)
 
@@ -219,17 +273,18 @@ def loss_sum(logits, samples):
 
 def run(network, samples, kind, apart=True):
     """Loss, its gradients in the parameters, and outputs of a step."""
-    learned, total, logits, rows = sizes_batch.learned_of(samples), 0.0, [], []
+    learned, total, logits, rows = sizes_batch.learned_of(samples), 0.0, [], [[] for _ in network.rows]
     for group in [[s] for s in samples if len(s.ids)] if apart else [samples]:
         outputs = outputs_of(network, group, kind, apart)
         loss = loss_sum(outputs[0], group) / learned
         loss.backward()
         total += loss.item()
         logits.append(outputs[0][0].detach())
-        rows.append(outputs[1].detach() if outputs[1] is not None else torch.zeros(0))
+        for all_rows, more in zip(rows, outputs[1]):
+            all_rows.append(more.detach())
     outputs = {"llm.logits": torch.cat(logits)[None]}
     if "vision" in network.modules:
-        outputs["vision.image_embeds"] = torch.cat(rows)
+        outputs |= {f"vision.{name}": torch.cat(all_rows) for name, all_rows in zip(network.rows, rows)}
     return total, outputs
 
 
@@ -298,6 +353,7 @@ def write(name, folder, seed, sizes):
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     network = NETWORKS[name]()
+    sizes = dataclasses.replace(sizes, merge=network.merge)
     for module in network.modules.values():
         scatter_weights(module.eval(), seed)
         with torch.no_grad():
@@ -315,7 +371,7 @@ def write(name, folder, seed, sizes):
         save_file(step, folder / f"step-{i}.safetensors")
     for kind in ("gradients", "outputs", "losses"):
         save_file({n: np.ascontiguousarray(v) for n, v in tensors[kind].items()}, folder / f"{kind}.safetensors")
-    facts |= {"graphs": graphs, "sizes": vars(sizes), "steps": len(steps), "exporter": f"torch {torch.__version__.split('+')[0]}, transformers {hf.__version__}"}
+    facts |= {"graphs": graphs, "rows": network.rows, "sizes": vars(sizes), "steps": len(steps), "exporter": f"torch {torch.__version__.split('+')[0]}, transformers {hf.__version__}"}
     (folder / "figures.json").write_text(json.dumps(facts, indent=1) + "\n")
     size = sum(f.stat().st_size for f in folder.iterdir())
     return f"{name:10} {[s['labels'].shape[1] for s in made]} tokens, {[len(s.get('llm.image_rows', ())) for s in made]} rows of pictures, {size:,} bytes, losses {tensors['losses']['all'].round(4).tolist()}"
@@ -323,16 +379,26 @@ def write(name, folder, seed, sizes):
 
 def write_graph(network, module, path):
     """Sizes are free, so that a small step is an example for all."""
-    step, names = step_of(network, sizes_batch.draw(1, sizes_batch.QUICK, VOCABULARY, network.features)), list(network.inputs[module])
+    small = dataclasses.replace(sizes_batch.QUICK, merge=network.merge)
+    step, names = step_of(network, sizes_batch.draw(1, small, VOCABULARY, network.features)), list(network.inputs[module])
     rows = len(step.get("llm.image_rows", ()))
     example = [to_module(step[f"{module}.{n}"] if network.inputs[module][n] else np.ones((rows, network.modules["llm"].model.config.hidden_size), np.float32), torch.float32) for n in names]
     dims, merged = {}, torch.export.Dim("merged")
+    patches = network.merge**2 * merged if network.merge > 1 else merged
     for n, value in zip(names, example):
-        axis, dim = MEASURED.get(n, (1, "seq")) if module == "llm" or n in MEASURED else (0, sizes_batch.ROWS * merged)
+        axis, dim = MEASURED.get(n) or ((0, patches) if module == "vision" else (0, "merged") if n in network.rows else (1, "seq"))
         dims[n] = {axis % value.dim(): merged if dim == "merged" else dim}
+    outputs = list(network.rows) if module == "vision" else ["logits"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        export(network.modules[module], tuple(example), path, dynamic_shapes=dims, input_names=names, output_names=["image_embeds" if module == "vision" else "logits"])
+        export(network.modules[module], tuple(example), path, dynamic_shapes=dims, input_names=names, output_names=outputs)
+    # Kept files are small: what nodes are in PyTorch is two thirds of one.
+    proto = onnx.load(path)
+    for node in proto.graph.node:
+        for i in reversed(range(len(node.metadata_props))):
+            if node.metadata_props[i].key in DROPPED:
+                del node.metadata_props[i]
+    onnx.save(proto, path)
 
 
 def main():

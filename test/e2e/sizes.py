@@ -129,6 +129,7 @@ class Figures:
     def __init__(self, folder, static):
         self.facts = json.loads((folder / "figures.json").read_text())
         self.graphs, self.sizes, self.terms = self.facts["graphs"], sizes_batch.Sizes(**self.facts["sizes"]), self.facts["terms"]
+        self.rows = self.facts.get("rows", ["image_embeds"])
         self.steps = [load_file(folder / f"step-{i}.safetensors") for i in range(self.facts["steps"])]
         # A network of one shape trains on the step that has it.
         self.steps, self.curve = (self.steps[:1], "first") if static else (self.steps, "all")
@@ -171,7 +172,7 @@ class Runner(layouts.Runner):
             shutil.copy(self.models / case["model"] / file, folder / file)
         # Of numbers the batch is one sample.
         batch = {"global": 1} if self.static else {"global": figures.sizes.samples, "micro": micro} | ({"tokens": case["tokens"]} if "tokens" in case else {})
-        made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None)
+        made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None, figures.rows)
         (folder / "recipe.json").write_text(json.dumps(made, indent=1))
         return folder / "recipe.json"
 

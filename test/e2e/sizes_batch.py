@@ -14,19 +14,20 @@ import dataclasses
 import numpy as np
 
 IGNORED = -100
-MERGE = 2  # patches along each side that the tower merges into one row
+MERGE = 2  # patches along each side that Qwen's towers merge into one row
 WINDOW = 2  # rows along each side that see one another in its windowed layers
 ROWS = MERGE * MERGE
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Bounds of what is drawn: words of a text, rows along a picture's side (merged), pictures of a sample, samples of a step."""
+    """Bounds of what is drawn: words of a text, rows along a picture's side (merged), pictures of a sample, samples of a step; patches along a row's side."""
 
     words: int = 40
     side: int = 4
     pictures: int = 3
     samples: int = 8
+    merge: int = MERGE
 
     @property
     def merged(self):
@@ -42,20 +43,29 @@ QUICK, SLOW = Sizes(), Sizes(words=400, side=16)
 
 @dataclasses.dataclass
 class Picture:
-    """height x width merged rows, each of ROWS patches that stand together, as Qwen2-VL's processor has them."""
+    """height x width merged rows, each of merge x merge patches that stand together, as Qwen2-VL's processor has them."""
 
     height: int
     width: int
     pixels: np.ndarray  # [patches, features]
+    merge: int = MERGE
 
     @property
     def merged(self):
         return self.height * self.width
 
+    @property
+    def patches(self):
+        return self.merged * self.merge**2
+
+    @property
+    def shape(self):
+        """In patches."""
+        return self.height * self.merge, self.width * self.merge
+
     def places(self):
         """Row and column of each patch, [patches, 2]."""
-        shape = (self.height, MERGE, self.width, MERGE)
-        grid = np.indices((self.height * MERGE, self.width * MERGE)).reshape(2, *shape)
+        grid = np.indices(self.shape).reshape(2, self.height, self.merge, self.width, self.merge)
         return grid.transpose(1, 3, 2, 4, 0).reshape(-1, 2)
 
     def windows(self):
@@ -115,7 +125,7 @@ def _sample(random, kind, sizes, vocabulary, features):
     number = {"none": 0, "empty": 0, "one": 1, "largest": sizes.pictures}.get(kind, random.integers(1, sizes.pictures + 1)) if features else 0
     pictures = [_picture(random, kind == "largest", sizes, features) for _ in range(number)]
     if kind == "zero" and pictures:
-        pictures[0] = Picture(0, 0, np.zeros((0, features), np.float32))
+        pictures[0] = Picture(0, 0, np.zeros((0, features), np.float32), sizes.merge)
     words = {"empty": 0, "largest": sizes.words, "one": 3}.get(kind, random.integers(3, sizes.words + 1))
     # Some pictures stand before the text, some inside of it.
     cuts = np.sort(random.integers(0, words + 1, len(pictures)))
@@ -137,7 +147,7 @@ def _sample(random, kind, sizes, vocabulary, features):
 
 def _picture(random, largest, sizes, features):
     height, width = (sizes.side, sizes.side) if largest else random.integers(1, sizes.side + 1, 2)
-    return Picture(int(height), int(width), random.standard_normal((height * width * ROWS, features)).astype(np.float32))
+    return Picture(int(height), int(width), random.standard_normal((height * width * sizes.merge**2, features)).astype(np.float32), sizes.merge)
 
 
 # --- the tensors of a step --------------------------------------------------------
@@ -168,9 +178,9 @@ def pictures_of(pictures):
     return {
         "pixel_values": joined([p.pixels for p in pictures], (0, features), np.float32),
         "positions": joined([p.places() for p in pictures], (0, 2)),
-        "segments": joined(np.full(p.merged * ROWS, i) for i, p in enumerate(pictures)),
-        "windows": joined(np.repeat(w, ROWS) for w in windows),
-        "windows_in_order": joined(np.repeat(np.sort(w), ROWS) for w in windows),
+        "segments": joined(np.full(p.patches, i) for i, p in enumerate(pictures)),
+        "windows": joined(np.repeat(w, p.merge**2) for w, p in zip(windows, pictures)),
+        "windows_in_order": joined(np.repeat(np.sort(w), p.merge**2) for w, p in zip(windows, pictures)),
         "window_index": joined(order + at for order, at in zip(orders, first)),
         "window_places": joined(np.argsort(order) + at for order, at in zip(orders, first)),
     }
@@ -214,8 +224,8 @@ def learned_of(samples):
 OPTIMIZER = {"kind": "adamw", "lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}
 
 
-def recipe(graphs, inputs, sizes, batch, fixed=None):
-    """Of graphs {module: file} with these inputs of --batch. `fixed`: a step, whose sizes are numbers then: one microbatch, on whole batches only."""
+def recipe(graphs, inputs, sizes, batch, fixed=None, rows=("image_embeds",)):
+    """Of graphs {module: file} with these inputs of --batch; `rows`: what the tower gives. `fixed`: a step, whose sizes are numbers then: one microbatch, on whole batches only."""
     towers = "vision" in graphs
     made = {"modules": {name: {"onnx": file} for name, file in graphs.items()}}
     if fixed is None:
@@ -231,6 +241,6 @@ def recipe(graphs, inputs, sizes, batch, fixed=None):
         if towers:
             made["dims"]["merged"] = len(fixed["llm.image_rows"])
     if towers:
-        made["connections"] = {"llm.image_embeds": "vision.image_embeds"}
+        made["connections"] = {f"llm.{name}": f"vision.{name}" for name in rows}
     made["losses"] = [{"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels", "ignore_index": IGNORED, "weight": 1}]
     return made | {"optimizer": OPTIMIZER, "batch": batch, "seed": 0}
