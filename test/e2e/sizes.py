@@ -36,6 +36,7 @@ from layouts import Failure
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "test/models/sizes"
 STATIC, CASES = [], []
+TOWERS = ("vlm", "reordered", "qwen2_vl", "qwen3_vl", "naflex")  # networks with pictures
 
 
 def case(name, network, micro, plan, to=CASES, **more):
@@ -47,7 +48,7 @@ for network in ("packed", "windowed", "places", "library"):
     case("one", network, None, "llm:", STATIC)
     case("tp2", network, None, "llm:tp=2,sequence_parallel=true", STATIC)
     case("pp2", network, None, "llm:pp=2", STATIC)
-for network in ("vlm", "reordered"):
+for network in TOWERS:
     case("one", network, None, "vision: llm:ranks=0", STATIC)
     case("apart", network, None, "vision:tp=2 llm:pp=2", STATIC)
 
@@ -55,10 +56,12 @@ for network in ("vlm", "reordered"):
 case("one-text", "packed", None, "llm:", STATIC, planted=("llm.segments", np.zeros_like))
 case("one-text", "windowed", None, "llm:", STATIC, planted=("llm.segments", np.zeros_like))
 case("one-picture", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.segments", np.zeros_like))
+case("one-picture", "qwen3_vl", None, "vision: llm:ranks=0", STATIC, planted=("vision.segments", np.zeros_like))
+case("one-picture", "naflex", None, "vision: llm:ranks=0", STATIC, planted=("vision.segments", np.zeros_like))
 case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.windows", np.zeros_like))
 case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
 
-# Sizes are what items have; the subset is twelve plans.
+# Sizes are what items have; the subset is thirteen plans.
 for network in ("packed", "windowed", "qwen3", "places", "library"):
     subset = network == "packed"
     case("one", network, 8, "llm:")
@@ -80,6 +83,12 @@ for network in ("vlm", "reordered"):
     case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
     case("sub2-zb", network, 4, "vision:sub=2 llm:pp=2 | schedule=zb-h1", subset=subset)
     case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
+for network in ("qwen2_vl", "qwen3_vl", "naflex"):
+    subset = network == "qwen3_vl"
+    case("one", network, 8, "vision: llm:ranks=0")
+    case("tp2-tp2", network, 4, "vision:tp=2 llm:tp=2")
+    case("apart-dp2", network, 3, "vision: llm:dp=2 | reorder=both")
+    case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
 
 
 def at(place, value):
@@ -247,7 +256,7 @@ def draw_case(number, networks, seed):
     """A plan at random: it trains as PyTorch does, or ends in one error."""
     random_ = random.Random(f"{seed}:{number}")
     network = random_.choice(networks)
-    names = ["vision", "llm"] if network in ("vlm", "reordered") else ["llm"]
+    names = ["vision", "llm"] if network in TOWERS else ["llm"]
     made = {"name": f"{number}-{network}", "model": network, "micro": random_.choice([1, 2, 3, 5, 8]), "plan": fuzz_layouts.draw_plan(random_, names, 0.25), "drawn": True}
     if random_.random() < 0.4:
         made["tokens"] = random_.choice([48, 64, 96, 200])
@@ -275,7 +284,7 @@ def main():
     parser.add_argument("--slow", action="store_true", help="with --fresh: pictures of up to 1,024 patches, texts of up to 400 tokens")
     parser.add_argument("--networks", type=lambda text: text.split(","), help="by default those that are kept")
     parser.add_argument("--only", default="", help="cases whose name matches")
-    parser.add_argument("--subset", action="store_true", help="twelve plans, every kind once")
+    parser.add_argument("--subset", action="store_true", help="thirteen plans, every kind once")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")

@@ -81,6 +81,7 @@ def compare_gradients(have, want, roundings=ORDER):
 HALF = {"f32": 2.0**-24, "bf16": 2.0**-9}  # of an element's last place
 DRAWS = 4
 FACTOR = 4  # of the largest draw: the other program's roundings are a draw of their own, and those of a group's sums and of messages come on top
+NO_DIGITS = 0.5  # of a gradient: a draw that is further off has nothing in common with it
 TOGETHER = 0.05  # of a loss: where draws are further apart, a curve says nothing any more
 
 
@@ -111,7 +112,8 @@ class Draws(CurveDraws):
         super().__init__(losses, [l for _, l in draws])
         self.off = {name: max(norm(g[name].astype(np.float64) - value) for g, _ in draws) for name, value in gradients.items()}
         relative = [norm(g[name].astype(np.float64) - value) / norm(value) for name, value in gradients.items() if np.any(value) for g, _ in draws]
-        # A tensor of one element may be hit by luck; all tensors together are not.
+        # A tensor of one element may be hit by luck; all tensors together are not. What is zero in exact arithmetic (an attention's key bias) is all rounding, and says nothing of others.
+        relative = [r for r in relative if r < NO_DIGITS]
         self.typical = float(np.sqrt(np.mean(np.square(relative)))) if relative else 0.0
 
     def gradient_limit(self, name, value):

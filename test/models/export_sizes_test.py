@@ -7,6 +7,7 @@
 # ===-----------------------------------------------------------------------===
 """export_sizes_test.py: tests of models/export/sizes.py and test/e2e/sizes_batch.py."""
 
+import dataclasses
 import unittest
 
 from export_fixture import close  # first: it skips without PyTorch
@@ -16,7 +17,7 @@ import torch
 import transformers as hf
 from transformers import vision_utils
 
-from export import Packed, PackedTower, sizes
+from export import Packed, naflex_weights, sizes
 import sizes_batch
 from sizes_batch import MERGE, ROWS
 
@@ -27,11 +28,12 @@ def made(name, seed=3):
     network = sizes.NETWORKS[name]()
     for module in network.modules.values():
         module.eval()
-    return network, sizes_batch.draw(seed, sizes_batch.QUICK, sizes.VOCABULARY, network.features)
+    small = dataclasses.replace(sizes_batch.QUICK, merge=network.merge)
+    return network, sizes_batch.draw(seed, small, sizes.VOCABULARY, network.features)
 
 
 def grids(pictures):
-    return torch.tensor([[1, MERGE * p.height, MERGE * p.width] for p in pictures])
+    return torch.tensor([[1, *p.shape] for p in pictures])
 
 
 class Texts(unittest.TestCase):
@@ -92,19 +94,11 @@ class Pictures(unittest.TestCase):
         self.same(self.inputs["windows_in_order"], torch.repeat_interleave(torch.arange(len(bounds) - 1), bounds.diff()))
 
     def test_tower(self):
-        for name in ("vlm", "reordered"):
+        for name in ("vlm", "reordered", "qwen2_vl"):
             network, samples = made(name)
-            rows = sizes.outputs_of(network, samples, torch.float32, apart=False)[1]
+            rows = sizes.outputs_of(network, samples, torch.float32, apart=False)[1][0]
             want = network.modules["vision"].net(torch.from_numpy(self.inputs["pixel_values"]), grids(self.pictures)).pooler_output
             close(self, rows, want, 1e-5)
-
-    def test_tower_without_windows(self):
-        config = hf.models.qwen2_vl.configuration_qwen2_vl.Qwen2VLVisionConfig(
-            depth=2, embed_dim=16, hidden_size=sizes.WIDTH, num_heads=2, mlp_ratio=2, patch_size=sizes.PATCH, temporal_patch_size=1, spatial_merge_size=MERGE
-        )
-        net = hf.models.qwen2_vl.modeling_qwen2_vl.Qwen2VisionTransformerPretrainedModel(config).eval()
-        inputs = (torch.from_numpy(self.inputs[name]) for name in ("pixel_values", "positions", "segments"))
-        close(self, PackedTower(net)(*inputs), net(torch.from_numpy(self.inputs["pixel_values"]), grids(self.pictures)).pooler_output, 1e-5)
 
     def test_positions_of_text(self):
         """Qwen2.5-VL's own, of samples of one document; the library joins pictures that no word stands between."""
@@ -124,7 +118,53 @@ class Pictures(unittest.TestCase):
         self.assertGreater(compared, 3)
 
     def library(self):
-        return sizes.qwen().model
+        return sizes.qwen2_5_vl().model
+
+
+class Deepstack(unittest.TestCase):
+    def test_model(self):
+        """Qwen3-VL on a text and its pictures, as the library's own forward() has it."""
+        network, samples = made("qwen3_vl")
+        compared = 0
+        for sample in samples:
+            pictures = [p for p in sample.pictures if p.merged]
+            if not pictures or sample.documents.any():
+                continue
+            logits, rows = sizes.outputs_of(network, [sample], torch.float32, apart=False)
+            visual, language = network.modules["vision"].net, network.modules["llm"]
+            pixels = torch.from_numpy(np.concatenate([p.pixels for p in pictures]))
+            want = visual(pixels, grids(pictures))
+            for have, rows_of in zip(rows, (want.pooler_output, *want.deepstack_features), strict=True):
+                close(self, have, rows_of, 1e-5)
+            ids = torch.from_numpy(sample.ids)[None]
+            mask = ids == sizes.VOCABULARY - 1
+            embeds = language.model.embed_tokens(ids).masked_scatter(mask[..., None], want.pooler_output)
+            states = language.model(inputs_embeds=embeds, position_ids=torch.from_numpy(sample.positions(3))[:, None], visual_pos_masks=mask, deepstack_visual_embeds=want.deepstack_features, use_cache=False)
+            close(self, logits, language.lm_head(states.last_hidden_state), 1e-5)
+            compared += 1
+        self.assertGreater(compared, 1)
+
+
+class Naflex(unittest.TestCase):
+    def test_tower(self):
+        """SigLIP 2 on pictures that are padded to the largest."""
+        network, samples = made("naflex")
+        pictures = [p for s in samples for p in s.pictures if p.merged]
+        rows, tower = sizes.outputs_of(network, samples, torch.float32, apart=False)[1][0], network.modules["vision"]
+        pixels = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(p.pixels) for p in pictures], batch_first=True)
+        lengths = torch.tensor([p.patches for p in pictures])
+        mask = torch.arange(pixels.shape[1]) < lengths[:, None]
+        want = tower.net(pixels, mask.int(), torch.tensor([p.shape for p in pictures])).last_hidden_state
+        close(self, rows, tower.then(want)[mask], 1e-5)
+
+    def test_weights(self):
+        """As PyTorch resizes a table, to more rows and to fewer."""
+        table, shapes = torch.randn(4, 4, 3), [(2, 9), (4, 4), (1, 3), (0, 0)]
+        row, column = (torch.from_numpy(w) for w in naflex_weights(shapes, 4))
+        have = torch.einsum("nr,nc,rcw->nw", row, column, table)
+        resize = lambda shape: torch.nn.functional.interpolate(table.permute(2, 0, 1)[None], shape, mode="bilinear", antialias=True)[0]
+        close(self, have, torch.cat([resize(s).flatten(1).T for s in shapes if all(s)]), 1e-5)
+        self.assertEqual([w.shape for w in naflex_weights([], 4)], [(0, 4), (0, 4)])
 
 
 class Steps(unittest.TestCase):
