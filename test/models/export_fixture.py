@@ -58,6 +58,11 @@ class Sums(Sum):
         return super().forward(*inputs)
 
 
+class First(Sum):
+    def forward(self, a, *more):
+        return super().forward(a, sum(more))
+
+
 def close(test, a, b, tolerance=2e-6):
     test.assertEqual(a.shape, b.shape)
     test.assertLess(float((a - b).detach().abs().max()), tolerance * max(1.0, float(b.detach().abs().max())))

@@ -14,7 +14,7 @@ import warnings
 import unittest
 import unittest.mock
 
-from export_fixture import FOLDER, Small, Sum, Sums, exported, marked, written  # first: it skips without PyTorch
+from export_fixture import FOLDER, First, Small, Sum, Sums, exported, marked, written  # first: it skips without PyTorch
 
 import numpy as np
 import onnx
@@ -137,6 +137,7 @@ sys.exit(taken > 1.75 * weights)
         dims, varying = {0: "batch"}, [["batch", 4], ["batch", 4]]
         self.assertEqual(shapes(Sum(), dynamic_shapes={"p": dims, "q": dims}, input_names=["p", "q"]), varying)
         self.assertEqual(shapes(Sums(), dynamic_shapes={"p": dims, "q": dims}, input_names=["p", "q"]), varying)
+        self.assertEqual(shapes(First(), dynamic_shapes={"p": dims, "q": dims}, input_names=["p", "q"]), varying)
         self.assertEqual(shapes(Sum(), dynamic_shapes={"a": dims, "b": dims}), varying)
         self.assertEqual(shapes(Sums(), dynamic_shapes={"inputs": (dims, dims)}), varying)
         self.assertEqual(shapes(Sum(), dynamic_shapes={}, input_names=["p", "q"]), [[3, 4], [3, 4]])
