@@ -129,27 +129,39 @@ class DeepstackTower(PackedTower):
 
 
 class NaflexTower(nn.Module):
-    """The vision tower of SigLIP 2 (NaFlex) on pictures of any shape, without its pooling head.
+    """The vision tower of SigLIP 2 (NaFlex) on pictures of any shape.
 
-    net   Siglip2VisionModel.
-    then  what rows go through behind it, such as a LLaVA's projector.
+    net     Siglip2VisionModel.
+    then    what rows go through behind it, such as a LLaVA's projector.
+    pooled  a row for each picture, of the model's pooling head, and not for each patch.
 
     pixel_values [patches, features], segments [patches]: the number of the picture that a patch is of; row_weights and
     column_weights [patches, side]: how much of each row and column of the table of position embeddings a patch has
-    (naflex_weights) -> rows [patches, width].
+    (naflex_weights); with `pooled` pictures [images]: their numbers -> rows [patches, width] or [images, width].
     """
 
-    def __init__(self, net, then=None):
+    def __init__(self, net, then=None, pooled=False):
         super().__init__()
-        self.net, self.then = net, then or nn.Identity()
+        self.net, self.then, self.pooled = net, then or nn.Identity(), pooled
 
-    def forward(self, pixel_values, segments, row_weights, column_weights):
+    def forward(self, pixel_values, segments, row_weights, column_weights, pictures=None):
         net = self.net
         table = net.embeddings.position_embedding.weight
         weights = (row_weights[:, :, None] * column_weights[:, None, :]).reshape(-1, table.shape[0])
         x = net.embeddings.patch_embedding(pixel_values) + weights @ table
         x = net.encoder(inputs_embeds=x[None], attention_mask=same(segments)[None, None]).last_hidden_state
-        return self.then(net.post_layernorm(x)[0])
+        x = net.post_layernorm(x)[0]
+        return self.then(self._pool(x, pictures[:, None] == segments[None, :]) if self.pooled else x)
+
+    def _pool(self, x, mask):
+        """As Siglip2MultiheadAttentionPoolingHead; mask [images, patches]: whose patch it is."""
+        head, attention = self.net.head, self.net.head.attention
+        weights = zip(attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3))
+        probes = head.probe[0].expand(mask.shape[0], -1)
+        q, k, v = (F.linear(t, *w).unflatten(-1, (attention.num_heads, -1)).transpose(0, 1)[None] for t, w in zip((probes, x, x), weights))
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[None, None])
+        x = attention.out_proj(out[0].transpose(0, 1).flatten(1))
+        return x + head.mlp(head.layernorm(x))
 
 
 def naflex_weights(shapes, side):

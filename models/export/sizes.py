@@ -92,11 +92,15 @@ class Network:
     axes: int = 1  # of position_ids
     rows: tuple = ("image_embeds",)  # what the tower gives to the language model
     merge: int = sizes_batch.MERGE
+    pooled: bool = False  # a picture is one row of the text
     interpolation: object = None  # shapes of pictures in patches -> {name: array [patches, …]}: further inputs of the tower
 
     @property
     def features(self):
         return FEATURES if "vision" in self.modules else 0
+
+    def sizes(self, bounds):
+        return dataclasses.replace(bounds, merge=self.merge, pooled=self.pooled)
 
 
 PLAIN = {name: name for name in ("input_ids", "position_ids", "segments")}
@@ -192,18 +196,22 @@ def bilinear(shapes):
     return dict(zip(("indices", "weights"), (v.numpy() for v in found)))
 
 
-def naflex():
+def naflex(pooled=False):
     """A LLaVA with SigLIP 2's tower: a row of text for each patch."""
     vision = {"model_type": "siglip2_vision_model", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": PATCH, "num_patches": SIDE * SIDE}
     net = hf.LlavaForConditionalGeneration(hf.LlavaConfig(text_config=TEXT | {"model_type": "llama"}, vision_config=vision, image_token_index=VOCABULARY - 1))
-    inputs = {"vision": {name: name for name in ("pixel_values", "segments", "row_weights", "column_weights")}, "llm": LANGUAGE}
-    tower = NaflexTower(net.model.vision_tower, net.model.multi_modal_projector)
+    inputs = {"vision": {name: name for name in ("pixel_values", "segments", "row_weights", "column_weights", *(["pictures"] if pooled else []))}, "llm": LANGUAGE}
+    tower = NaflexTower(net.model.vision_tower, net.model.multi_modal_projector, pooled)
     weights = lambda shapes: dict(zip(("row_weights", "column_weights"), naflex_weights(shapes, SIDE)))
-    return Network({"vision": tower, "llm": PackedLanguage(net)}, inputs, merge=1, interpolation=weights)
+    return Network({"vision": tower, "llm": PackedLanguage(net)}, inputs, merge=1, pooled=pooled, interpolation=weights)
 
 
-NETWORKS = {f.__name__: f for f in (packed, windowed, qwen3, places, library, vlm, reordered, qwen2_vl, qwen3_vl, naflex)}
-MEASURED = {"input_ids": (1, "seq"), "position_ids": (-1, "seq")} | {name: (0, "merged") for name in ("image_rows", "window_index", "window_places")}
+def pooled():
+    return naflex(pooled=True)
+
+
+NETWORKS = {f.__name__: f for f in (packed, windowed, qwen3, places, library, vlm, reordered, qwen2_vl, qwen3_vl, naflex, pooled)}
+MEASURED = {"input_ids": (1, "seq"), "position_ids": (-1, "seq")} | {name: (0, "merged") for name in ("window_index", "window_places")}
 
 
 def step_of(network, samples):
@@ -353,7 +361,7 @@ def write(name, folder, seed, sizes):
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     network = NETWORKS[name]()
-    sizes = dataclasses.replace(sizes, merge=network.merge)
+    sizes = network.sizes(sizes)
     for module in network.modules.values():
         scatter_weights(module.eval(), seed)
         with torch.no_grad():
@@ -379,14 +387,15 @@ def write(name, folder, seed, sizes):
 
 def write_graph(network, module, path):
     """Sizes are free, so that a small step is an example for all."""
-    small = dataclasses.replace(sizes_batch.QUICK, merge=network.merge)
-    step, names = step_of(network, sizes_batch.draw(1, small, VOCABULARY, network.features)), list(network.inputs[module])
+    step, names = step_of(network, sizes_batch.draw(1, network.sizes(sizes_batch.QUICK), VOCABULARY, network.features)), list(network.inputs[module])
     rows = len(step.get("llm.image_rows", ()))
     example = [to_module(step[f"{module}.{n}"] if network.inputs[module][n] else np.ones((rows, network.modules["llm"].model.config.hidden_size), np.float32), torch.float32) for n in names]
-    dims, merged = {}, torch.export.Dim("merged")
+    dims, merged, images = {}, torch.export.Dim("merged"), torch.export.Dim("images")
     patches = network.merge**2 * merged if network.merge > 1 else merged
+    placed = images if network.pooled else merged
+    dim_of = {n: placed for n in (*network.rows, "image_rows")} | {"pictures": images}
     for n, value in zip(names, example):
-        axis, dim = MEASURED.get(n) or ((0, patches) if module == "vision" else (0, "merged") if n in network.rows else (1, "seq"))
+        axis, dim = MEASURED.get(n) or ((0, dim_of[n]) if n in dim_of else (0, patches) if module == "vision" else (1, "seq"))
         dims[n] = {axis % value.dim(): merged if dim == "merged" else dim}
     outputs = list(network.rows) if module == "vision" else ["logits"]
     with warnings.catch_warnings():

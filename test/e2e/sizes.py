@@ -36,7 +36,7 @@ from layouts import Failure
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "test/models/sizes"
 STATIC, CASES = [], []
-TOWERS = ("vlm", "reordered", "qwen2_vl", "qwen3_vl", "naflex")  # networks with pictures
+TOWERS = ("vlm", "reordered", "qwen2_vl", "qwen3_vl", "naflex", "pooled")  # networks with pictures
 
 
 def case(name, network, micro, plan, to=CASES, **more):
@@ -58,6 +58,7 @@ case("one-text", "windowed", None, "llm:", STATIC, planted=("llm.segments", np.z
 case("one-picture", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.segments", np.zeros_like))
 case("one-picture", "qwen3_vl", None, "vision: llm:ranks=0", STATIC, planted=("vision.segments", np.zeros_like))
 case("one-picture", "naflex", None, "vision: llm:ranks=0", STATIC, planted=("vision.segments", np.zeros_like))
+case("other-pictures", "pooled", None, "vision: llm:ranks=0", STATIC, planted=("vision.pictures", lambda numbers: np.roll(numbers, 1)))
 case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.windows", np.zeros_like))
 case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
 
@@ -83,7 +84,7 @@ for network in ("vlm", "reordered"):
     case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
     case("sub2-zb", network, 4, "vision:sub=2 llm:pp=2 | schedule=zb-h1", subset=subset)
     case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
-for network in ("qwen2_vl", "qwen3_vl", "naflex"):
+for network in ("qwen2_vl", "qwen3_vl", "naflex", "pooled"):
     subset = network == "qwen3_vl"
     case("one", network, 8, "vision: llm:ranks=0")
     case("tp2-tp2", network, 4, "vision:tp=2 llm:tp=2")

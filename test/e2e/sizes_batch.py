@@ -21,13 +21,14 @@ ROWS = MERGE * MERGE
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Bounds of what is drawn: words of a text, rows along a picture's side (merged), pictures of a sample, samples of a step; patches along a row's side."""
+    """Bounds of what is drawn: words of a text, rows along a picture's side (merged), pictures of a sample, samples of a step; patches along a row's side; whether a picture is one row of the text, whatever its size."""
 
     words: int = 40
     side: int = 4
     pictures: int = 3
     samples: int = 8
     merge: int = MERGE
+    pooled: bool = False
 
     @property
     def merged(self):
@@ -49,6 +50,7 @@ class Picture:
     width: int
     pixels: np.ndarray  # [patches, features]
     merge: int = MERGE
+    pooled: bool = False
 
     @property
     def merged(self):
@@ -124,7 +126,7 @@ def draw(seed, sizes=QUICK, vocabulary=37, features=0, special=SPECIAL):
 def _sample(random, kind, sizes, vocabulary, features):
     number = {"none": 0, "empty": 0, "one": 1, "largest": sizes.pictures}.get(kind, random.integers(1, sizes.pictures + 1)) if features else 0
     pictures = [_picture(random, kind == "largest", sizes, features) for _ in range(number)]
-    if kind == "zero" and pictures:
+    if kind == "zero" and pictures and not sizes.pooled:  # the library pools nothing of no patches
         pictures[0] = Picture(0, 0, np.zeros((0, features), np.float32), sizes.merge)
     words = {"empty": 0, "largest": sizes.words, "one": 3}.get(kind, random.integers(3, sizes.words + 1))
     # Some pictures stand before the text, some inside of it.
@@ -133,8 +135,9 @@ def _sample(random, kind, sizes, vocabulary, features):
     ids = np.split(ids[0], cuts)
     pieces = [ids[0]]
     for picture, following in zip(pictures, ids[1:]):
-        rows.append(sum(map(len, pieces)) + np.arange(picture.merged))
-        pieces += [np.full(picture.merged, vocabulary - 1), following]
+        count = 1 if sizes.pooled else picture.merged
+        rows.append(sum(map(len, pieces)) + np.arange(count))
+        pieces += [np.full(count, vocabulary - 1), following]
     ids = np.concatenate(pieces).astype(np.int64)
     rows = np.concatenate(rows).astype(np.int64) if rows else np.zeros(0, np.int64)
     documents = np.zeros(len(ids), np.int64)
@@ -179,6 +182,7 @@ def pictures_of(pictures):
         "pixel_values": joined([p.pixels for p in pictures], (0, features), np.float32),
         "positions": joined([p.places() for p in pictures], (0, 2)),
         "segments": joined(np.full(p.patches, i) for i, p in enumerate(pictures)),
+        "pictures": np.arange(len(pictures)),
         "windows": joined(np.repeat(w, p.merge**2) for w, p in zip(windows, pictures)),
         "windows_in_order": joined(np.repeat(np.sort(w), p.merge**2) for w, p in zip(windows, pictures)),
         "window_index": joined(order + at for order, at in zip(orders, first)),
@@ -233,13 +237,13 @@ def recipe(graphs, inputs, sizes, batch, fixed=None, rows=("image_embeds",)):
         made["dims"] = {"seq": "sample.tokens"}
         if towers:
             made["items"]["image"] = {"of": "sample", "max": sizes.pictures, "measures": {"merged": {"max": sizes.merged}}}
-            made["dims"]["merged"] = "image.merged"
+            made["dims"] |= {"merged": "image.merged"} | ({"images": "image"} if sizes.pooled else {})
             made["inputs"] = {"llm.image_rows": {"index": ["sample", "token"], "of": "image"}}
             made["inputs"] |= {f"vision.{name}": {"rebase": "image.merged"} for name in ("window_index", "window_places") if f"vision.{name}" in inputs}
     else:
         made["dims"] = {"seq": fixed["labels"].shape[1]}
         if towers:
-            made["dims"]["merged"] = len(fixed["llm.image_rows"])
+            made["dims"] |= {"merged": int(fixed["offsets.image.merged"][-1])} | ({"images": len(fixed["llm.image_rows"])} if sizes.pooled else {})
     if towers:
         made["connections"] = {f"llm.{name}": f"vision.{name}" for name in rows}
     made["losses"] = [{"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels", "ignore_index": IGNORED, "weight": 1}]

@@ -7,7 +7,6 @@
 # ===-----------------------------------------------------------------------===
 """export_sizes_test.py: tests of models/export/sizes.py and test/e2e/sizes_batch.py."""
 
-import dataclasses
 import unittest
 
 from export_fixture import close  # first: it skips without PyTorch
@@ -17,7 +16,7 @@ import torch
 import transformers as hf
 from transformers import vision_utils
 
-from export import Packed, naflex_weights, sizes
+from export import NaflexTower, Packed, naflex_weights, sizes
 import sizes_batch
 from sizes_batch import MERGE, ROWS
 
@@ -28,8 +27,7 @@ def made(name, seed=3):
     network = sizes.NETWORKS[name]()
     for module in network.modules.values():
         module.eval()
-    small = dataclasses.replace(sizes_batch.QUICK, merge=network.merge)
-    return network, sizes_batch.draw(seed, small, sizes.VOCABULARY, network.features)
+    return network, sizes_batch.draw(seed, network.sizes(sizes_batch.QUICK), sizes.VOCABULARY, network.features)
 
 
 def grids(pictures):
@@ -154,8 +152,12 @@ class Naflex(unittest.TestCase):
         pixels = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(p.pixels) for p in pictures], batch_first=True)
         lengths = torch.tensor([p.patches for p in pictures])
         mask = torch.arange(pixels.shape[1]) < lengths[:, None]
-        want = tower.net(pixels, mask.int(), torch.tensor([p.shape for p in pictures])).last_hidden_state
-        close(self, rows, tower.then(want)[mask], 1e-5)
+        want = tower.net(pixels, mask.int(), torch.tensor([p.shape for p in pictures]))
+        close(self, rows, tower.then(want.last_hidden_state)[mask], 1e-5)
+        pooled = NaflexTower(tower.net, tower.then, pooled=True)
+        inputs = sizes_batch.pictures_of(pictures)
+        packed = (torch.from_numpy(a) for a in (inputs["pixel_values"], inputs["segments"], *naflex_weights([p.shape for p in pictures], sizes.SIDE), inputs["pictures"]))
+        close(self, pooled(*packed), tower.then(want.pooler_output), 1e-5)
 
     def test_weights(self):
         """As PyTorch resizes a table, to more rows and to fewer."""

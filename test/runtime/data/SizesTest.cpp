@@ -79,8 +79,8 @@ TEST(Sizes, CostsFollowMeasures) {
 /// With attention one of 60 tokens is as much work as thirty-six of 10.
 TEST(Sizes, CostsFollowSquaresToo) {
   Sized program(37, 37, 1, 2, 1000, 1000, 100);
-  program.info.modules[1].symbols[0].cost = 0;
-  program.info.modules[1].symbols[0].squareCost = 0.0625;
+  program.modules[1].symbols[0].cost = 0;
+  program.modules[1].symbols[0].squareCost = 0.0625;
   std::vector<int64_t> tokens(37, 10);
   tokens[5] = 60;
   Assignment a = Assigner(program.info, Reorder::Intra)
