@@ -41,26 +41,36 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
 
   /// Raw inputs that attention compares along an axis of several items' rows.
   void findSegments(dist::ModuleOp module) {
-    llvm::SetVector<Value> inputs;
+    llvm::SetVector<BlockArgument> inputs;
     module.getForward().walk([&](nn::AttentionOp op) {
-      for (Value ids : {op.getQuerySegments(), op.getKeySegments()}) {
-        while (ids && ids.getDefiningOp() &&
-               isa<nn::CastOp, nn::ReshapeOp, nn::BroadcastOp>(
-                   ids.getDefiningOp()))
-          ids = ids.getDefiningOp()->getOperand(0);
-        if (ids && isa<BlockArgument>(ids) && hasRowsOfItems(module, ids))
-          inputs.insert(ids);
-      }
+      BlockArgument queries = rawInput(op.getQuerySegments()),
+                    keys = rawInput(op.getKeySegments());
+      // What rows of several items are compared with may be items, one number
+      // each.
+      if (hasRowsOfItems(module, queries) || hasRowsOfItems(module, keys))
+        for (BlockArgument ids : {queries, keys})
+          if (ids)
+            inputs.insert(ids);
     });
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    for (Value input : inputs)
-      dist::SegmentsOp::create(
-          builder, module.getLoc(), module.getExternalName(),
-          dist::ModuleOp::getArgumentName(
-              module.getForward(), cast<BlockArgument>(input).getArgNumber()));
+    for (BlockArgument input : inputs)
+      dist::SegmentsOp::create(builder, module.getLoc(),
+                               module.getExternalName(),
+                               dist::ModuleOp::getArgumentName(
+                                   module.getForward(), input.getArgNumber()));
+  }
+
+  /// Of numbers that may have been cast and reshaped; null: of none.
+  BlockArgument rawInput(Value ids) {
+    while (ids && ids.getDefiningOp() &&
+           isa<nn::CastOp, nn::ReshapeOp, nn::BroadcastOp>(ids.getDefiningOp()))
+      ids = ids.getDefiningOp()->getOperand(0);
+    return dyn_cast_or_null<BlockArgument>(ids);
   }
 
   bool hasRowsOfItems(dist::ModuleOp module, Value value) {
+    if (!value)
+      return false;
     return llvm::any_of(nn::getShape(value), [&](const nn::DimExpr &size) {
       return llvm::any_of(size.symbols(), [&](const std::string &symbol) {
         auto dim = module.lookupSymbol<nn::DimOp>(symbol);

@@ -31,21 +31,36 @@ void FileBatch::checkParts() const {
     }
 }
 
+namespace {
+
+/// The first axis that adds up a measure, or that counts items; or the rank.
+int32_t itemAxis(const ModuleInfo &module, const TensorInfo &tensor,
+                 bool measured) {
+  for (int32_t axis = 0; axis < tensor.rank; ++axis)
+    if (int32_t symbol = tensor.shape[axis].symbol; symbol >= 0)
+      if (const SymbolInfo &info = module.symbols[size_t(symbol)];
+          info.item && bool(info.measure) == measured)
+        return axis;
+  return tensor.rank;
+}
+
+} // namespace
+
 /// Items of one number would see one another where they are in one part.
 void FileBatch::checkApart(size_t module, size_t input) const {
   const WholeInput &whole = inputs[module].at(input);
   const ModuleInfo &info = program.modules[module];
   const TensorInfo &tensor = info.inputs[input].buffer.tensor;
-  int32_t axis = 0;
-  while (axis < tensor.rank &&
-         (tensor.shape[axis].symbol < 0 ||
-          !info.symbols[size_t(tensor.shape[axis].symbol)].measure))
-    ++axis;
+  // The axis of the items' rows, or that which counts items, one row each.
+  int32_t axis = itemAxis(info, tensor, true);
+  axis = axis < tensor.rank ? axis : itemAxis(info, tensor, false);
   if (axis == tensor.rank || tensor.shape[axis].offset != 0)
     return;
   const Extent &extent = tensor.shape[axis];
   const SymbolInfo &symbol = info.symbols[size_t(extent.symbol)];
-  const std::vector<int64_t> &sizes = *measures.at(quantityOf(symbol));
+  std::vector<int64_t> sizes =
+      symbol.measure ? *measures.at(quantityOf(symbol))
+                     : std::vector<int64_t>(size_t(counts.at(symbol.item)), 1);
   size_t inner = 1;
   for (size_t i = size_t(axis) + 1; i < whole.shape.size(); ++i)
     inner *= size_t(whole.shape[i]);

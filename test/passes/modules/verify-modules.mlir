@@ -269,3 +269,23 @@ dist.module @taker {
 dist.edge @of_sample "rows" to @taker "x"
 dist.input "of_sample.of" = {item_of = "image"}
 dist.batch global 4 micro 2
+
+// -----
+
+// A query for each picture and keys for each of its patches: both sides are checked.
+// CHECK-LABEL: dist.module @pooled
+dist.item "image" max 2
+dist.measure "patches" of "image" max 8
+dist.batch global 4 micro 2
+dist.module @pooled {
+  nn.dim @images of "image" max 4
+  nn.dim @patches of "image" measure "patches" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<patches>> {nn.name = "x"}, %q: tensor<1x?x2x4xf32, #nn.dims<images>> {nn.name = "q"}, %ids: tensor<1x?xi64, #nn.dims<patches>> {nn.name = "numbers"}, %own: tensor<1x?xi64, #nn.dims<images>> {nn.name = "pictures"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %o, %lse = nn.attention %q, %x, %x segments %own by %ids {empty_row = 1 : i32, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<images>>, tensor<1x?x2x4xf32, #nn.dims<patches>>, tensor<1x?x2x4xf32, #nn.dims<patches>>, tensor<1x?xi64, #nn.dims<images>>, tensor<1x?xi64, #nn.dims<patches>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<images>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @pooled numerator "loss.l" weight 1.0
+// CHECK-DAG: dist.segments "pooled" "pictures"
+// CHECK-DAG: dist.segments "pooled" "numbers"

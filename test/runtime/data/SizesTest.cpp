@@ -170,7 +170,7 @@ TEST(Sizes, PackedPartsAreFull) {
 //===----------------------------------------------------------------------===//
 
 /// llm: ids [1, seq], places [patches] into the tokens; vision: pixels
-/// [patches, 2], and rows of the own image in reverse.
+/// [patches, 2], rows of the own image in reverse, and a number for each image.
 struct SizedFile : Sized {
   SizedFile() : Sized(3, 2, 2, 1, 100, 100) {
     input(modules[0], "pixels", DType::F32, {0, -2});
@@ -179,6 +179,9 @@ struct SizedFile : Sized {
     input(modules[1], "places", DType::I64, {1});
     input(modules[1], "texts", DType::I64, {-1, 0});
     modules[1].inputs.back().apart = true;
+    modules[0].symbols.push_back({"images", "image", 100, 1});
+    input(modules[0], "pictures", DType::I64, {1});
+    modules[0].inputs.back().apart = true;
     finish();
   }
 };
@@ -186,7 +189,7 @@ struct SizedFile : Sized {
 struct SizedBatch {
   std::vector<int64_t> tokens{0, 4, 4, 9}, patches{0, 3, 3, 5}, owners{0, 0, 2};
   std::vector<int64_t> mirror{2, 1, 0, 4, 3}, places{0, 2, 3, 5, 8};
-  std::vector<int64_t> texts{0, 0, 1, 1, 2, 2, 2, 3, 3};
+  std::vector<int64_t> texts{0, 0, 1, 1, 2, 2, 2, 3, 3}, pictures{7, 8, 9};
   int64_t ids = 9;
 
   std::string write(const std::string &path) const {
@@ -199,6 +202,7 @@ struct SizedBatch {
     numbers("item_of.image", owners);
     numbers("mirror", mirror);
     numbers("places", places);
+    numbers("pictures", pictures);
     writer.add("texts", DType::I64, {1, int64_t(texts.size())}, texts.data());
     Items all = range(0, ids);
     writer.add("ids", DType::I64, {1, ids}, all.data());
@@ -238,6 +242,7 @@ TEST(Sizes, BatchFilesAreCutByItem) {
   EXPECT_EQ(valuesOf<float>(second.inputs[0]),
             (std::vector<float>{6, 7, 8, 9}));
   EXPECT_EQ(valuesOf<int64_t>(second.inputs[1]), (Items{1, 0}));
+  EXPECT_EQ(valuesOf<int64_t>(second.inputs[2]), (Items{9}));
 
   auto text = openFileBatch(program.info, kSections, file,
                             viewOf(program.info, 2), Reorder::None);
@@ -289,6 +294,10 @@ TEST(Sizes, BatchFilesThatContradictThemselves) {
       "tensor 'texts' has 1 for rows of sample 0 and 2, which would "
       "see one another in module 'llm'; expected other numbers for "
       "each sample of the step");
+  batch = {};
+  batch.pictures = {7, 8, 8};
+  EXPECT_CONTAINS(error(batch),
+                  "tensor 'pictures' has 8 for rows of image 1 and 2");
   batch = {};
   batch.places[4] = 1; // image 2 points into samples 0 and 2
   EXPECT_CONTAINS(error(batch), "tensor 'places': item 2 points into two "
