@@ -235,8 +235,8 @@ TEST(Data, SamplesComeInOrder) {
   for (uint64_t seed : {0, 1})
     for (uint64_t i = 0; i < 5; ++i)
       EXPECT_EQ((*data)->draw(seed, i).tokens, i % 2 ? 5 : 3);
-  EXPECT_NE(errorOf(parseData(
-                R"({"order": "any", "samples": [{"tokens": 3}]})", "d")),
+  EXPECT_NE(errorOf(parseData(R"({"order": "any", "samples": [{"tokens": 3}]})",
+                              "d")),
             "");
 }
 
