@@ -115,6 +115,8 @@ class Step:
 
 
 class Program:
+    runtime = None  # the build folder of the first one, whose runtime the others link
+
     def __init__(self, name, padded, reorder, options):
         from safetensors.numpy import save_file
 
@@ -144,11 +146,12 @@ class Program:
         return json.loads(priced.read_text())["predicted"]["step"]
 
     def build(self):
-        built = self.options.bin.resolve().parent
-        shared = built / "runtime/dt_runtime.cmake"
+        shared = Program.runtime or self.options.bin.resolve().parent
+        shared = shared / "runtime/dt_runtime.cmake"
         run([self.options.dt_opt, self.out / "recipe.json", "--emit=cpp", "-o", self.out / "program", f"--plan={self.out}/plan.json"])
         run(["cmake", "-S", self.out / "program", "-B", self.out / "program/build", "-G", "Ninja", f"-DDT_RUNTIME_LIBRARY={shared if shared.exists() else ''}"])
         run(["cmake", "--build", self.out / "program/build", "--target", "train"])
+        Program.runtime = Program.runtime or self.out / "program/build"
 
     def train(self, number):
         """Seconds of a step by the clock, and as its tasks' processor times make it: on a shared machine the second says more."""
@@ -176,6 +179,10 @@ def main():
     if not options.cluster:
         options.cluster = OUT / "cluster.json"
         run([ROOT / "tools/calibrate", "-o", options.cluster, "--types", "f32"])
+    cluster = json.loads(options.cluster.read_text())
+    cluster["nodes"][0]["devices"] = 4  # ranks share cores where there are fewer
+    options.cluster = OUT / "ranks.json"
+    options.cluster.write_text(json.dumps(cluster))
     programs = [Program(*case, options) for case in CASES]
     for program in programs:
         program.build()
