@@ -79,7 +79,10 @@ def export(module, example_inputs, path, *, dynamic_shapes=None, input_names=Non
     if len(output_names or ()) > len(model.graph.outputs):
         raise ExportError(f"output_names has more names ({len(output_names)}) than the module has outputs ({len(model.graph.outputs)})")
     for name, tensor in (buffers or {}).items():
-        model.graph.initializers[name].const_value = ir.tensor(tensor, name=name)
+        if name not in (held := dict(module.named_buffers(remove_duplicate=False))):
+            raise ExportError(f"buffers: the module has no buffer '{name}'; the first is '{next(iter(held), '')}'")
+        if name in model.graph.initializers:  # one that nothing reads is in no graph
+            model.graph.initializers[name].const_value = ir.tensor(tensor, name=name)
     mark_stops(model, program.exported_program, module)
     guard_attention(model, program.exported_program)
     mark_ties(model, program.exported_program)

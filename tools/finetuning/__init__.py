@@ -1,0 +1,1 @@
+"""Fine-tunes a Hugging Face folder with the compiler (docs/finetune.md): `tools/finetune` runs it."""

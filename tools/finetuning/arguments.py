@@ -1,0 +1,93 @@
+# ===- arguments.py - the command line ----------------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# What a flag means: docs/finetune.md. What can be known to be wrong without
+# reading a file is refused here.
+# ===-----------------------------------------------------------------------===
+"""parse(argv): the options of a run."""
+
+import argparse
+import math
+import pathlib
+
+from .errors import Failure
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Known, and what is to be said of them.
+NOT_YET = {"--lora": "adapters (LoRA)", "--rank": "adapters (LoRA)", "--producers": "several producer processes"}
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Failure(f"{message} (--help lists the flags)")
+
+
+def whole(least):
+    def parse_whole(text):
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {least}")
+        return int(text)
+
+    return parse_whole
+
+
+def real(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0")
+    return value
+
+
+def make_parser():
+    parser = Parser(prog="finetune", description="Trains a Hugging Face folder on a file of chats and writes a folder (docs/finetune.md).", allow_abbrev=False)
+    add = parser.add_argument
+    add("--model", required=True, type=pathlib.Path, metavar="FOLDER", help="config, safetensors, tokenizer")
+    add("--data", required=True, type=pathlib.Path, metavar="FILE", help="JSONL or Parquet of `messages` or `text`")
+    add("--out", type=pathlib.Path, metavar="OUT", help="a new folder, or that of an earlier run")
+    add("--validate", type=pathlib.Path, metavar="FILE", help="samples whose loss is computed, too")
+    add("--validate-every", type=whole(1), metavar="N", help="steps (an epoch)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=whole(0), metavar="N", help="of the whole run; 0: prepare everything, train nothing")
+    length.add_argument("--epochs", type=whole(1), metavar="N", help="passes over the data (1)")
+    add("--global-batch", type=whole(1), default=8, metavar="N", help="samples of a step (8)")
+    add("--max-tokens", type=whole(2), metavar="T", help="longer samples are left out (the longest)")
+    add("--lr", type=real, default=1e-5, metavar="X")
+    add("--weight-decay", type=real, default=0.0, metavar="X")
+    add("--clip", type=real, default=1.0, metavar="X", help="largest norm of all gradients; 0: any (1)")
+    add("--warmup", type=whole(0), default=0, metavar="N")
+    add("--schedule", choices=("constant", "linear", "cosine"), default="linear")
+    add("--precision", choices=("f32", "bf16"), default="f32")
+    add("--freeze", action="append", default=[], metavar="PATTERN", help="weights that do not train; may be repeated")
+    add("--train", action="append", default=[], metavar="PATTERN", help="weights that train, and no others; may be repeated")
+    add("--plan", metavar="PLAN", help="auto, a plan file, or text such as llm:dp=2")
+    add("--ranks", type=whole(1), metavar="N", help="devices that --plan auto may use")
+    add("--cluster", default="here", metavar="here|FILE")
+    add("--target", choices=("cpu", "cuda"), default="cpu")
+    add("--threads", type=whole(1), metavar="N", help="of each rank")
+    add("--order", choices=("file", "shuffle"), default="shuffle")
+    add("--seed", type=whole(0), default=0, metavar="N")
+    add("--save-every", type=whole(1), metavar="N", help="steps between checkpoints (an epoch)")
+    add("--resume", action="store_true", help="go on with the run in OUT")
+    add("--dry-run", action="store_true", help="show the first sample; write nothing")
+    add("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", metavar="DIR", help="where dt-opt is")
+    return parser
+
+
+def parse(argv):
+    for word in argv:
+        if (flag := word.split("=")[0]) in NOT_YET:
+            raise Failure(f"{flag}: {NOT_YET[flag]} are not there yet (docs/finetune.md)")
+    options = make_parser().parse_args(argv)
+    if options.out is None and not options.dry_run:
+        raise Failure("--out is missing: the folder that results go to")
+    if options.validate_every and not options.validate:
+        raise Failure("--validate-every goes with --validate FILE")
+    if options.plan is None and (options.ranks or 1) > 1:
+        options.plan = "auto"
+    if options.out is not None:
+        options.out = options.out.absolute()
+    return options

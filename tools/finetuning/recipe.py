@@ -1,0 +1,69 @@
+# ===- recipe.py - what the compiler is told ----------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# The recipe is the user's to edit: what this has written is known by its hash,
+# and a recipe that is another one stays and is used (docs/recipe.md).
+# ===-----------------------------------------------------------------------===
+"""recipe(...): as an object; kept(out): one that was edited, or None."""
+
+import hashlib
+import json
+
+from .errors import Failure, one_line
+from .network import PREFIX
+from .source import IGNORED
+from .steps import largest_part
+
+FILE, NOTES = "recipe.json", "run.json"
+
+
+def recipe(options, longest, micro, tokens):
+    module = {"onnx": "llm.onnx", "init": [{"pattern": "*", "rule": "zeros"}]}  # each weight comes from the folder
+    for key, patterns in (("trainable", options.train), ("freeze", options.freeze)):
+        if patterns:
+            module[key] = [PREFIX + p for p in patterns]
+    return {
+        "modules": {"llm": module},
+        "items": {"sample": {"measures": {"tokens": {"max": longest}}}},
+        "dims": {"seq": "sample.tokens"},
+        "losses": [{"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels", "ignore_index": IGNORED}],
+        "optimizer": {"kind": "adamw", "lr": options.lr, "weight_decay": options.weight_decay, "clip": options.clip, "warmup": options.warmup, "schedule": options.schedule},
+        "batch": {"global": options.global_batch, "micro": micro, "tokens": tokens},
+        "precision": options.precision,
+        "seed": 0,
+    }
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def kept(out, notes):
+    path = out / FILE
+    if not path.is_file() or "recipe" not in notes:
+        return None
+    text = path.read_text()
+    if digest(text) == notes["recipe"]:
+        return None
+    try:
+        made = json.loads(text)
+        sizes = made["batch"]["global"], made["batch"]["tokens"], made["items"]["sample"]["measures"]["tokens"]["max"]
+    except (ValueError, KeyError, TypeError) as e:
+        raise Failure(f"{path}: not as it was written, and no recipe of this tool: {one_line(e)}") from None
+    if not all(isinstance(n, int) and n > 0 for n in sizes):
+        raise Failure(f"{path}: batch.global, batch.tokens and the measure's max are whole numbers")
+    return made
+
+
+def check_fits(where, made, steps, length):
+    """Whether all steps fit into the parts of a recipe that was not made for them."""
+    size, tokens = made["batch"]["global"], made["batch"]["tokens"]
+    longest = made["items"]["sample"]["measures"]["tokens"]["max"]
+    count = -(-size // made["batch"].get("micro", size))
+    if steps.longest > longest:
+        raise Failure(f"{where}: a sample has {steps.longest} tokens; items.sample.measures.tokens.max is {longest}")
+    for step in range(length):
+        needed = largest_part(*steps.sums(step), count)
+        if needed > tokens:
+            raise Failure(f"{where}: the samples of step {step} may need parts of {needed} tokens; batch.tokens is {tokens}")

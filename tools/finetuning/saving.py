@@ -1,0 +1,71 @@
+# ===- saving.py - the trained model as a Hugging Face folder -----------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# The folder as it was, with other numbers: the same files of weights, names and
+# types, and everything beside them. The program's export has the numbers, in
+# float32, one initializer a weight.
+# ===-----------------------------------------------------------------------===
+"""save(folder, module, exported, target): writes the folder at once, or not at all."""
+
+import shutil
+
+import onnx
+import safetensors.torch
+import torch
+from onnx import numpy_helper
+
+from .errors import Failure
+from .network import PREFIX
+
+KINDS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+# Weights in other forms, of which the trained ones are no copy.
+OTHERS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".ot"}
+
+
+class Trained:
+    """The graph's initializers by the network's names; a tied weight has several."""
+
+    def __init__(self, path, module):
+        self.base = str(path.parent)
+        held = {t.name: t for t in onnx.load(path, load_external_data=False).graph.initializer}
+        names = {}
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            names.setdefault(id(parameter), []).append(name)
+        self.tensors = {}
+        for group in names.values():
+            found = next((held[n] for n in group if n in held), None)
+            if found is None:
+                raise Failure(f"{path}: no values of '{group[0]}'")
+            self.tensors |= {n.removeprefix(PREFIX): found for n in group}
+
+    def __contains__(self, name):
+        return name in self.tensors
+
+    def __getitem__(self, name):
+        return torch.from_numpy(numpy_helper.to_array(self.tensors[name], self.base).copy())
+
+
+def save(folder, module, exported, target):
+    trained = Trained(exported / "llm.onnx", module)
+    made = target.with_name(target.name + ".tmp")
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    for path in sorted(folder.path.iterdir()):
+        index = path.name.endswith(".index.json") and path != folder.source
+        if path.is_file() and path.suffix not in OTHERS and not path.name.startswith(".") and not index:
+            shutil.copy(path, made / path.name)
+    for file in sorted({w.file for w in folder.weights.values()}):
+        safetensors.torch.save_file(_tensors(folder, trained, file), made / file, {"format": "pt"})
+    shutil.rmtree(target, ignore_errors=True)
+    made.rename(target)
+
+
+def _tensors(folder, trained, file):
+    """Of one file. What the network does not have stays as it is."""
+    tensors = {}
+    with safetensors.safe_open(folder.path / file, "pt") as before:
+        for name, weight in folder.weights.items():
+            if weight.file == file:
+                tensors[name] = trained[name].to(KINDS[weight.kind]).contiguous() if name in trained else before.get_tensor(name)
+    return tensors

@@ -1,0 +1,89 @@
+# ===- source.py - samples, by number -----------------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# What steps are packed from: len(source), source.measures(i), which costs
+# nothing, and source[i], the arrays of a sample. This one makes the tokens of all
+# samples at the start and keeps them.
+# ===-----------------------------------------------------------------------===
+"""Chats: a file of conversations and texts as tokens. read(): such a source, checked."""
+
+import hashlib
+
+import numpy as np
+
+from . import records
+from .errors import Failure, say
+from .template import Template
+
+IGNORED = -100
+
+
+class Chats:
+    """Tokens of samples, [(place, ids, learned)]."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def measures(self, i):
+        return {"tokens": len(self.samples[i][1])}
+
+    def place(self, i):
+        """Where the sample stands in its file."""
+        return self.samples[i][0]
+
+    def learned(self, i):
+        """How many of its tokens are learned: the first has nothing before it."""
+        return int(self.samples[i][2][1:].sum())
+
+    def __getitem__(self, i):
+        """A label stands at the token that predicts it."""
+        _, ids, learned = self.samples[i]
+        labels = np.full(len(ids), IGNORED, np.int64)
+        labels[:-1][learned[1:]] = ids[1:][learned[1:]]
+        return {"input_ids": ids, "labels": labels}
+
+    def fingerprint(self):
+        """Of all that training sees."""
+        hashed = hashlib.sha256()
+        for _, ids, learned in self.samples:
+            for part in (np.int64(len(ids)), ids, learned):
+                hashed.update(part.tobytes())
+        return hashed.hexdigest()
+
+
+class Encoder:
+    """Records as tokens; a tokenizer needs a template for conversations only."""
+
+    def __init__(self, tokenizer, where):
+        self.tokenizer, self.where, self.template = tokenizer, where, None
+
+    def encode(self, place, record):
+        text = records.text_of(place, record)
+        if text is None:
+            if self.template is None:
+                self.template = Template(self.tokenizer, self.where)
+                say(self.template.explain())
+            ids, learned = self.template.encode(place, records.messages_of(place, record))
+        else:
+            ids = self.tokenizer(text)["input_ids"]
+            end = self.tokenizer.eos_token_id
+            ids = np.array(ids if end is None or ids[-1:] == [end] else [*ids, end], np.int64)
+            learned = np.ones(len(ids), bool)
+        if not learned[1:].any():
+            raise Failure(f"{place}: none of its {len(ids)} tokens is learned")
+        return place, ids, learned
+
+
+def read(path, encoder, most):
+    """A source of the file's samples of at most so many tokens."""
+    samples = [encoder.encode(place, record) for place, record in records.read(path)]
+    long = [s for s in samples if len(s[1]) > most]
+    if long and len(long) == len(samples):
+        raise Failure(f"{path}: all samples are longer than {most} tokens; the shortest, {min(samples, key=lambda s: len(s[1]))[0]}, has {min(len(s[1]) for s in samples)}")
+    if long:
+        say(f"{len(long)} of {len(samples)} samples of {path} are longer than {most} tokens and left out (first {long[0][0]}, {len(long[0][1])} tokens)")
+    return Chats([s for s in samples if len(s[1]) <= most])

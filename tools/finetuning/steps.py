@@ -1,0 +1,94 @@
+# ===- steps.py - which samples a step has, and its tensors -------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A function of the data, the order, the seed and the step, so that a run that is
+# resumed needs nothing but the step's number. Epochs follow one another without
+# a gap. Texts stand one behind another, no row is padding (docs/sizes.md).
+# ===-----------------------------------------------------------------------===
+"""Steps: the samples of each step; pack: their tensors."""
+
+import numpy as np
+
+
+class Steps:
+    """Steps of `size` samples; of a source that is seen `once`, the last one may have fewer."""
+
+    def __init__(self, source, size, order="file", seed=0, once=False):
+        self.source, self.size, self.order, self.seed, self.once = source, size, order, seed, once
+        self.tokens = np.array([source.measures(i)["tokens"] for i in range(len(source))], np.int64)
+        self.longest = int(self.tokens.max())
+        self._epoch = (-1, None)
+
+    def samples(self, step):
+        """Numbers of the samples of a step, from 0."""
+        first, count = step * self.size, len(self.source)
+        end = min(first + self.size, count) if self.once else first + self.size
+        return [int(self._order_of(place // count)[place % count]) for place in range(first, end)]
+
+    @property
+    def epoch(self):
+        """Steps that an epoch has, the last one perhaps with samples of the next."""
+        return -(-len(self.source) // self.size)
+
+    def _order_of(self, epoch):
+        if self.order == "file":
+            return range(len(self.source))
+        known, order = self._epoch  # two threads ask
+        if known != epoch:
+            order = np.random.default_rng((self.seed, epoch)).permutation(len(self.source))
+            self._epoch = epoch, order
+        return order
+
+    def figures(self, step):
+        """What is said of a step beside its loss."""
+        samples = self.samples(step)
+        return {"learned_tokens": sum(self.source.learned(i) for i in samples), "tokens": int(self.tokens[samples].sum())}
+
+    def sums(self, step):
+        """Tokens of a step, and of its longest sample."""
+        tokens = self.tokens[self.samples(step)]
+        return int(tokens.sum()), int(tokens.max())
+
+    def tensors(self, step):
+        return pack([self.source[i] for i in self.samples(step)], self.size)
+
+
+def pack(samples, size):
+    """Tensors of a step of `size` samples; where there are fewer, the others have no token."""
+    lengths = [len(s["input_ids"]) for s in samples] + [0] * (size - len(samples))
+    row = lambda parts: np.concatenate([np.zeros(0, np.int64), *parts])[None]
+    return {
+        "llm.input_ids": row(s["input_ids"] for s in samples),
+        "llm.position_ids": row(np.arange(n) for n in lengths),
+        "llm.segments": row(np.full(n, i) for i, n in enumerate(lengths)),
+        "labels": row(s["labels"] for s in samples),
+        "offsets.sample.tokens": np.cumsum([0, *lengths], dtype=np.int64),
+    }
+
+
+# --- how large parts are ------------------------------------------------------------
+
+PART = 2048  # tokens that a part may have by default, if no two samples have more
+
+
+def largest_part(step_tokens, longest, count):
+    """Tokens that no part of a step needs to exceed if it is put into `count` microbatches, largest samples first (runtime/reorder/Partition.h)."""
+    if count == 1:
+        return step_tokens
+    # Loads are compared in 1/2^20 of the bound.
+    bound = -(-step_tokens // count) + longest
+    return min(step_tokens, bound + bound // 1024 + 1)
+
+
+def choose_parts(size, longest, sums):
+    """(micro, tokens) of steps of `size` samples that have (all tokens, those of the longest sample): the fewest microbatches whose parts are small."""
+    wanted, tried, sums = max(PART, 2 * longest), 0, sorted(set(sums))
+    for micro in range(size, 0, -1):
+        count = -(-size // micro)
+        if count == tried:
+            continue
+        tried = count
+        tokens = max([longest, *(largest_part(*pair, count) for pair in sums)])
+        if tokens <= wanted or micro == 1:
+            return micro, tokens
