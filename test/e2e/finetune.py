@@ -1,0 +1,190 @@
+# ===- finetune.py - a Hugging Face folder through tools/finetune -------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A tiny folder of a family trains for ten steps on conversations of several turns,
+# on one rank or several. Losses are those of a plain PyTorch loop that takes one
+# sample at a time, in float64; how far float32 is from them is measured here
+# (tolerance.py). The folder that comes out opens in transformers and has the loss
+# that the run's last validation says.
+# ===-----------------------------------------------------------------------===
+"""finetune.py --dt-opt PATH FAMILY [--ranks N] [--resume]: exit code 0 when the losses are PyTorch's."""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import tolerance
+import train_model
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STEPS, SIZE, SAMPLES, STOPPED = 10, 4, 22, 6
+LR, DECAY, CLIP = 2e-3, 0.01, 1.0
+LONGEST = 250  # tokens; a longer sample is left out
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+try:
+    import torch
+    import torch.nn.functional as F
+    import transformers as hf
+
+    import finetune_folders as folders
+except ImportError:
+    print("skipped: finetune: tools/setup --torch installs what this needs")
+    sys.exit(train_model.SKIPPED)
+sys.path.insert(0, str(ROOT / "models"))
+from export.sizes import Doubled  # noqa: E402
+
+
+def rate(step, schedule):
+    return LR * (1 - step / STEPS if schedule == "linear" else 1)
+
+
+def summed(net, sample):
+    """A sample's loss, added up over what is learned, and its largest logit."""
+    ids, learned = (torch.tensor(v) for v in sample)
+    logits = net(input_ids=ids[None], use_cache=False).logits[0]
+    labels = torch.where(learned[1:], ids[1:], -100)
+    return F.cross_entropy(logits[:-1], labels, ignore_index=-100, reduction="sum"), logits.detach().abs().max().item()
+
+
+def mean(net, samples):
+    """Over all that samples learn."""
+    count, total, terms = sum(sum(learned[1:]) for _, learned in samples), 0.0, 0.0
+    with torch.no_grad():
+        for sample in samples:
+            loss, largest = summed(net, sample)
+            total, terms = total + loss.item(), max(terms, largest)
+    return total / count, terms
+
+
+def open_net(path, kind):
+    return hf.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(kind).eval()
+
+
+def loop(path, steps, schedule, kind, seed=None):
+    """(losses before each step, the largest logit); `seed`: of roundings of the weights."""
+    net = open_net(path, kind)
+    if seed is not None:
+        weights = {n: p.detach().numpy() for n, p in net.named_parameters()}
+        for name, value in tolerance.perturbed(weights, "f32", seed).items():
+            net.get_parameter(name).data.copy_(torch.from_numpy(value))
+    optimizer, losses, terms = torch.optim.AdamW(net.parameters(), lr=LR, weight_decay=DECAY), [], 0.0
+    for step, samples in enumerate(steps):
+        optimizer.param_groups[0]["lr"] = rate(step, schedule)
+        optimizer.zero_grad()
+        count, losses = sum(sum(learned[1:]) for _, learned in samples), [*losses, 0.0]
+        with Doubled() if kind == torch.float64 else contextlib.nullcontext():
+            for sample in samples:
+                loss, largest = summed(net, sample)
+                (loss / count).backward()
+                losses[-1], terms = losses[-1] + loss.item() / count, max(terms, largest)
+        torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
+        optimizer.step()
+    return np.array(losses), terms
+
+
+def finetune(dt_opt, work, *flags):
+    command = [ROOT / "tools/finetune", "--model", work / "model", "--data", work / "train.jsonl", "--validate", work / "valid.jsonl", "--out", work / "out", "--bin", dt_opt.parent, "--threads", 1]
+    command += ["--global-batch", SIZE, "--lr", LR, "--weight-decay", DECAY, "--clip", CLIP, "--max-tokens", LONGEST, *flags]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{flags}: ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def order(arguments, count):
+    """Places of the samples that ten steps take, in their order."""
+    if arguments.order == "file":
+        return [i % count for i in range(STEPS * SIZE)]
+    return [int(i) for epoch in range(-(-STEPS * SIZE // count)) for i in np.random.default_rng((3, epoch)).permutation(count)][: STEPS * SIZE]
+
+
+def expect(good, what):
+    if not good:
+        sys.exit(what)
+
+
+def check_model(arguments, work, held_out, lines):
+    """The folder that came out."""
+    family, out = folders.FAMILIES[arguments.family], work / "out/model"
+    made, before = (hf.AutoModelForCausalLM.from_pretrained(p) for p in (out, work / "model"))
+    expect(made.dtype == family.kind, f"{out} has {made.dtype}")
+    for path in (work / "model").iterdir():
+        expect((out / path.name).exists(), f"{out} lacks {path.name}")
+    expect(hf.AutoTokenizer.from_pretrained(out).get_chat_template() == family.template, "another template")
+    moved = [n for n, p in made.named_parameters() if not torch.equal(p, before.get_parameter(n))]
+    expect(len(moved) == len(list(made.parameters())), f"only {moved} have changed")
+    if family.kind != torch.float32:
+        (rank,) = (work / f"out/checkpoint/step-{STEPS}").glob("rank-*.safetensors")
+        from safetensors.torch import load_file
+
+        state = load_file(rank)
+        expect(all(torch.equal(p, state[f"llm.net.{n}"].to(p.dtype)) for n, p in made.named_parameters()), "weights are not those of the checkpoint")
+        return ""
+    want, terms = mean(open_net(out, torch.float64), held_out)
+    units = abs(lines[-1]["validation_loss"] - want) / tolerance.loss_limit(want, terms, 0)
+    expect(units <= 1, f"the folder's loss is {want}, the last validation says {lines[-1]['validation_loss']}: {units:.1f} limits")
+    return f", the folder's loss {units:.2f}"
+
+
+def check(arguments, work):
+    tokenizer = hf.AutoTokenizer.from_pretrained(folders.make_folder(arguments.family, work / "model"))
+    chats, others = folders.draw_chats(arguments.family, SAMPLES, 1), folders.draw_chats(arguments.family, 7, 2)
+    long = [("user", "why"), ("assistant", " ".join(folders.WORDS * 14))]
+    folders.write_chats(work / "train.jsonl", [*chats[:5], long, *chats[5:]])
+    folders.write_chats(work / "valid.jsonl", others)
+    samples, held_out = ([folders.expected(arguments.family, tokenizer, chat) for chat in some] for some in (chats, others))
+    expect(max(len(ids) for ids, _ in samples + held_out) <= LONGEST < len(folders.expected(arguments.family, tokenizer, long)[0]), "the test's samples have other sizes")
+
+    schedule = "constant" if arguments.resume else "linear"
+    flags = ["--order", arguments.order, "--seed", 3, "--schedule", schedule]
+    flags += ["--ranks", arguments.ranks, "--plan", "auto"] if arguments.ranks > 1 else []
+    said = finetune(arguments.dt_opt, work, *flags, "--steps", STOPPED if arguments.resume else STEPS)
+    expect(f"1 of {SAMPLES + 1} samples" in said, f"the long sample is not named: {said}")
+    expect(f"{arguments.ranks} rank" in said, f"not on {arguments.ranks} ranks: {said}")
+    if arguments.resume:
+        finetune(arguments.dt_opt, work, *flags, "--steps", STEPS, "--resume")
+
+    lines = [json.loads(line) for line in (work / "out/metrics.jsonl").read_text().splitlines()]
+    expect([line["step"] for line in lines] == list(range(1, STEPS + 1)), f"steps are {[line['step'] for line in lines]}")
+    places = order(arguments, SAMPLES)
+    steps = [[samples[i] for i in places[s * SIZE : (s + 1) * SIZE]] for s in range(STEPS)]
+    for line, step in zip(lines, steps):
+        want = {"tokens": sum(len(ids) for ids, _ in step), "learned_tokens": sum(sum(learned[1:]) for _, learned in step)}
+        expect(all(line[k] == v for k, v in want.items()), f"step {line['step']} has {line}, expected {want}")
+        expect(abs(line["lr"] - rate(line["step"] - 1, schedule)) < 1e-12, f"step {line['step']} has the rate {line['lr']}")
+    have = np.array([line["loss"] for line in lines])
+    want, terms = loop(work / "model", steps, schedule, torch.float64)
+    draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, torch.float32, seed)[0] for seed in range(tolerance.DRAWS)])
+    worst, where = tolerance.compare_curves(have, want, terms, draws)
+    far = np.max(np.abs(have - want) / want)
+    expect(worst <= 1, f"losses {have.tolist()}, expected {want.tolist()}: step {where + 1} is {worst:.1f} limits off")
+    return f"losses {worst:.2f} of their limits, at most {far:.1e} of PyTorch's" + check_model(arguments, work, held_out, lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="+", choices=list(folders.FAMILIES))
+    parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
+    parser.add_argument("--ranks", type=int, default=1, help="with --plan auto")
+    parser.add_argument("--resume", action="store_true", help=f"stop after {STOPPED} steps")
+    parser.add_argument("--order", choices=("file", "shuffle"), default="file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    hf.logging.set_verbosity_error()
+    hf.logging.disable_progress_bar()
+    for arguments.family in arguments.families:
+        with tempfile.TemporaryDirectory() as work:
+            print(f"{arguments.family}: {check(arguments, pathlib.Path(work))}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
