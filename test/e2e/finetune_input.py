@@ -1,0 +1,286 @@
+# ===- finetune_input.py - what tools/finetune reads and refuses --------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Folders and data that are wrong in one way end in one line that names the place,
+# before anything is written. What of a conversation is learned is compared with
+# what is written down without a template; a step's parts, with what the runtime's
+# way to pack them gives in the worst case.
+# ===-----------------------------------------------------------------------===
+"""finetune_input.py: tests of tools/finetuning, in one process."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "models")]
+os.environ["HF_HUB_OFFLINE"] = "1"
+try:
+    import numpy as np
+    import torch
+    import transformers as hf
+    from safetensors.torch import load_file, save_file
+
+    import finetune_folders as folders
+except ImportError:
+    print("skipped: finetune-input: tools/setup --torch installs what this needs")
+    sys.exit(77)
+
+from finetuning import __main__ as driver  # noqa: E402
+from finetuning import source, steps, template  # noqa: E402
+from finetuning.metrics import Metrics  # noqa: E402
+
+USER, ANSWER = {"role": "user", "content": "why"}, {"role": "assistant", "content": "it does"}
+GOOD = {"messages": [USER, ANSWER]}
+
+
+def call(*argv):
+    """(exit code, what is printed, what the error says)."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["finetune", *map(str, argv)]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = driver.main()
+    finally:
+        sys.argv = before
+    return code, out.getvalue(), err.getvalue()
+
+
+class WithFolders(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        hf.logging.disable_progress_bar()
+        cls.work = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.kept = {name: folders.make_folder(name, cls.work / "kept" / name) for name in ("llama", "gemma3_text", "mistral", "qwen3")}
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir=self.work)))
+
+    def model(self, name="llama"):
+        return shutil.copytree(self.kept[name], self.folder / name)
+
+    def data(self, *records):
+        path = self.folder / "train.jsonl"
+        path.write_bytes(b"".join((r if isinstance(r, bytes) else json.dumps(r).encode()) + b"\n" for r in records))
+        return path
+
+    def refused(self, said, *flags, model=None, data=None):
+        out = self.folder / "out"
+        code, printed, error = call("--model", model or self.kept["llama"], "--data", data or self.data(GOOD), "--out", out, *flags)
+        self.assertEqual((code, error.count("\n")), (1, 1), error + printed)
+        self.assertRegex(error, "^finetune: error: .*" + said)
+        self.assertFalse(out.exists())
+
+
+class Data(WithFolders):
+    def test_lines(self):
+        for record, said in [
+            (b'{"messages": [', r"train\.jsonl:2: no JSON: "),
+            (b'{"text": "\xff"}', r"train\.jsonl:2: no JSON: "),
+            ([1], r"train\.jsonl:2: no JSON object"),
+            ({"prompt": "why"}, r"train\.jsonl:2: no messages and no text"),
+            ({"messages": []}, r"train\.jsonl:2: messages is no list of messages"),
+            ({"messages": [USER]}, r"train\.jsonl:2: no assistant turn"),
+            ({"messages": [{"role": "human", "content": "why"}, ANSWER]}, r"train\.jsonl:2: message 1: unknown role 'human' \(known: system, user, assistant, tool\)"),
+            ({"messages": [USER, {"role": "assistant", "content": " \n"}]}, r"train\.jsonl:2: message 2: the assistant's turn is empty"),
+            ({"messages": [USER, {"role": "assistant", "content": []}]}, r"train\.jsonl:2: message 2: the assistant's turn is empty"),
+            ({"messages": [{"role": "user", "content": [{"type": "image"}]}, ANSWER]}, r"train\.jsonl:2: message 1: a part of type 'image' is not there yet"),
+            ({"messages": [USER, ANSWER | {"tool_calls": [{}]}]}, r"train\.jsonl:2: message 2: tool_calls is not there yet"),
+            ({"messages": [USER, {"role": "assistant"}]}, r"train\.jsonl:2: message 2: content is neither"),
+            ({"messages": ["why"]}, r"train\.jsonl:2: message 1: no object with role and content"),
+            ({"text": 3}, r"train\.jsonl:2: text is no string"),
+            ({"text": ""}, r"train\.jsonl:2: none of its 1 tokens is learned"),
+        ]:  # fmt: skip
+            with self.subTest(said):
+                self.refused(said, data=self.data(GOOD, record))
+
+    def test_files(self):
+        self.refused("there is no such file", data=self.folder / "none.jsonl")
+        self.refused("there is no sample", data=self.data(b"", b"  "))
+        parquet = self.folder / "train.parquet"
+        parquet.write_bytes(b"none")
+        self.refused("(no Parquet|Parquet needs pyarrow)", data=parquet)
+        self.refused(r"valid\.jsonl: there is no such file", "--validate", self.folder / "valid.jsonl")
+
+    def test_templates(self):
+        self.refused(r"train\.jsonl:1: the template refuses it: roles must alternate", model=self.kept["gemma3_text"], data=self.data({"messages": [USER, USER, ANSWER]}))
+        # Nothing says it, where an answer is asked for it is there: training would be on something else.
+        self.refused(r"train\.jsonl:1: message 3: the template writes what stands before", model=self.kept["mistral"], data=self.data({"messages": [{"role": "system", "content": "be kind"}, USER, ANSWER]}))
+        model = self.model()
+        (model / "chat_template.jinja").unlink()
+        self.refused("the tokenizer has no chat template", model=model)
+        (model / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}")
+        self.refused("ends the assistant's turn with no token of its own", model=model)
+
+    def test_sizes(self):
+        self.refused(r"all samples are longer than 2 tokens; the shortest, .*train\.jsonl:1, has [0-9]+", "--max-tokens", 2)
+        long = {"messages": [USER, {"role": "assistant", "content": "why " * 300}]}
+        code, printed, _ = call("--model", self.kept["llama"], "--data", self.data(GOOD, long, GOOD), "--dry-run")
+        self.assertEqual(code, 0)
+        self.assertRegex(printed, r"1 of 3 samples of .* are longer than 256 tokens and left out \(first .*train\.jsonl:2, ")
+
+
+class Folders(WithFolders):
+    def changed(self, **more):
+        model = self.model()
+        path = model / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | more))
+        return model
+
+    def test_families(self):
+        for config, said in [({"model_type": "qwen3_moe"}, "the family 'qwen3_moe' is not there yet .a mixture of experts.; there are Llama"), ({"model_type": "gpt2"}, "the family 'gpt2' is not there yet"), ({"model_type": "nobody"}, "AutoConfig: ")]:
+            with self.subTest(said):
+                self.refused(said, model=self.changed(**config))
+                shutil.rmtree(self.folder / "llama")
+        self.refused("rotary tables of type 'dynamic' are not there yet", model=self.changed(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}))
+
+    def test_files(self):
+        self.refused("no Hugging Face folder", model=self.folder)
+        model = self.model()
+        index = model / "model.safetensors.index.json"
+        (model / "tokenizer.json").rename(self.folder / "tokenizer.json")
+        self.refused("AutoTokenizer|no fast tokenizer", model=model)
+        (self.folder / "tokenizer.json").rename(model / "tokenizer.json")
+        text = index.read_text()
+        index.write_text(text.replace("model-00001", "../model-00001"))
+        self.refused("is no file of this folder", model=model)
+        index.write_text(text)
+        first = min(model.glob("*.safetensors"))
+        tensors = load_file(first)
+        name = min(tensors)
+        save_file(tensors | {name: tensors[name][:-1].contiguous()}, first)
+        self.refused(rf"weight '{name}' has shape .*, the network's has", model=model)
+        save_file(tensors | {name: tensors[name].to(torch.int8)}, first)
+        self.refused(rf"weight '{name}' is of type I8", model=model)
+        save_file({n: t for n, t in tensors.items() if n != name}, first)
+        self.refused(rf"no weight '{name}'", model=model)
+        first.write_bytes(b"none")
+        self.refused(first.name, model=model)
+        index.unlink()
+        self.refused("no weights: neither model.safetensors", model=model)
+
+    def test_vocabulary(self):
+        model = self.changed(vocab_size=20)
+        self.refused(r"train\.jsonl:1: the tokenizer gives token [0-9]+; the network of .* has 20", model=model)
+
+
+class Flags(WithFolders):
+    def test_flags(self):
+        self.refused("--lora: adapters .LoRA. are not there yet", "--lora", "*")
+        self.refused("--producers: several producer processes are not there yet", "--producers=2")
+        self.refused("unrecognized arguments: --rate", "--rate", 3)
+        self.refused("not allowed with", "--steps", 3, "--epochs", 2)
+        self.refused("'0' is not a whole number from 1", "--global-batch", 0)
+        self.refused("'nan' is not a number from 0", "--lr", "nan")
+        self.refused("--freeze embed: no weight has such a name", "--freeze", "embed")
+        self.refused("--train", "--train", "model.layers.{7,8}.*")
+        self.refused("--resume: .* has no checkpoint", "--resume")
+        self.refused("dt-opt is not there: build it first", "--bin", self.folder)
+
+    def test_out(self):
+        out = self.folder / "out"
+        out.mkdir()
+        (out / "mine").touch()
+        flags = ["--model", self.kept["llama"], "--data", self.data(GOOD)]
+        code, _, error = call(*flags, "--out", out)
+        self.assertEqual((code, [p.name for p in out.iterdir()]), (1, ["mine"]))
+        self.assertIn("no folder of this tool", error)
+        self.assertIn("--out is missing", call(*flags)[2])
+        shutil.rmtree(out)
+        code, printed, _ = call(*flags, "--out", out, "--dry-run")
+        self.assertEqual((code, out.exists()), (0, False))
+        self.assertIn("'<|eot_id|>'", printed)
+
+
+class Learned(WithFolders):
+    def encode(self, name, text, messages):
+        tokenizer = folders.make_tokenizer(folders.FAMILIES[name])
+        tokenizer.chat_template = text
+        return tokenizer, template.Template(tokenizer, name).encode("here", messages)
+
+    def test_families(self):
+        for name, family in folders.FAMILIES.items():
+            for chat in folders.draw_chats(name, 20, 7):
+                with self.subTest(name):
+                    tokenizer, (ids, learned) = self.encode(name, family.template, [{"role": r, "content": c} for r, c in chat])
+                    self.assertEqual((ids.tolist(), learned.tolist()), folders.expected(name, tokenizer, chat))
+
+    def test_thoughts(self):
+        """A template that writes an empty thought into the last answer alone, and leaves thoughts of earlier ones out (Qwen3's)."""
+        text = (
+            "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% if loop.last %}{{ '<think></think>' }}{% endif %}{{ m.content.split('</think>')[-1] }}"
+            "{% else %}{{ m.content }}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+        )
+        chat = [("user", "why"), ("assistant", "<think>a</think>it does"), ("user", "one"), ("assistant", "of its")]
+        tokenizer, (ids, learned) = self.encode("qwen2", text, [{"role": r, "content": c} for r, c in chat])
+        seen = [("user", "why"), ("assistant", "it does"), ("user", "one"), ("assistant", "<think></think>of its")]
+        self.assertEqual((ids.tolist(), learned.tolist()), folders.expected("qwen2", tokenizer, seen))
+
+    def test_plain_text(self):
+        path = self.data({"text": "the quick fox"}, {"text": "why" + folders.FAMILIES["llama"].end})
+        tokenizer = folders.make_tokenizer(folders.FAMILIES["llama"])
+        samples = source.read(path, source.Encoder(tokenizer, "here"), 100)
+        self.assertEqual([tokenizer.decode(samples[i]["input_ids"]) for i in range(2)], ["the quick fox<|eot_id|>", "why<|eot_id|>"])
+        self.assertEqual(samples[0]["labels"].tolist(), [*samples[0]["input_ids"][1:].tolist(), -100])
+        self.assertEqual(samples.learned(0), samples.measures(0)["tokens"] - 1)
+
+
+class Numbers(unittest.TestCase):
+    def made(self, lengths):
+        return source.Chats([("here", np.arange(n), np.ones(n, bool)) for n in lengths])
+
+    def test_order(self):
+        """Epochs follow one another without a gap; each has every sample once, in an order of its own."""
+        for order in ("file", "shuffle"):
+            one = steps.Steps(self.made([3] * 7), 4, order, 5)
+            stream = [i for s in range(7) for i in one.samples(s)]
+            epochs = [stream[i : i + 7] for i in range(0, 28, 7)]
+            self.assertTrue(all(sorted(e) == list(range(7)) for e in epochs))
+            self.assertEqual(len(set(map(tuple, epochs))), 1 if order == "file" else 4)
+            self.assertEqual(one.samples(2), steps.Steps(self.made([3] * 7), 4, order, 5).samples(2))
+        once = steps.Steps(self.made([3, 1, 2, 5, 4]), 4, once=True)
+        self.assertEqual((once.epoch, once.samples(1)), (2, [4]))
+        self.assertEqual(once.tensors(1)["offsets.sample.tokens"].tolist(), [0, 4, 4, 4, 4])
+
+    def test_parts(self):
+        """Largest first, each to the emptiest part, never exceeds what recipes say."""
+        draw = random.Random(1)
+        for _ in range(300):
+            size = draw.randint(1, 40)
+            batches = [[draw.choice([1, 3, 200, 700, draw.randint(1, 2000)]) for _ in range(size)] for _ in range(draw.randint(1, 4))]
+            longest = max(map(max, batches))
+            micro, tokens = steps.choose_parts(size, longest, [(sum(b), max(b)) for b in batches])
+            self.assertTrue(1 <= micro <= size and tokens >= longest)
+            for batch in batches:
+                parts = [0] * -(-size // micro)
+                for n in sorted(batch, reverse=True):
+                    parts[parts.index(min(parts))] += n
+                self.assertLessEqual(max(parts), tokens)
+
+    def test_metrics(self):
+        """Lines are followed as they come; a run that goes on has cut the file."""
+        with tempfile.TemporaryDirectory() as work:
+            program, out = pathlib.Path(work) / "program.jsonl", pathlib.Path(work) / "out.jsonl"
+            lines = lambda: [json.loads(line) for line in out.read_text().splitlines()]
+            metrics = Metrics(program, out, steps.Steps(self.made([3, 5]), 1))
+            metrics.follow()
+            program.write_text('{"step":1,"loss":2.5,"lr":1,"seconds":1}\n{"step":1,"validation_loss":3.5}\n{"step":2,"lo')
+            metrics.follow()
+            metrics.end()
+            self.assertEqual(lines(), [{"step": 1, "loss": 2.5, "learned_tokens": 2, "tokens": 3, "lr": 1, "seconds": 1, "validation_loss": 3.5}])
+            program.unlink()
+            program.write_text('{"step":1,"loss":2.5}\n{"step":2,"loss":1.5}\n')
+            metrics.end()
+            self.assertEqual([(line["step"], line["tokens"]) for line in lines()], [(1, 3), (2, 5)])
+
+
+if __name__ == "__main__":
+    unittest.main()
