@@ -8,10 +8,11 @@
 # (tolerance.py). The folder that comes out opens in transformers and has the loss
 # that the run's last validation says.
 # ===-----------------------------------------------------------------------===
-"""finetune.py --dt-opt PATH FAMILY [--ranks N] [--resume]: exit code 0 when the losses are PyTorch's."""
+"""finetune.py --dt-opt PATH FAMILY [--ranks N] [--resume] [--freeze PATTERN]: exit code 0 when the losses are PyTorch's."""
 
 import argparse
 import contextlib
+import fnmatch
 import json
 import os
 import pathlib
@@ -69,14 +70,20 @@ def open_net(path, kind):
     return hf.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(kind).eval()
 
 
-def loop(path, steps, schedule, kind, seed=None):
+def is_frozen(name, patterns):
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns)
+
+
+def loop(path, steps, schedule, frozen, kind, seed=None):
     """(losses before each step, the largest logit); `seed`: of roundings of the weights."""
     net = open_net(path, kind)
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(not is_frozen(name, frozen))
     if seed is not None:
         weights = {n: p.detach().numpy() for n, p in net.named_parameters()}
         for name, value in tolerance.perturbed(weights, "f32", seed).items():
             net.get_parameter(name).data.copy_(torch.from_numpy(value))
-    optimizer, losses, terms = torch.optim.AdamW(net.parameters(), lr=LR, weight_decay=DECAY), [], 0.0
+    optimizer, losses, terms = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=LR, weight_decay=DECAY), [], 0.0
     for step, samples in enumerate(steps):
         optimizer.param_groups[0]["lr"] = rate(step, schedule)
         optimizer.zero_grad()
@@ -121,7 +128,7 @@ def check_model(arguments, work, held_out, lines):
         expect((out / path.name).exists(), f"{out} lacks {path.name}")
     expect(hf.AutoTokenizer.from_pretrained(out).get_chat_template() == family.template, "another template")
     moved = [n for n, p in made.named_parameters() if not torch.equal(p, before.get_parameter(n))]
-    expect(len(moved) == len(list(made.parameters())), f"only {moved} have changed")
+    expect(moved == [n for n, _ in made.named_parameters() if not is_frozen(n, arguments.freeze)], f"{moved} have changed")
     if family.kind != torch.float32:
         (rank,) = (work / f"out/checkpoint/step-{STEPS}").glob("rank-*.safetensors")
         from safetensors.torch import load_file
@@ -148,6 +155,7 @@ def check(arguments, work):
 
     schedule = "constant" if arguments.resume else "linear"
     flags = ["--order", arguments.order, "--seed", 3, "--schedule", schedule]
+    flags += [f"--freeze={pattern}" for pattern in arguments.freeze]
     flags += ["--ranks", arguments.ranks, "--plan", "auto"] if arguments.ranks > 1 else []
     said = finetune(arguments.dt_opt, work, *flags, "--steps", STOPPED if arguments.resume else STEPS)
     expect(f"1 of {SAMPLES + 1} samples" in said, f"the long sample is not named: {said}")
@@ -164,8 +172,8 @@ def check(arguments, work):
         expect(all(line[k] == v for k, v in want.items()), f"step {line['step']} has {line}, expected {want}")
         expect(abs(line["lr"] - rate(line["step"] - 1, schedule)) < 1e-12, f"step {line['step']} has the rate {line['lr']}")
     have = np.array([line["loss"] for line in lines])
-    want, terms = loop(work / "model", steps, schedule, torch.float64)
-    draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, torch.float32, seed)[0] for seed in range(tolerance.DRAWS)])
+    want, terms = loop(work / "model", steps, schedule, arguments.freeze, torch.float64)
+    draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, arguments.freeze, torch.float32, seed)[0] for seed in range(tolerance.DRAWS)])
     worst, where = tolerance.compare_curves(have, want, terms, draws)
     far = np.max(np.abs(have - want) / want)
     expect(worst <= 1, f"losses {have.tolist()}, expected {want.tolist()}: step {where + 1} is {worst:.1f} limits off")
@@ -178,6 +186,7 @@ def main():
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
     parser.add_argument("--ranks", type=int, default=1, help="with --plan auto")
     parser.add_argument("--resume", action="store_true", help=f"stop after {STOPPED} steps")
+    parser.add_argument("--freeze", action="append", default=[])
     parser.add_argument("--order", choices=("file", "shuffle"), default="file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

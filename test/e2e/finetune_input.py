@@ -25,8 +25,10 @@ sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "models")]
 os.environ["HF_HUB_OFFLINE"] = "1"
 try:
     import numpy as np
+    import onnx
     import torch
     import transformers as hf
+    from onnx import helper, numpy_helper
     from safetensors.torch import load_file, save_file
 
     import finetune_folders as folders
@@ -35,7 +37,7 @@ except ImportError:
     sys.exit(77)
 
 from finetuning import __main__ as driver  # noqa: E402
-from finetuning import source, steps, template  # noqa: E402
+from finetuning import folder, network, saving, source, steps, template  # noqa: E402
 from finetuning.metrics import Metrics  # noqa: E402
 
 USER, ANSWER = {"role": "user", "content": "why"}, {"role": "assistant", "content": "it does"}
@@ -231,6 +233,36 @@ class Learned(WithFolders):
         self.assertEqual([tokenizer.decode(samples[i]["input_ids"]) for i in range(2)], ["the quick fox<|eot_id|>", "why<|eot_id|>"])
         self.assertEqual(samples[0]["labels"].tolist(), [*samples[0]["input_ids"][1:].tolist(), -100])
         self.assertEqual(samples.learned(0), samples.measures(0)["tokens"] - 1)
+
+
+class Saved(WithFolders):
+    def test_folder(self):
+        """What trained is the export's, in the folder's types; all else is the folder's."""
+        model = self.model("qwen3")
+        first = min(model.glob("*.safetensors"))
+        save_file(load_file(first) | {"other": torch.ones(2)}, first)
+        for name in ("pytorch_model.bin", ".hidden", "vocab.txt"):
+            (model / name).touch()
+        opened = folder.Folder(model)
+        module, _ = network.make(opened)
+        before = {k: v for path in model.glob("*.safetensors") for k, v in load_file(path).items()}
+        names = [n for n, _ in module.named_parameters()]
+        values = [numpy_helper.from_array(before[n.removeprefix("net.")].numpy() + 1, n) for n in names]
+        exported = self.folder / "onnx"
+        exported.mkdir()
+        onnx.save(helper.make_model(helper.make_graph([], "graph", [], [], values)), exported / "llm.onnx")
+        trained = {"net.model.embed_tokens.weight", "net.model.norm.weight"}
+        saving.save(opened, module, exported, trained, self.folder / "model")
+        after = {k: v for path in (self.folder / "model").glob("*.safetensors") for k, v in load_file(path).items()}
+        self.assertEqual(set(after), set(before))
+        self.assertEqual({n for n in before if not torch.equal(before[n], after[n])}, {n.removeprefix("net.") for n in trained})
+        self.assertEqual({p.name for p in model.iterdir()} - {p.name for p in (self.folder / "model").iterdir()}, {"pytorch_model.bin", ".hidden"})
+
+    def test_names(self):
+        save_file({k: torch.ones(1) for k in ("llm.net.a", "exp_avg.llm.net.a", "exp_avg.llm.net.b.0[12]", "exp_avg_sq.llm.net.c")}, self.folder / "rank-0.safetensors")
+        self.assertEqual(saving.trained_names(self.folder), {"net.a", "net.b.0"})
+        save_file({k: torch.ones(1) for k in ("llm.net.a", "llm.net.b[0]")}, self.folder / "rank-0.safetensors")
+        self.assertEqual(saving.trained_names(self.folder), {"net.a", "net.b"})
 
 
 class Numbers(unittest.TestCase):

@@ -86,7 +86,8 @@ def run(options):
         return code if code > 0 else 128 - code
     exported = options.out / training.EXPORT
     if exported.is_dir():
-        saving.save(folder, module, exported, options.out / "model")
+        newest = options.out / training.CHECKPOINT / f"step-{training.checkpoints(options.out)[-1]}"
+        saving.save(folder, module, exported, saving.trained_names(newest), options.out / "model")
         shutil.rmtree(exported)
         say(f"the model: {options.out / 'model'}")
     return 0

@@ -3,11 +3,13 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # The folder as it was, with other numbers: the same files of weights, names and
-# types, and everything beside them. The program's export has the numbers, in
-# float32, one initializer a weight.
+# types, and everything beside them. The program's export has the numbers, one
+# initializer a weight. A weight that does not train is the folder's own: a program
+# may hold it in fewer bits.
 # ===-----------------------------------------------------------------------===
-"""save(folder, module, exported, target): writes the folder at once, or not at all."""
+"""save(folder, module, exported, trained, target): writes the folder at once, or not at all; trained_names(checkpoint)."""
 
+import re
 import shutil
 
 import onnx
@@ -19,14 +21,15 @@ from .errors import Failure
 from .network import PREFIX
 
 KINDS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+MOMENT = re.compile(r"(?:exp_avg|momentum)\.llm\.(.*?)(?:\[\d+\])?")  # a piece of a weight has a number
 # Weights in other forms, of which the trained ones are no copy.
 OTHERS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".ot"}
 
 
 class Trained:
-    """The graph's initializers by the network's names; a tied weight has several."""
+    """The graph's initializers that train, by the network's names; a tied weight has several."""
 
-    def __init__(self, path, module):
+    def __init__(self, path, module, trained):
         self.base = str(path.parent)
         held = {t.name: t for t in onnx.load(path, load_external_data=False).graph.initializer}
         names = {}
@@ -34,6 +37,8 @@ class Trained:
             names.setdefault(id(parameter), []).append(name)
         self.tensors = {}
         for group in names.values():
+            if trained.isdisjoint(group):
+                continue
             found = next((held[n] for n in group if n in held), None)
             if found is None:
                 raise Failure(f"{path}: no values of '{group[0]}'")
@@ -46,8 +51,18 @@ class Trained:
         return torch.from_numpy(numpy_helper.to_array(self.tensors[name], self.base).copy())
 
 
-def save(folder, module, exported, target):
-    trained = Trained(exported / "llm.onnx", module)
+def trained_names(checkpoint):
+    """Those of the module's parameters that an optimizer has moments of; of one without moments all parameters."""
+    keys = set()
+    for path in checkpoint.glob("rank-*.safetensors"):
+        with safetensors.safe_open(path, "pt") as file:
+            keys |= set(file.keys())
+    moments = {match[1] for key in keys if (match := MOMENT.fullmatch(key))}
+    return moments or {re.sub(r"\[\d+\]$", "", key.removeprefix("llm.")) for key in keys}
+
+
+def save(folder, module, exported, trained, target):
+    trained = Trained(exported / "llm.onnx", module, trained)
     made = target.with_name(target.name + ".tmp")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
@@ -62,7 +77,7 @@ def save(folder, module, exported, target):
 
 
 def _tensors(folder, trained, file):
-    """Of one file. What the network does not have stays as it is."""
+    """Of one file. What does not train, and what the network does not have, stays as it is."""
     tensors = {}
     with safetensors.safe_open(folder.path / file, "pt") as before:
         for name, weight in folder.weights.items():
