@@ -26,6 +26,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 try:
     import numpy as np
     import onnx
+    import tokenizers
     import torch
     import transformers as hf
     from onnx import helper, numpy_helper
@@ -185,6 +186,7 @@ class Flags(WithFolders):
         self.refused("--freeze embed: no weight has such a name", "--freeze", "embed")
         self.refused("--train", "--train", "model.layers.{7,8}.*")
         self.refused("--resume: .* has no checkpoint", "--resume")
+        self.refused("is a pattern to the program", "--out", self.folder / "o[1]")
         self.refused("dt-opt is not there: build it first", "--bin", self.folder)
 
     def test_out(self):
@@ -225,6 +227,21 @@ class Learned(WithFolders):
         tokenizer, (ids, learned) = self.encode("qwen2", text, [{"role": r, "content": c} for r, c in chat])
         seen = [("user", "why"), ("assistant", "it does"), ("user", "one"), ("assistant", "<think></think>of its")]
         self.assertEqual((ids.tolist(), learned.tolist()), folders.expected("qwen2", tokenizer, seen))
+
+    def test_sentence_pieces(self):
+        """Tokens that stand for more or less than their characters: a space before the first word, bytes of what no token is."""
+        trained = tokenizers.Tokenizer(tokenizers.models.BPE(byte_fallback=True, unk_token="<unk>"))
+        trained.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")])
+        trained.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()])
+        pieces = ["<unk>", "<|im_start|>", "<|im_end|>", *(f"<0x{i:02X}>" for i in range(256))]
+        trained.train_from_iterator([" ".join(folders.WORDS), "assistant user"], tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=pieces, show_progress=False))
+        trained.add_special_tokens([tokenizers.AddedToken("<|im_end|>", rstrip=True)])
+        tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=trained, chat_template=folders.CHATML)
+        answers = ["it does 雨 rain", "the hat"]
+        _, learned = made = template.Template(tokenizer, "here").encode("here", [USER, {"role": "assistant", "content": answers[0]}, USER, {"role": "assistant", "content": answers[1]}])
+        ids = made[0][learned]
+        self.assertEqual(tokenizer.decode(ids, clean_up_tokenization_spaces=False), "".join(a + "<|im_end|>" for a in answers))
+        self.assertGreater(sum(t.startswith("<0x") for t in tokenizer.convert_ids_to_tokens(ids)), 2)
 
     def test_plain_text(self):
         path = self.data({"text": "the quick fox"}, {"text": "why" + folders.FAMILIES["llama"].end})

@@ -90,4 +90,6 @@ def parse(argv):
         options.plan = "auto"
     if options.out is not None:
         options.out = options.out.absolute()
+        if wrong := [c for c in str(options.out) if c in "*?[{"]:
+            raise Failure(f"--out {options.out}: a path with '{wrong[0]}' is a pattern to the program")
     return options
