@@ -38,8 +38,10 @@ except ImportError:
     sys.exit(77)
 
 from finetuning import __main__ as driver  # noqa: E402
-from finetuning import folder, network, saving, source, steps, template  # noqa: E402
+from finetuning import folder, network, records, saving, source, steps, template  # noqa: E402
+from finetuning.errors import Failure  # noqa: E402
 from finetuning.metrics import Metrics  # noqa: E402
+from finetuning.project import Project  # noqa: E402
 
 USER, ANSWER = {"role": "user", "content": "why"}, {"role": "assistant", "content": "it does"}
 GOOD = {"messages": [USER, ANSWER]}
@@ -113,6 +115,17 @@ class Data(WithFolders):
         self.refused("(no Parquet|Parquet needs pyarrow)", data=parquet)
         self.refused(r"valid\.jsonl: there is no such file", "--validate", self.folder / "valid.jsonl")
 
+    def test_parquet(self):
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            self.skipTest("pyarrow is not here")
+        path = self.folder / "train.parquet"
+        rows = [{"messages": [USER, ANSWER], "text": None}, {"messages": None, "text": "why"}]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        self.assertEqual(records.read(path), [(f"{path}: row 1", {"messages": [USER, ANSWER]}), (f"{path}: row 2", {"text": "why"})])
+
     def test_templates(self):
         self.refused(r"train\.jsonl:1: the template refuses it: roles must alternate", model=self.kept["gemma3_text"], data=self.data({"messages": [USER, USER, ANSWER]}))
         # Nothing says it, where an answer is asked for it is there: training would be on something else.
@@ -171,7 +184,7 @@ class Folders(WithFolders):
         self.refused("no weights: neither model.safetensors", model=model)
 
     def test_vocabulary(self):
-        model = self.changed(vocab_size=20)
+        model = folders.make_folder("llama", self.folder / "few", vocab_size=20)
         self.refused(r"train\.jsonl:1: the tokenizer gives token [0-9]+; the network of .* has 20", model=model)
 
 
@@ -198,6 +211,19 @@ class Flags(WithFolders):
         self.assertEqual((code, [p.name for p in out.iterdir()]), (1, ["mine"]))
         self.assertIn("no folder of this tool", error)
         self.assertIn("--out is missing", call(*flags)[2])
+        (out / "mine").unlink()
+        project = Project(out, False)
+        with project.begin():
+            with self.assertRaisesRegex(Failure, "another run is at work in"), Project(out, False).begin():
+                pass
+            (out / "recipe.json").write_text("{}")
+            self.assertRegex(call(*flags, "--out", out)[2], "recipe.json: not as it was written, and no recipe of this tool")
+            made = {"batch": {"global": 2, "micro": 1, "tokens": 40}, "items": {"sample": {"measures": {"tokens": {"max": 9}}}}}
+            (out / "recipe.json").write_text(json.dumps(made))
+            self.assertRegex(call(*flags, "--out", out)[2], r"recipe.json: a sample has [0-9]+ tokens; items.sample.measures.tokens.max is 9")
+            made["items"]["sample"]["measures"]["tokens"]["max"] = 99
+            (out / "recipe.json").write_text(json.dumps(made))
+            self.assertRegex(call(*flags, "--out", out)[2], r"recipe.json: the samples of step 0 may need parts of [0-9]+ tokens; batch.tokens is 40")
         shutil.rmtree(out)
         code, printed, _ = call(*flags, "--out", out, "--dry-run")
         self.assertEqual((code, out.exists()), (0, False))
@@ -246,10 +272,10 @@ class Learned(WithFolders):
     def test_plain_text(self):
         path = self.data({"text": "the quick fox"}, {"text": "why" + folders.FAMILIES["llama"].end})
         tokenizer = folders.make_tokenizer(folders.FAMILIES["llama"])
-        samples = source.read(path, source.Encoder(tokenizer, "here"), 100)
+        samples = source.read(path, source.Encoder(tokenizer, "here", 1000), 100)
         self.assertEqual([tokenizer.decode(samples[i]["input_ids"]) for i in range(2)], ["the quick fox<|eot_id|>", "why<|eot_id|>"])
         self.assertEqual(samples[0]["labels"].tolist(), [*samples[0]["input_ids"][1:].tolist(), -100])
-        self.assertEqual(samples.learned(0), samples.measures(0)["tokens"] - 1)
+        self.assertEqual(samples.measures(0), {"tokens": len(samples[0]["labels"]), "learned": len(samples[0]["labels"]) - 1})
 
 
 class Saved(WithFolders):

@@ -5,7 +5,7 @@
 # The recipe is the user's to edit: what this has written is known by its hash,
 # and a recipe that is another one stays and is used (docs/recipe.md).
 # ===-----------------------------------------------------------------------===
-"""recipe(...): as an object; kept(out): one that was edited, or None."""
+"""recipe(...): as an object; kept(project): one that was edited, or None."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from .network import PREFIX
 from .source import IGNORED
 from .steps import largest_part
 
-FILE, NOTES = "recipe.json", "run.json"
+FILE = "recipe.json"
 
 
 def recipe(options, longest, micro, tokens):
@@ -39,12 +39,12 @@ def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def kept(out, notes):
-    path = out / FILE
-    if not path.is_file() or "recipe" not in notes:
+def kept(project):
+    path = project.out / FILE
+    if not path.is_file():
         return None
     text = path.read_text()
-    if digest(text) == notes["recipe"]:
+    if digest(text) == project.notes.get("recipe"):
         return None
     try:
         made = json.loads(text)

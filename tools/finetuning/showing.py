@@ -11,7 +11,7 @@ from .source import IGNORED
 def show(source, i, tokenizer):
     sample = source[i]
     ids, labels = sample["input_ids"], sample["labels"]
-    print(f"{source.place(i)}: {len(ids)} tokens, {source.learned(i)} learned")
+    print(f"{source.place(i)}: {len(ids)} tokens, {source.measures(i)['learned']} learned")
     print("  place      id  what is learned here      token")
     for place, (token, label) in enumerate(zip(ids, labels)):
         learned = "" if label == IGNORED else repr(tokenizer.decode([int(label)]))

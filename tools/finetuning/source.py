@@ -3,12 +3,13 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # What steps are packed from: len(source), source.measures(i), which costs
-# nothing, and source[i], the arrays of a sample. This one makes the tokens of all
-# samples at the start and keeps them.
+# nothing, source[i], the arrays of a sample, and source.fingerprint(), of all of
+# them. This one makes the tokens of all samples at the start and keeps them.
 # ===-----------------------------------------------------------------------===
 """Chats: a file of conversations and texts as tokens. read(): such a source, checked."""
 
 import hashlib
+import time
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from .errors import Failure, say
 from .template import Template
 
 IGNORED = -100
+SILENT = 10  # seconds without a line
 
 
 class Chats:
@@ -29,15 +31,13 @@ class Chats:
         return len(self.samples)
 
     def measures(self, i):
-        return {"tokens": len(self.samples[i][1])}
+        """`learned`: the first token has nothing before it."""
+        _, ids, learned = self.samples[i]
+        return {"tokens": len(ids), "learned": int(learned[1:].sum())}
 
     def place(self, i):
         """Where the sample stands in its file."""
         return self.samples[i][0]
-
-    def learned(self, i):
-        """How many of its tokens are learned: the first has nothing before it."""
-        return int(self.samples[i][2][1:].sum())
 
     def __getitem__(self, i):
         """A label stands at the token that predicts it."""
@@ -56,10 +56,10 @@ class Chats:
 
 
 class Encoder:
-    """Records as tokens; a tokenizer needs a template for conversations only."""
+    """Records as tokens of a network with so many `rows` of them; a tokenizer needs a template for conversations only."""
 
-    def __init__(self, tokenizer, where):
-        self.tokenizer, self.where, self.template = tokenizer, where, None
+    def __init__(self, tokenizer, where, rows):
+        self.tokenizer, self.where, self.rows, self.template = tokenizer, where, rows, None
 
     def encode(self, place, record):
         text = records.text_of(place, record)
@@ -73,6 +73,8 @@ class Encoder:
             end = self.tokenizer.eos_token_id
             ids = np.array(ids if end is None or ids[-1:] == [end] else [*ids, end], np.int64)
             learned = np.ones(len(ids), bool)
+        if ids.max(initial=-1) >= self.rows:  # a tokenizer of another model
+            raise Failure(f"{place}: the tokenizer gives token {ids.max()}; the network of {self.where} has {self.rows}")
         if not learned[1:].any():
             raise Failure(f"{place}: none of its {len(ids)} tokens is learned")
         return place, ids, learned
@@ -80,7 +82,12 @@ class Encoder:
 
 def read(path, encoder, most):
     """A source of the file's samples of at most so many tokens."""
-    samples = [encoder.encode(place, record) for place, record in records.read(path)]
+    lines, samples, said = records.read(path), [], time.monotonic()
+    for place, record in lines:
+        samples.append(encoder.encode(place, record))
+        if time.monotonic() - said > SILENT:
+            said = time.monotonic()
+            say(f"{path}: tokens of {len(samples)} of {len(lines)} samples")
     long = [s for s in samples if len(s[1]) > most]
     if long and len(long) == len(samples):
         raise Failure(f"{path}: all samples are longer than {most} tokens; the shortest, {min(samples, key=lambda s: len(s[1]))[0]}, has {min(len(s[1]) for s in samples)}")

@@ -42,8 +42,8 @@ class Steps:
 
     def figures(self, step):
         """What is said of a step beside its loss."""
-        samples = self.samples(step)
-        return {"learned_tokens": sum(self.source.learned(i) for i in samples), "tokens": int(self.tokens[samples].sum())}
+        measures = [self.source.measures(i) for i in self.samples(step)]
+        return {"learned_tokens": sum(m["learned"] for m in measures), "tokens": sum(m["tokens"] for m in measures)}
 
     def sums(self, step):
         """Tokens of a step, and of its longest sample."""
