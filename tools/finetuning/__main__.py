@@ -35,6 +35,9 @@ def main():
     except Failure as failure:
         print(f"finetune: error: {failure}", file=sys.stderr)
         return 1
+    except OSError as error:  # of a disk or a permission
+        print(f"finetune: error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:  # while the program runs it is the program's
         return 130
 

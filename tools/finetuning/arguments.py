@@ -65,12 +65,12 @@ def make_parser():
     add("--train", action="append", default=[], metavar="PATTERN", help="weights that train, and no others; may be repeated")
     add("--plan", metavar="PLAN", help="auto, a plan file, or text such as llm:dp=2")
     add("--ranks", type=whole(1), metavar="N", help="devices that --plan auto may use")
-    add("--cluster", default="here", metavar="here|FILE")
+    add("--cluster", metavar="here|FILE", help="what --plan auto plans for (here)")
     add("--target", choices=("cpu", "cuda"), default="cpu")
     add("--threads", type=whole(1), metavar="N", help="of each rank")
     add("--order", choices=("file", "shuffle"), default="shuffle")
     add("--seed", type=whole(0), default=0, metavar="N")
-    add("--save-every", type=whole(1), metavar="N", help="steps between checkpoints (an epoch)")
+    add("--save-every", type=whole(1), metavar="N", default=500, help="steps between checkpoints (500)")
     add("--resume", action="store_true", help="go on with the run in OUT")
     add("--dry-run", action="store_true", help="show the first sample; write nothing")
     add("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", metavar="DIR", help="where dt-opt is")
@@ -86,7 +86,7 @@ def parse(argv):
         raise Failure("--out is missing: the folder that results go to")
     if options.validate_every and not options.validate:
         raise Failure("--validate-every goes with --validate FILE")
-    if options.plan is None and (options.ranks or 1) > 1:
+    if options.plan is None and (options.cluster or (options.ranks or 1) > 1):
         options.plan = "auto"
     if options.out is not None:
         options.out = options.out.absolute()

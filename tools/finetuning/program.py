@@ -28,7 +28,7 @@ def build(options, out):
         file = out / "plan.json"
         asked = [f"--plan={options.plan}"]
         if options.plan == "auto":
-            asked += [f"--cluster={options.cluster}", *([f"--devices={options.ranks}"] if options.ranks else [])]
+            asked += [f"--cluster={options.cluster or 'here'}", *([f"--devices={options.ranks}"] if options.ranks else [])]
         run_logged([options.bin / "dt-opt", out / "recipe.json", *asked, *target, "--emit=plan", "-o", file], out)
         plan, ranks = [f"--plan={file}"], json.loads(file.read_text())["ranks"]
         if options.ranks and options.ranks != ranks:

@@ -64,10 +64,10 @@ class Encoder:
     def encode(self, place, record):
         text = records.text_of(place, record)
         if text is None:
-            if self.template is None:
-                self.template = Template(self.tokenizer, self.where)
-                say(self.template.explain())
+            is_first, self.template = self.template is None, self.template or Template(self.tokenizer, self.where)
             ids, learned = self.template.encode(place, records.messages_of(place, record))
+            if is_first:
+                say(self.template.explain(place, ids, learned))
         else:
             ids = self.tokenizer(text)["input_ids"]
             end = self.tokenizer.eos_token_id

@@ -17,6 +17,7 @@ import numpy as np
 from .errors import Failure, one_line
 
 GENERATION = re.compile(r"\{%-?\s*generation\b")
+EXAMPLE = 60  # characters
 # Contents that no template trims and no tokenizer knows.
 PROBE = [("user", "Qzu1q"), ("assistant", "Qza1q"), ("user", "Qzu2q"), ("assistant", "Qza2q")]
 
@@ -36,11 +37,11 @@ class Template:
             missing = not getattr(self.tokenizer, "chat_template", None)
             raise Failure(f"{self.where}: " + ("the tokenizer has no chat template (chat_template.jinja, or `chat_template` of tokenizer_config.json)" if missing else one_line(e))) from None
 
-    def explain(self):
-        """How turns are found, in one line."""
-        if self.marked:
-            return "learned: what the template's generation marks hold"
-        return f"learned: from behind {self.begin!r} to {self.end!r}, by the template's markup (it has no generation marks)"
+    def explain(self, place, ids, learned):
+        """How turns are found, and those of a conversation, in one line."""
+        how = "what the template's generation marks hold" if self.marked else f"from behind {self.begin!r} to {self.end!r}, by the template's markup (it has no generation marks)"
+        example = self.tokenizer.decode(ids[learned])
+        return f"learned: {how}; of {place}: {example[:EXAMPLE] + '…' * (len(example) > EXAMPLE)!r}"
 
     def encode(self, place, messages):
         if self.marked:

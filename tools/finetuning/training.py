@@ -9,16 +9,18 @@
 """train(options, out, ranks, steps, length): runs the program to the end; returns its exit code."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 
 import safetensors.numpy
 
 from .metrics import Metrics
 
-CHECKPOINT, PIPE, EXPORT, VALIDATION = "checkpoint", "batches.pipe", "onnx", "validation"
+CHECKPOINT, EXPORT, VALIDATION = "checkpoint", "onnx", "validation"
 
 
 def checkpoints(out):
@@ -47,8 +49,8 @@ def feed(path, steps, first, length):
         pass  # it has ended, and says why
 
 
-def command(options, out, ranks, steps, length, folder, validates):
-    made = [out / "program/build/train", "--batch", out / PIPE, "--steps", length, "--checkpoint", out / CHECKPOINT, "--save-every", options.save_every or steps.epoch]
+def command(options, out, pipe, ranks, steps, length, folder, validates):
+    made = [out / "program/build/train", "--batch", pipe, "--steps", length, "--checkpoint", out / CHECKPOINT, "--save-every", options.save_every]
     made += ["--metrics", out / "program/metrics.jsonl", "--export", out / EXPORT]
     made += ["--ranks", ranks] if ranks > 1 else []
     made += ["--threads", options.threads] if options.threads else []
@@ -58,24 +60,23 @@ def command(options, out, ranks, steps, length, folder, validates):
 
 
 def train(options, out, ranks, steps, length, folder, validates):
-    (out / PIPE).unlink(missing_ok=True)
-    os.mkfifo(out / PIPE)
     first = min(checkpoints(out), default=0) if options.resume else 0
     metrics = Metrics(out / "program/metrics.jsonl", out / "metrics.jsonl", steps)
-    # Ctrl-C reaches the program, too, which saves and ends; a handler of ours is none of its own.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    process = subprocess.Popen(command(options, out, ranks, steps, length, folder, validates))
-    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
-    threading.Thread(target=feed, args=(out / PIPE, steps, first, length), daemon=True).start()
-    try:
+    with tempfile.TemporaryDirectory() as work:  # not every file system has pipes
+        pipe = pathlib.Path(work) / "batches"
+        os.mkfifo(pipe)
+        # Ctrl-C reaches the program, too, which saves and ends; a handler of ours is none of its own.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        process = subprocess.Popen(command(options, out, pipe, ranks, steps, length, folder, validates))
+        signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
+        threading.Thread(target=feed, args=(pipe, steps, first, length), daemon=True).start()
         while True:
             try:
                 code = process.wait(timeout=1)
                 break
             except subprocess.TimeoutExpired:
                 metrics.follow()
-    finally:
-        signal.signal(signal.SIGINT, before)
-        (out / PIPE).unlink(missing_ok=True)
     metrics.end()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return code
