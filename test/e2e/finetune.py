@@ -8,7 +8,7 @@
 # (tolerance.py). The folder that comes out opens in transformers and has the loss
 # that the run's last validation says.
 # ===-----------------------------------------------------------------------===
-"""finetune.py --dt-opt PATH FAMILY [--ranks N] [--resume] [--freeze PATTERN]: exit code 0 when the losses are PyTorch's."""
+"""finetune.py --dt-opt PATH FAMILY [--ranks N] [--resume] [--micro N] [--freeze PATTERN]: exit code 0 when the losses are PyTorch's."""
 
 import argparse
 import contextlib
@@ -40,8 +40,9 @@ try:
 except ImportError:
     print("skipped: finetune: tools/setup --torch installs what this needs")
     sys.exit(train_model.SKIPPED)
-sys.path.insert(0, str(ROOT / "models"))
+sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tools")]
 from export.sizes import Doubled  # noqa: E402
+from finetuning.steps import largest_part  # noqa: E402
 
 
 def rate(step, schedule):
@@ -114,6 +115,13 @@ def order(arguments, count):
     return [int(i) for epoch in range(-(-STEPS * SIZE // count)) for i in np.random.default_rng((3, epoch)).permutation(count)][: STEPS * SIZE]
 
 
+def edit_recipe(path, micro, chats):
+    """As a user does who wants other parts: `chats` tokens of each step's samples."""
+    made = json.loads(path.read_text())
+    made["batch"] |= {"micro": micro, "tokens": max(largest_part(sum(step), max(step), -(-SIZE // micro)) for step in chats)}
+    path.write_text(json.dumps(made))
+
+
 def expect(good, what):
     if not good:
         sys.exit(what)
@@ -157,16 +165,21 @@ def check(arguments, work):
     flags = ["--order", arguments.order, "--seed", 3, "--schedule", schedule]
     flags += [f"--freeze={pattern}" for pattern in arguments.freeze]
     flags += ["--ranks", arguments.ranks, "--plan", "auto"] if arguments.ranks > 1 else []
+    places = order(arguments, SAMPLES)
+    steps = [[samples[i] for i in places[s * SIZE : (s + 1) * SIZE]] for s in range(STEPS)]
+    if arguments.micro:
+        finetune(arguments.dt_opt, work, *flags, "--steps", 0)
+        lengths = [[len(ids) for ids, _ in step] for step in (*steps, held_out[:SIZE], held_out[SIZE:])]
+        edit_recipe(work / "out/recipe.json", arguments.micro, lengths)
     said = finetune(arguments.dt_opt, work, *flags, "--steps", STOPPED if arguments.resume else STEPS)
     expect(f"1 of {SAMPLES + 1} samples" in said, f"the long sample is not named: {said}")
     expect(f"{arguments.ranks} rank" in said, f"not on {arguments.ranks} ranks: {said}")
+    expect(f"in {-(-SIZE // (arguments.micro or SIZE))} parts" in said, f"another number of microbatches: {said}")
     if arguments.resume:
         finetune(arguments.dt_opt, work, *flags, "--steps", STEPS, "--resume")
 
     lines = [json.loads(line) for line in (work / "out/metrics.jsonl").read_text().splitlines()]
     expect([line["step"] for line in lines] == list(range(1, STEPS + 1)), f"steps are {[line['step'] for line in lines]}")
-    places = order(arguments, SAMPLES)
-    steps = [[samples[i] for i in places[s * SIZE : (s + 1) * SIZE]] for s in range(STEPS)]
     for line, step in zip(lines, steps):
         want = {"tokens": sum(len(ids) for ids, _ in step), "learned_tokens": sum(sum(learned[1:]) for _, learned in step)}
         expect(all(line[k] == v for k, v in want.items()), f"step {line['step']} has {line}, expected {want}")
@@ -186,6 +199,7 @@ def main():
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
     parser.add_argument("--ranks", type=int, default=1, help="with --plan auto")
     parser.add_argument("--resume", action="store_true", help=f"stop after {STOPPED} steps")
+    parser.add_argument("--micro", type=int, help="edit the recipe first: so many samples a microbatch")
     parser.add_argument("--freeze", action="append", default=[])
     parser.add_argument("--order", choices=("file", "shuffle"), default="file")
     arguments = parser.parse_args()
