@@ -128,16 +128,15 @@ def train_and_save(options, folder, module, steps, validation, length):
         return 0
     count = len(steps.source)
     say(f"{count} samples, {int(steps.tokens.sum())} tokens; {length} steps of {steps.size} samples ({length * steps.size / count:.3g} epochs); {ranks} rank{'s' * (ranks > 1)}")
-    code = training.train(options, out, ranks, steps, length, folder, bool(validation))
-    if code:
-        return code if code > 0 else 128 - code
     exported = out / training.EXPORT
-    if exported.is_dir():
+    shutil.rmtree(exported, ignore_errors=True)  # of a run that was killed
+    code = training.train(options, out, ranks, steps, length, folder, bool(validation))
+    if code == 0 and (exported / "llm.onnx").is_file():  # not of a run that was stopped before its first step
         newest = out / training.CHECKPOINT / f"step-{training.checkpoints(out)[-1]}"
         saving.save(folder, module, exported, saving.trained_names(newest), out / "model")
-        shutil.rmtree(exported)
         say(f"the model: {out / 'model'}")
-    return 0
+    shutil.rmtree(exported, ignore_errors=True)
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":
