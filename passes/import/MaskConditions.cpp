@@ -220,6 +220,9 @@ public:
       read(view.operand(op->getOperand(0)), holds);
       return read(view.operand(op->getOperand(1)), holds);
     }
+    if (auto where = dyn_cast_or_null<nn::WhereOp>(op))
+      if (readChoice(view, where, holds))
+        return;
     MaskCondition condition{view, holds, readBand(view, holds)};
     if (auto generate = dyn_cast_or_null<nn::GenerateOp>(op)) {
       SmallVector<IndexBound> bounds;
@@ -229,6 +232,22 @@ public:
         condition.bounds = std::move(bounds);
     }
     conditions.all.push_back(std::move(condition));
+  }
+
+private:
+  /// A choice between bools of which one is the same everywhere, and not what
+  /// is wanted (`tril` of a mask): the other is chosen, and is what is wanted.
+  bool readChoice(const ScoreView &view, nn::WhereOp where, bool holds) {
+    for (bool first : {true, false}) {
+      std::optional<double> same =
+          getSplat(first ? where.getRhs() : where.getLhs());
+      if (!same || (*same != 0) == holds)
+        continue;
+      read(view.operand(where.getCondition()), first);
+      read(view.operand(first ? where.getLhs() : where.getRhs()), holds);
+      return true;
+    }
+    return false;
   }
 };
 } // namespace

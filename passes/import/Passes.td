@@ -62,6 +62,8 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::func::FuncOp"> {
     | always true | nothing |
     | any other: of heads, of floats, `or`, padding beside segments | a mask |
 
+    Masks that are computed with numbers become bools first: `(1 - m) * lowest`, `m == 0`, where m is 0 or 1 (casts of bools, their products), sums of -inf and 0, differences of integers that are compared with 0.
+
     Masks that select between scores and -inf, or between 0 and -inf or the lowest number, become bool masks. The number, where it is put and the IsNaN guard determine the result for a query without a visible key
     (`empty_row`; docs/RationaleNN.md). Other numbers are added as they are. The guard of a softmax that is not part of an attention stops rows of -inf.
 

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/import/MaskNumbers.h"
 #include "passes/import/MaskRules.h"
 #include "passes/import/Masks.h"
 #include "passes/import/Match.h"
@@ -170,6 +171,10 @@ struct RaiseAttentionPass
     : import::impl::RaiseAttentionBase<RaiseAttentionPass> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
+    RewritePatternSet masks(context); // before an attention takes them in
+    populateMaskNumberPatterns(masks);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(masks))))
+      return signalPassFailure();
     RewritePatternSet patterns(context);
     patterns.add(splatThroughTranspose)
         .add(raiseAttentionCore)
