@@ -50,8 +50,8 @@ Value generateAlone(PatternRewriter &rewriter, nn::GenerateOp generate,
   auto made = nn::GenerateOp::create(rewriter, generate.getLoc(), type);
   IRMapping mapping;
   generate.getBody().cloneInto(&made.getBody(), mapping);
-  made.getBody().front().getTerminator()->setOperand(0,
-                                                     mapping.lookupOrDefault(condition));
+  made.getBody().front().getTerminator()->setOperand(
+      0, mapping.lookupOrDefault(condition));
   return made;
 }
 
