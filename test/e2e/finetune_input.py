@@ -43,6 +43,8 @@ from finetuning.errors import Failure  # noqa: E402
 from finetuning.metrics import Metrics  # noqa: E402
 from finetuning.project import Project  # noqa: E402
 
+BIN = pathlib.Path(tempfile.mkdtemp())  # a compiler that is there and never asked
+(BIN / "dt-opt").touch()
 USER, ANSWER = {"role": "user", "content": "why"}, {"role": "assistant", "content": "it does"}
 GOOD = {"messages": [USER, ANSWER]}
 
@@ -50,7 +52,7 @@ GOOD = {"messages": [USER, ANSWER]}
 def call(*argv):
     """(exit code, what is printed, what the error says)."""
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
-    sys.argv = ["finetune", *map(str, argv)]
+    sys.argv = ["finetune", "--bin", str(BIN), *map(str, argv)]
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = driver.main()
@@ -216,14 +218,15 @@ class Flags(WithFolders):
         with project.begin():
             with self.assertRaisesRegex(Failure, "another run is at work in"), Project(out, False).begin():
                 pass
-            (out / "recipe.json").write_text("{}")
-            self.assertRegex(call(*flags, "--out", out)[2], "recipe.json: not as it was written, and no recipe of this tool")
-            made = {"batch": {"global": 2, "micro": 1, "tokens": 40}, "items": {"sample": {"measures": {"tokens": {"max": 9}}}}}
-            (out / "recipe.json").write_text(json.dumps(made))
-            self.assertRegex(call(*flags, "--out", out)[2], r"recipe.json: a sample has [0-9]+ tokens; items.sample.measures.tokens.max is 9")
-            made["items"]["sample"]["measures"]["tokens"]["max"] = 99
-            (out / "recipe.json").write_text(json.dumps(made))
-            self.assertRegex(call(*flags, "--out", out)[2], r"recipe.json: the samples of step 0 may need parts of [0-9]+ tokens; batch.tokens is 40")
+            self.assertIn("another run is at work in", call(*flags, "--out", out)[2])
+        (out / "recipe.json").write_text("{}")
+        self.assertRegex(call(*flags, "--out", out)[2], "recipe.json: not as it was written, and no recipe of this tool")
+        made = {"batch": {"global": 2, "micro": 1, "tokens": 40}, "items": {"sample": {"measures": {"tokens": {"max": 9}}}}}
+        (out / "recipe.json").write_text(json.dumps(made))
+        self.assertRegex(call(*flags, "--out", out)[2], r"recipe.json: a sample has [0-9]+ tokens; items.sample.measures.tokens.max is 9")
+        made["items"]["sample"]["measures"]["tokens"]["max"] = 99
+        (out / "recipe.json").write_text(json.dumps(made))
+        self.assertRegex(call(*flags, "--out", out)[2], r"recipe.json: the samples of step 0 may need parts of [0-9]+ tokens; batch.tokens is 40")
         shutil.rmtree(out)
         code, printed, _ = call(*flags, "--out", out, "--dry-run")
         self.assertEqual((code, out.exists()), (0, False))
@@ -308,6 +311,14 @@ class Saved(WithFolders):
         self.assertEqual(saving.trained_names(self.folder), {"net.a", "net.b"})
 
 
+def dealt(lengths, count):
+    """Largest first, each to the emptiest group."""
+    groups = [[] for _ in range(count)]
+    for n in sorted(lengths, reverse=True):
+        min(groups, key=sum).append(n)
+    return groups
+
+
 class Numbers(unittest.TestCase):
     def made(self, lengths):
         return source.Chats([("here", np.arange(n), np.ones(n, bool)) for n in lengths])
@@ -332,13 +343,20 @@ class Numbers(unittest.TestCase):
             size = draw.randint(1, 40)
             batches = [[draw.choice([1, 3, 200, 700, draw.randint(1, 2000)]) for _ in range(size)] for _ in range(draw.randint(1, 4))]
             longest = max(map(max, batches))
-            micro, tokens = steps.choose_parts(size, longest, [(sum(b), max(b)) for b in batches])
-            self.assertTrue(1 <= micro <= size and tokens >= longest)
+            replicas = draw.choice([1, 1, 2, 3, size])
+            replicas = min(replicas, size)
+            micro, tokens = steps.choose_parts(size, longest, [(sum(b), max(b)) for b in batches], replicas)
+            self.assertTrue(replicas <= micro <= size and tokens >= longest)
             for batch in batches:
-                parts = [0] * -(-size // micro)
-                for n in sorted(batch, reverse=True):
-                    parts[parts.index(min(parts))] += n
-                self.assertLessEqual(max(parts), tokens)
+                parts = [part for microbatch in dealt(batch, -(-size // micro)) for part in dealt(microbatch, replicas)]
+                self.assertLessEqual(max(map(sum, parts)), tokens)
+
+    def test_few_microbatches(self):
+        """As many as small parts need, of long samples one for each replica."""
+        self.assertEqual(steps.choose_parts(8, 100, [(800, 100)]), (8, 800))
+        self.assertEqual(steps.choose_parts(8, 2000, [(16000, 2000)])[0], 1)
+        self.assertEqual(steps.choose_parts(8, 2000, [(16000, 2000)], replicas=4)[0], 4)
+        self.assertEqual(steps.choose_parts(8, 100, [(800, 100)], count=4)[0], 2)
 
     def test_metrics(self):
         """Lines are followed as they come; a run that goes on has cut the file."""
@@ -358,4 +376,7 @@ class Numbers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    try:
+        unittest.main()
+    finally:
+        shutil.rmtree(BIN)

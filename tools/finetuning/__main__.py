@@ -43,7 +43,7 @@ def main():
 
 
 def run(options):
-    from . import network, program, recipe, source
+    from . import network, planning, program, recipe, source
     from .folder import Folder
     from .project import Project
     from .showing import show
@@ -75,17 +75,14 @@ def run(options):
     length = options.steps if options.steps is not None else -(-(options.epochs or 1) * len(train) // size)
     samples = {"data": train.fingerprint(), "order": options.order, "seed": options.seed, "global_batch": size}
     project.check(samples)
-    lengths = {steps: max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})
-    if edited:
-        for one, count in lengths.items():
-            recipe.check_fits(options.out / recipe.FILE, edited, one, length if one is steps else count)
-        say(f"{options.out / recipe.FILE} was edited: it is used as it is")
+    # Parts have room for an epoch at least, so that a longer run has the same in most cases.
+    lengths = {steps: length if edited else max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})
     with project.begin():
         write_graph(project, folder, module, buffers)
-        if not edited:
-            write_recipe(project, options, lengths)
+        flags, ranks = planning.settle(project, options, lengths, edited)
         project.note(**samples)
-        return train_and_save(options, folder, module, steps, validation, length)
+        program.build(options, options.out, flags)
+        return train_and_save(options, folder, module, steps, validation, length, ranks)
 
 
 def write_graph(project, folder, module, buffers):
@@ -103,24 +100,10 @@ def write_graph(project, folder, module, buffers):
         project.note(graph=graph)
 
 
-def write_recipe(project, options, lengths):
-    """`lengths`: of the steps that its parts must have room for, an epoch at least, so that a longer run has the same in most cases."""
-    from . import recipe
-    from .steps import choose_parts
-
-    longest = max(steps.longest for steps in lengths)
-    sums = [steps.sums(step) for steps, length in lengths.items() for step in range(length)]
-    (size,) = {steps.size for steps in lengths}
-    text = json.dumps(recipe.recipe(options, longest, *choose_parts(size, longest, sums)), indent=2) + "\n"
-    (project.out / recipe.FILE).write_text(text)
-    project.note(recipe=recipe.digest(text))
-
-
-def train_and_save(options, folder, module, steps, validation, length):
-    from . import program, saving, training
+def train_and_save(options, folder, module, steps, validation, length, ranks):
+    from . import saving, training
 
     out = options.out
-    ranks = program.build(options, out)
     if validation:
         training.write_validation(out, validation)
     if length == 0:

@@ -4,15 +4,16 @@
 #
 # What the compiler and the build say goes to a log; of what fails, the error.
 # ===-----------------------------------------------------------------------===
-"""build(options, out): plans and compiles OUT/recipe.json; returns the ranks of the program."""
+"""plan, build: what dt-opt makes of OUT/recipe.json."""
 
 import json
 import os
 import subprocess
 
-from .errors import Failure, say
+from . import recipe
+from .errors import Failure
 
-LOG = "compile.log"
+LOG, PLAN = "compile.log", "plan.json"
 
 
 def check_tools(options):
@@ -20,23 +21,18 @@ def check_tools(options):
         raise Failure(f"{options.bin / 'dt-opt'} is not there: build it first (cmake --preset release && cmake --build --preset release), or --bin DIR")
 
 
-def build(options, out):
-    (out / LOG).write_text("")
-    target = [f"--target={options.target}"]
-    plan, ranks = [], 1
-    if options.plan:
-        file = out / "plan.json"
-        asked = [f"--plan={options.plan}"]
-        if options.plan == "auto":
-            asked += [f"--cluster={options.cluster or 'here'}", *([f"--devices={options.ranks}"] if options.ranks else [])]
-        run_logged([options.bin / "dt-opt", out / "recipe.json", *asked, *target, "--emit=plan", "-o", file], out)
-        plan, ranks = [f"--plan={file}"], json.loads(file.read_text())["ranks"]
-        if options.ranks and options.ranks != ranks:
-            if options.plan != "auto":
-                raise Failure(f"--ranks {options.ranks}: the plan has {ranks}")
-            say(f"the plan uses {ranks} of {options.ranks} devices")
-    run_logged([options.bin / "dt-opt", out / "recipe.json", *plan, *target, "--emit=exe", "-o", out / "program"], out)
-    return ranks
+def plan(options, out):
+    """Asks for a plan, or for all that a given one leaves open: OUT/plan.json, as an object."""
+    asked = [f"--plan={options.plan}"]
+    if options.plan == "auto":
+        asked += [f"--cluster={options.cluster or 'here'}", *([f"--devices={options.ranks}"] if options.ranks else [])]
+    run_logged([options.bin / "dt-opt", out / recipe.FILE, *asked, f"--target={options.target}", "--emit=plan", "-o", out / "plan.new.json"], out)
+    (out / "plan.new.json").rename(out / PLAN)
+    return json.loads((out / PLAN).read_text())
+
+
+def build(options, out, flags):
+    run_logged([options.bin / "dt-opt", out / recipe.FILE, *flags, f"--target={options.target}", "--emit=exe", "-o", out / "program"], out)
 
 
 def run_logged(command, out):

@@ -13,7 +13,6 @@ import json
 from .errors import Failure, one_line
 from .network import PREFIX
 from .source import IGNORED
-from .steps import largest_part
 
 FILE = "recipe.json"
 
@@ -54,16 +53,3 @@ def kept(project):
     if not all(isinstance(n, int) and n > 0 for n in sizes):
         raise Failure(f"{path}: batch.global, batch.tokens and the measure's max are whole numbers")
     return made
-
-
-def check_fits(where, made, steps, length):
-    """Whether all steps fit into the parts of a recipe that was not made for them."""
-    size, tokens = made["batch"]["global"], made["batch"]["tokens"]
-    longest = made["items"]["sample"]["measures"]["tokens"]["max"]
-    count = -(-size // made["batch"].get("micro", size))
-    if steps.longest > longest:
-        raise Failure(f"{where}: a sample has {steps.longest} tokens; items.sample.measures.tokens.max is {longest}")
-    for step in range(length):
-        needed = largest_part(*steps.sums(step), count)
-        if needed > tokens:
-            raise Failure(f"{where}: the samples of step {step} may need parts of {needed} tokens; batch.tokens is {tokens}")

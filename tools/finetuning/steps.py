@@ -72,23 +72,25 @@ def pack(samples, size):
 PART = 2048  # tokens that a part may have by default, if no two samples have more
 
 
-def largest_part(step_tokens, longest, count):
-    """Tokens that no part of a step needs to exceed if it is put into `count` microbatches, largest samples first (runtime/reorder/Partition.h)."""
-    if count == 1:
-        return step_tokens
-    # Loads are compared in 1/2^20 of the bound.
-    bound = -(-step_tokens // count) + longest
-    return min(step_tokens, bound + bound // 1024 + 1)
+def largest_part(step_tokens, longest, count, replicas=1):
+    """Tokens that no part of a step needs to exceed if its samples are put into `count` microbatches, and those of each into replicas, largest samples first (runtime/reorder/Partition.h)."""
+    most = step_tokens
+    for groups in (count, replicas):
+        if groups > 1:
+            bound = -(-most // groups) + longest
+            most = min(most, bound + bound // 1024 + 1)  # loads are compared in 1/2^20 of the bound
+    return most
 
 
-def choose_parts(size, longest, sums):
-    """(micro, tokens) of steps of `size` samples that have (all tokens, those of the longest sample): the fewest microbatches whose parts are small."""
+def choose_parts(size, longest, sums, replicas=1, count=None):
+    """(micro, tokens) of steps of `size` samples that have (all tokens, those of the longest sample): the fewest microbatches whose parts are small. Replicas have a sample each at least."""
     wanted, tried, sums = max(PART, 2 * longest), 0, sorted(set(sums))
-    for micro in range(size, 0, -1):
-        count = -(-size // micro)
-        if count == tried:
+    for micro in [-(-size // count)] if count else range(size, replicas - 1, -1):
+        made = -(-size // micro)
+        if made == tried:
             continue
-        tried = count
-        tokens = max([longest, *(largest_part(*pair, count) for pair in sums)])
-        if tokens <= wanted or micro == 1:
-            return micro, tokens
+        tried = made
+        tokens = max([longest, *(largest_part(*pair, made, replicas) for pair in sums)])
+        if tokens <= wanted:
+            break
+    return micro, tokens
