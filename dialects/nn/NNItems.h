@@ -46,6 +46,9 @@ struct ItemState {
   /// for the places and the rows of a part are those of its samples. `culprit`
   /// is the sum.
   bool isRunningCount = false;
+  /// PerItem, integers: those of a raw input, one for one. Of these the program
+  /// can check that items have different ones.
+  bool isGiven = false;
   /// Coupled: where, and why.
   mlir::Operation *culprit = nullptr;
   std::string reason;

@@ -78,6 +78,8 @@ ItemAnalysis::ItemAnalysis(dist::ModuleOp module, bool localStatistics)
     std::string full = (module.getExternalName() + "." + plain).str();
     state.declaredIndex = state.is(ItemState::PerItem) &&
                           (indices.contains(full) || indices.contains(plain));
+    state.isGiven = state.is(ItemState::PerItem) &&
+                    isa<IntegerType>(getElementTypeOrSelf(argument.getType()));
     states[argument] = state;
   }
   for (Operation &op : forward.getBody().front())
@@ -126,6 +128,19 @@ static bool keepsRunningCount(Operation *op) {
          getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
 }
 
+/// Whether different integers stay different.
+static bool keepsGiven(Operation *op) {
+  if (isa<nn::ReshapeOp, nn::BroadcastOp>(op))
+    return true;
+  auto cast = dyn_cast<nn::CastOp>(op);
+  if (!cast)
+    return false;
+  auto from = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getInput())),
+       to = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getType()));
+  // Numbers of items and rows have 32 bits.
+  return from && to && to.getWidth() >= std::min(from.getWidth(), 32u);
+}
+
 static bool picksItems(Operation *op, nn::ItemStates operands) {
   auto rule = dyn_cast<nn::ItemOpInterface>(op);
   return rule && rule.picksItems(operands);
@@ -169,6 +184,8 @@ SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
     state = ItemState::coupled(op, "is not known to treat items alone");
   if (!state.is(ItemState::Coupled) && losesOwnNumber(op, operands, state))
     state = ItemState::coupled(op, nn::kNumberInPart);
+  state.isGiven =
+      state.is(ItemState::PerItem) && keepsGiven(op) && operands[0].isGiven;
   if (counts && state.is(ItemState::PerItem) && keepsRunningCount(op)) {
     state.isRunningCount = true;
     state.culprit = count->culprit;

@@ -292,7 +292,8 @@ ShardingRule AttentionOp::getShardingRule() {
 }
 
 /// Where tokens of several items follow one another, segments keep these apart:
-/// whoever makes the numbers gives items different ones.
+/// the program checks that whoever makes the numbers gives items different
+/// ones.
 static ItemState inferTokenItems(AttentionOp op, ItemStates operands) {
   auto alongTokens = [](const ItemState &state) {
     return state.is(ItemState::PerItem) && state.axis == 1;
@@ -302,6 +303,12 @@ static ItemState inferTokenItems(AttentionOp op, ItemStates operands) {
       !llvm::all_of(operands.drop_front(segments), alongTokens) ||
       !llvm::all_of(operands.take_front(3), alongTokens))
     return ItemState::coupled(op, "lets items see one another");
+  if (!llvm::all_of(operands.drop_front(segments),
+                    [](const ItemState &ids) { return ids.isGiven; }))
+    return ItemState::coupled(
+        op, "keeps items apart by numbers that the graph computes, of which "
+            "two items may have the same, where it should compare integers of "
+            "an input as they are");
   // A query sees itself, else it might get the mean of what others have.
   bool seesItself =
       !op.getMask() && op.getQuerySegments() == op.getKeySegments();

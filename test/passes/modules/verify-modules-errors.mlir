@@ -275,3 +275,39 @@ dist.module @padded {
   }
 }
 dist.loss "l" in @padded numerator "loss.l" weight 1.0
+
+// -----
+
+// Documents from 1, and 0 for what is hidden: two samples may both have hidden
+// tokens.
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @hidden {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "ids"}, %keep: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "keep"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %kept = nn.mul %ids, %keep : tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    // expected-error @+1 {{'nn.attention' of module 'hidden' keeps items apart by numbers that the graph computes, of which two items may have the same, where it should compare integers of an input as they are, and loss 'l' depends on it}}
+    %o, %lse = nn.attention %x, %x, %x segments %kept by %kept {causal, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @hidden numerator "loss.l" weight 1.0
+
+// -----
+
+// Of 8 bits many are the same.
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @narrow {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "ids"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %narrow = nn.cast %ids : tensor<1x?xi64, #nn.dims<seq>> to tensor<1x?xi8, #nn.dims<seq>>
+    %again = nn.cast %narrow : tensor<1x?xi8, #nn.dims<seq>> to tensor<1x?xi32, #nn.dims<seq>>
+    // expected-error @+1 {{'nn.attention' of module 'narrow' keeps items apart by numbers that the graph computes}}
+    %o, %lse = nn.attention %x, %x, %x segments %again by %again {causal, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?xi32, #nn.dims<seq>>, tensor<1x?xi32, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @narrow numerator "loss.l" weight 1.0
