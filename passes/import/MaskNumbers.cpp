@@ -37,10 +37,15 @@ std::optional<bool> readUnits(nn::WhereOp where) {
   return *a == 1;
 }
 
-/// The select whose numbers are generated.
-arith::SelectOp getSelect(nn::GenerateOp generate) {
+/// What makes the generated numbers, without conversions of 0 and 1.
+Operation *getMaker(nn::GenerateOp generate) {
   auto yield = cast<nn::YieldOp>(generate.getBody().front().getTerminator());
-  return yield.getValues()[0].getDefiningOp<arith::SelectOp>();
+  Operation *op = yield.getValues()[0].getDefiningOp();
+  while (isa_and_nonnull<arith::IndexCastOp, arith::SIToFPOp, arith::ExtSIOp>(
+             op) &&
+         !op->getOperand(0).getType().isInteger(1))
+    op = op->getOperand(0).getDefiningOp();
+  return op;
 }
 
 /// A bool inside of a generated number's region, generated alone.
@@ -57,9 +62,8 @@ Value generateAlone(PatternRewriter &rewriter, nn::GenerateOp generate,
 
 /// The bool of which a generated number is made.
 Value getGeneratedBool(nn::GenerateOp generate) {
-  auto yield = cast<nn::YieldOp>(generate.getBody().front().getTerminator());
-  Operation *op = yield.getValues()[0].getDefiningOp();
-  arith::SelectOp select = getSelect(generate);
+  Operation *op = getMaker(generate);
+  auto select = dyn_cast_or_null<arith::SelectOp>(op);
   if (isa_and_nonnull<arith::UIToFPOp, arith::ExtUIOp>(op) &&
       op->getOperand(0).getType().isInteger(1))
     return op->getOperand(0);
@@ -228,7 +232,8 @@ struct Infinities {
       return of(where.getCondition(), getSplat(where.getLhs()),
                 getSplat(where.getRhs()), {});
     auto generate = v.getDefiningOp<nn::GenerateOp>();
-    arith::SelectOp select = generate ? getSelect(generate) : nullptr;
+    auto select = dyn_cast_or_null<arith::SelectOp>(
+        generate ? getMaker(generate) : nullptr);
     FloatAttr a, b;
     if (!select || !matchPattern(select.getTrueValue(), m_Constant(&a)) ||
         !matchPattern(select.getFalseValue(), m_Constant(&b)))

@@ -86,12 +86,22 @@ func.func @number(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor
 
 // A lower triangle of a mask; the mask from a difference, a product and a cast.
 // CHECK-LABEL: @triangle
-// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} segments %arg3 by %arg3 {causal, empty_row = 2 : i32, scale = 1.000000e+00 : f64}
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} segments %arg3 by %arg3 {causal, empty_row = 2 : i32, scale = 1.000000e+00 : f64, window = 2 : i64}
 func.func @triangle(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %s: tensor<2x5xi64>) -> tensor<2x4x5x16xf32> {
   %past = nn.generate : tensor<5x5xi1> {
   ^bb0(%i: index, %j: index):
     %c = arith.cmpi sle, %j, %i : index
     nn.yield %c : i1
+  }
+  %near = nn.generate : tensor<5x5xi64> {
+  ^bb0(%i: index, %j: index):
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %next = arith.addi %j, %c1 : index
+    %c = arith.cmpi sle, %i, %next : index
+    %one = arith.select %c, %c1, %c0 : index
+    %whole = arith.index_cast %one : index to i64
+    nn.yield %whole : i64
   }
   %sr = nn.reshape %s : tensor<2x5xi64> to tensor<2x1x5x1xi64>
   %rr = nn.reshape %s : tensor<2x5xi64> to tensor<2x1x1x5xi64>
@@ -99,8 +109,8 @@ func.func @triangle(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tens
   %difference = nn.sub %sr, %rr : tensor<2x1x5x1xi64>, tensor<2x1x1x5xi64>
   %same = nn.cmp eq %difference, %zero : tensor<2x1x5x5xi64>, tensor<i64>
   %number = nn.cast %same : tensor<2x1x5x5xi1> to tensor<2x1x5x5xi64>
-  %square = nn.mul %number, %number : tensor<2x1x5x5xi64>, tensor<2x1x5x5xi64>
-  %again = nn.cast %square : tensor<2x1x5x5xi64> to tensor<2x1x5x5xi1>
+  %product = nn.mul %number, %near : tensor<2x1x5x5xi64>, tensor<5x5xi64>
+  %again = nn.cast %product : tensor<2x1x5x5xi64> to tensor<2x1x5x5xi1>
   %false = nn.constant dense<false> : tensor<i1>
   %m = nn.where %past, %again, %false : tensor<5x5xi1>, tensor<2x1x5x5xi1>, tensor<i1>
   %hidden = nn.constant dense<0xFF800000> : tensor<f32>
