@@ -209,7 +209,7 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
       for (const models::JsonReader &kind : entry.listIfAny("items")) {
         sample.items.emplace_back();
         for (const models::JsonReader &item : kind.list())
-          sample.items.back().push_back(readTokens(item, 1));
+          sample.items.back().push_back(readTokens(item, 0));
       }
       if (sample.items.size() > kinds.size())
         entry.at("items").fail("expected a list for each of the " +

@@ -242,7 +242,8 @@ static nlohmann::ordered_json printTimes(const Prediction &p, size_t unit,
                                          StringRef source) {
   nlohmann::ordered_json stages;
   for (const StageTimes &times : p.times[unit]) {
-    auto &stage = stages.emplace_back();
+    // Of no items it has no figures.
+    auto &stage = stages.emplace_back(nlohmann::ordered_json::object());
     for (auto [key, value] : kStageTimes)
       if (times.*value)
         stage[key] = times.*value;

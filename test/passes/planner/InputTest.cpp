@@ -240,6 +240,15 @@ TEST(Data, SamplesComeInOrder) {
             "");
 }
 
+TEST(Data, ItemsMayBeEmpty) {
+  auto data = parseData(
+      R"({"kinds": ["image"], "samples": [{"tokens": 0, "items": [[0, 2]]}]})",
+      "d");
+  ASSERT_TRUE(bool(data)) << errorOf(std::move(data));
+  EXPECT_EQ((*data)->draw(0, 0).of(ItemKind::Image),
+            (std::vector<int32_t>{0, 2}));
+}
+
 TEST(Data, Errors) {
   EXPECT_EQ(errorOf(parseData("{}", "d.json")),
             "d.json: the key 'samples' is missing");
