@@ -26,6 +26,8 @@ namespace {
 
 /// Heads and widths of more than this are not cut finer.
 constexpr int kMostTP = 64;
+/// No item is larger to the planner (Data.h).
+constexpr int64_t kMostTokens = 1 << 24;
 /// Of a gradient, a moment, a master.
 constexpr double kFloatBytes = 4;
 
@@ -196,7 +198,9 @@ public:
 private:
   ItemBound boundsOf(StringRef kind, int64_t most) {
     dist::MeasureOp measure = schedule::getTokens(program, kind);
-    return {kind.str(), most, measure ? int32_t(measure.getMax()) : 1};
+    return {kind.str(), most,
+            measure ? int32_t(std::min<int64_t>(measure.getMax(), kMostTokens))
+                    : 1};
   }
   void cutBatch();
   llvm::Error add(dist::ModuleOp module);
