@@ -202,6 +202,9 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
       kinds = root.at("kinds").strings();
     if (kinds.size() > size_t(kMostItemKinds))
       root.at("kinds").fail("expected at most " + Twine(kMostItemKinds));
+    for (size_t k = 1; k < kinds.size(); ++k)
+      if (is_contained(ArrayRef(kinds).take_front(k), kinds[k]))
+        root.at("kinds").fail("'" + kinds[k] + "' stands there twice");
     for (const models::JsonReader &entry : root.at("samples").list()) {
       entry.keys({"tokens", "items", "count"});
       Sample sample;

@@ -259,6 +259,9 @@ TEST(Data, Errors) {
   EXPECT_EQ(errorOf(parseData(R"({"samples": [{"tokens": 3, "count": 0}]})",
                               "d.json")),
             "d.json: the weights of all samples are zero or too large");
+  EXPECT_EQ(errorOf(parseData(R"({"kinds": ["a", "b", "a"], "samples": []})",
+                              "d.json")),
+            "d.json: kinds: 'a' stands there twice");
   EXPECT_NE(errorOf(openData("/nowhere")), "");
 }
 
