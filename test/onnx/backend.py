@@ -32,11 +32,12 @@ from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fuzz"))
 import suites  # noqa: E402
 import table  # noqa: E402
-from program import Module, Suite  # noqa: E402
+from program import Module, Setting, Suite  # noqa: E402
 from registry import importable  # noqa: E402
 
 CHUNK = 100
 TRAINED = "dt_trained"
+SETTING = Setting(micro=1, samples=1, items={})
 
 
 class Refused(Exception):
@@ -80,7 +81,7 @@ def prepared(test, number, constant):
     graph.initializer.append(numpy_helper.from_array(np.float32([0.5, -0.25]), TRAINED))
     graph.node.append(helper.make_node("ReduceMean", [TRAINED], [TRAINED + ".loss"], name=TRAINED, keepdims=0))
     graph.output.append(helper.make_tensor_value_info(TRAINED + ".loss", TensorProto.FLOAT, []))
-    return Module(name, model, {"kind": "graph_output", "output": TRAINED + ".loss"}, {}), batch
+    return Module(name, {name: model}, {"kind": "graph_output", "output": TRAINED + ".loss"}, {}), batch
 
 
 def settle(graph, name, value):
@@ -149,7 +150,7 @@ class Runner:
                 self.refuse(test, str(reason))
                 refused.append(test)
         good = []
-        for (test, module, batch), verdict in zip(ready, self.suite.check_all([m for _, m, _ in ready], 1, 1, {})):
+        for (test, module, batch), verdict in zip(ready, self.suite.check_all([m for _, m, _ in ready], SETTING)):
             if verdict is None:
                 good.append((test, module, batch))
             elif verdict[0] == "refused":
@@ -159,7 +160,7 @@ class Runner:
             else:
                 self.verdicts[id(test)] = ("failed", verdict[1])
         batch = {k: v for _, _, b in good for k, v in b.items()}
-        for (test, module, _), result in zip(good, self.suite.run([m for _, m, _ in good], 1, 1, {}, [batch])):
+        for (test, module, _), result in zip(good, self.suite.run([m for _, m, _ in good], SETTING, [batch])):
             self.verdicts[id(test)] = ("failed", result) if isinstance(result, str) else compare(test, result[0][0])
             self.choices[key(test)] = ATTEMPTS.index(how)
         return refused
