@@ -12,7 +12,7 @@
 #define PASSES_PLAN_LAYERRULES_H
 
 #include "passes/planner/describe/Model.h"
-#include "passes/schedule/StageBytes.h"
+#include "passes/schedule/ItemSizes.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"

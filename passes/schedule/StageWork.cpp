@@ -200,20 +200,6 @@ void setTimes(dist::ModuleOp module, ArrayRef<planner::StageTimes> stages,
   module.setTimesAttr(dist::TimesAttr::get(module.getContext(), from, list));
 }
 
-nn::DimOp getMainDim(dist::ModuleOp module, StringRef kind) {
-  nn::DimOp main;
-  for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getItem() == kind && dim.getMax().value_or(0) > 0 &&
-        (!main || (dim.getMeasure() && !main.getMeasure())))
-      main = dim;
-  return main;
-}
-
-double countItems(nn::DimOp dim) {
-  return double(*dim.getMax()) /
-         double(std::max<int64_t>(1, dim.getLargest().value_or(1)));
-}
-
 planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
                           PriceOptions what) {
   StringRef own = stage.getItem().value_or(dist::kSample);

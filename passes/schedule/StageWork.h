@@ -58,12 +58,6 @@ std::optional<planner::StageTimes> getTimes(dist::ModuleOp module);
 void setTimes(dist::ModuleOp module, llvm::ArrayRef<planner::StageTimes> stages,
               llvm::StringRef from);
 
-/// The dim that says how many items of its own kind, or how large ones, a
-/// module works on; null: there is none with a bound.
-nn::DimOp getMainDim(dist::ModuleOp module, llvm::StringRef kind);
-/// Items of the largest size that a part has room for.
-double countItems(nn::DimOp dim);
-
 struct PriceOptions {
   llvm::StringRef without; ///< as if there were no items of this kind
   bool squares = true;     ///< with what grows with the square of an item
