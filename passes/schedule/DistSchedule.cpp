@@ -174,28 +174,34 @@ LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
       set(mine, 0);
     return success();
   }
+  if (own != dist::kSample)
+    others.clear();
+  if (others.empty() && !mine.getMeasure()) {
+    set(mine, all);
+    return success();
+  }
+  auto with = price(module);
   auto shareWithout = [&](PriceOptions options) -> FailureOr<double> {
-    auto with = price(module), without = price(module, options);
+    auto without = price(module, options);
     if (failed(with) || failed(without))
       return failure();
     return 1 - without->total() / with->total();
   };
-  if (own == dist::kSample)
-    for (StringRef kind : others) {
-      auto share = shareWithout({kind, true});
-      if (failed(share))
-        return failure();
-      set(getMainDim(module, kind), all * *share);
-      left -= all * *share;
-    }
+  for (StringRef kind : others) {
+    auto share = shareWithout({kind, true});
+    if (failed(share))
+      return failure();
+    set(getMainDim(module, kind), all * *share);
+    left -= all * *share;
+  }
   if (mine.getMeasure()) {
     auto share = shareWithout({"", false});
     if (failed(share))
       return failure();
     auto largest = double(std::max<int64_t>(1, *mine.getLargest()));
-    mine.setSquareCost(
-        APFloat(item * std::max(0.0, *share) / (largest * largest)));
-    left -= all * *share;
+    double squares = std::max(0.0, *share);
+    mine.setSquareCost(APFloat(item * squares / (largest * largest)));
+    left -= all * squares;
   }
   set(mine, left);
   return success();
