@@ -143,7 +143,7 @@ def check_model(arguments, work, held_out, lines):
 
         # A table may have rows beyond its own there, so that it can be cut: a piece then.
         state = {n.removesuffix("[0]"): v.flatten() for n, v in load_file(rank).items()}
-        wrong = [n for n, p in made.named_parameters() if not torch.equal(p.flatten(), state[f"llm.net.{n}"][: p.numel()].to(p.dtype))]
+        wrong = [n for n, p in made.named_parameters() if not torch.equal(p.flatten(), state[f"llm.{n}"][: p.numel()].to(p.dtype))]
         expect(not wrong, f"{wrong} are not those of the checkpoint")
         return ""
     want, terms = mean(open_net(out, torch.float64), held_out)

@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+from types import SimpleNamespace
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "models")]
@@ -38,7 +39,7 @@ except ImportError:
     sys.exit(77)
 
 from finetuning import __main__ as driver  # noqa: E402
-from finetuning import folder, network, records, saving, source, steps, template  # noqa: E402
+from finetuning import encoder, families, folder, network, records, saving, source, steps  # noqa: E402
 from finetuning.errors import Failure  # noqa: E402
 from finetuning.metrics import Metrics  # noqa: E402
 from finetuning.project import Project  # noqa: E402
@@ -59,6 +60,23 @@ def call(*argv):
     finally:
         sys.argv = before
     return code, out.getvalue(), err.getvalue()
+
+
+class Words(families.Text):
+    """A family of which only the tokenizer is there."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.folder = tokenizer, SimpleNamespace(path="here")
+        self.config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=1000))
+
+    def writer(self):
+        return self.tokenizer
+
+
+def encode(tokenizer, messages):
+    with contextlib.redirect_stdout(io.StringIO()):
+        made = encoder.Encoder(Words(tokenizer)).encode("here", {"messages": messages})
+    return made.ids, made.learned
 
 
 class WithFolders(unittest.TestCase):
@@ -134,7 +152,7 @@ class Data(WithFolders):
         self.refused(r"train\.jsonl:1: message 3: the template writes what stands before", model=self.kept["mistral"], data=self.data({"messages": [{"role": "system", "content": "be kind"}, USER, ANSWER]}))
         model = self.model()
         (model / "chat_template.jinja").unlink()
-        self.refused("the tokenizer has no chat template", model=model)
+        self.refused("there is no chat template", model=model)
         (model / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}")
         self.refused("ends the assistant's turn with no token of its own", model=model)
 
@@ -237,7 +255,7 @@ class Learned(WithFolders):
     def encode(self, name, text, messages):
         tokenizer = folders.make_tokenizer(folders.FAMILIES[name])
         tokenizer.chat_template = text
-        return tokenizer, template.Template(tokenizer, name).encode("here", messages)
+        return tokenizer, encode(tokenizer, messages)
 
     def test_families(self):
         for name, family in folders.FAMILIES.items():
@@ -267,7 +285,7 @@ class Learned(WithFolders):
         trained.add_special_tokens([tokenizers.AddedToken("<|im_end|>", rstrip=True)])
         tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=trained, chat_template=folders.CHATML)
         answers = ["it does 雨 rain", "the hat"]
-        _, learned = made = template.Template(tokenizer, "here").encode("here", [USER, {"role": "assistant", "content": answers[0]}, USER, {"role": "assistant", "content": answers[1]}])
+        _, learned = made = encode(tokenizer, [USER, {"role": "assistant", "content": answers[0]}, USER, {"role": "assistant", "content": answers[1]}])
         ids = made[0][learned]
         self.assertEqual(tokenizer.decode(ids, clean_up_tokenization_spaces=False), "".join(a + "<|im_end|>" for a in answers))
         self.assertGreater(sum(t.startswith("<0x") for t in tokenizer.convert_ids_to_tokens(ids)), 2)
@@ -275,7 +293,7 @@ class Learned(WithFolders):
     def test_plain_text(self):
         path = self.data({"text": "the quick fox"}, {"text": "why" + folders.FAMILIES["llama"].end})
         tokenizer = folders.make_tokenizer(folders.FAMILIES["llama"])
-        samples = source.read(path, source.Encoder(tokenizer, "here", 1000), 100)
+        samples = source.read(path, encoder.Encoder(Words(tokenizer)), 100)
         self.assertEqual([tokenizer.decode(samples[i]["input_ids"]) for i in range(2)], ["the quick fox<|eot_id|>", "why<|eot_id|>"])
         self.assertEqual(samples[0]["labels"].tolist(), [*samples[0]["input_ids"][1:].tolist(), -100])
         self.assertEqual(samples.measures(0), {"tokens": len(samples[0]["labels"]), "learned": len(samples[0]["labels"]) - 1})
@@ -290,25 +308,25 @@ class Saved(WithFolders):
         for name in ("pytorch_model.bin", ".hidden", "vocab.txt"):
             (model / name).touch()
         opened = folder.Folder(model)
-        module, _ = network.make(opened)
+        net = network.Network(opened, families.of(opened))
         before = {k: v for path in model.glob("*.safetensors") for k, v in load_file(path).items()}
-        names = [n for n, _ in module.named_parameters()]
-        values = [numpy_helper.from_array(before[n.removeprefix("net.")].numpy() + 1, n) for n in names]
+        names = net.keys("llm")
+        values = [numpy_helper.from_array(before[n].numpy() + 1, n) for n in names]
         exported = self.folder / "onnx"
         exported.mkdir()
         onnx.save(helper.make_model(helper.make_graph([], "graph", [], [], values)), exported / "llm.onnx")
-        trained = {"net.model.embed_tokens.weight", "net.model.norm.weight"}
-        saving.save(opened, module, exported, trained, self.folder / "model")
+        trained = {"model.embed_tokens.weight", "model.norm.weight"}
+        saving.save(net, exported, {f"llm.{n}" for n in trained}, self.folder / "model")
         after = {k: v for path in (self.folder / "model").glob("*.safetensors") for k, v in load_file(path).items()}
         self.assertEqual(set(after), set(before))
-        self.assertEqual({n for n in before if not torch.equal(before[n], after[n])}, {n.removeprefix("net.") for n in trained})
+        self.assertEqual({n for n in before if not torch.equal(before[n], after[n])}, trained)
         self.assertEqual({p.name for p in model.iterdir()} - {p.name for p in (self.folder / "model").iterdir()}, {"pytorch_model.bin", ".hidden"})
 
     def test_names(self):
         save_file({k: torch.ones(1) for k in ("llm.net.a", "exp_avg.llm.net.a", "exp_avg.llm.net.b.0[12]", "exp_avg_sq.llm.net.c")}, self.folder / "rank-0.safetensors")
-        self.assertEqual(saving.trained_names(self.folder), {"net.a", "net.b.0"})
+        self.assertEqual(saving.trained_names(self.folder), {"llm.net.a", "llm.net.b.0"})
         save_file({k: torch.ones(1) for k in ("llm.net.a", "llm.net.b[0]")}, self.folder / "rank-0.safetensors")
-        self.assertEqual(saving.trained_names(self.folder), {"net.a", "net.b"})
+        self.assertEqual(saving.trained_names(self.folder), {"llm.net.a", "llm.net.b"})
 
 
 def dealt(lengths, count):
@@ -321,7 +339,7 @@ def dealt(lengths, count):
 
 class Numbers(unittest.TestCase):
     def made(self, lengths):
-        return source.Chats([("here", np.arange(n), np.ones(n, bool)) for n in lengths])
+        return source.Chats([({}, encoder.Encoded("here", np.arange(n), np.ones(n, bool))) for n in lengths], SimpleNamespace(family=Words(None)))
 
     def test_order(self):
         """Epochs follow one another without a gap; each has every sample once, in an order of its own."""

@@ -43,23 +43,24 @@ def main():
 
 
 def run(options):
-    from . import network, planning, program, recipe, source
+    from . import families, planning, program, recipe, source
+    from .encoder import Encoder
     from .folder import Folder
+    from .network import Network
     from .project import Project
     from .showing import show
     from .steps import Steps
 
     project = Project(options.out, options.resume) if options.out and not options.dry_run else None
     folder = Folder(options.model)
-    network.check(folder)
-    module, buffers = network.make(folder)
-    network.check_weights(folder, module)
-    network.check_patterns("--train", options.train, module)
-    network.check_patterns("--freeze", options.freeze, module)
+    family = families.of(folder)
+    network = Network(folder, family)
+    network.check_patterns("--train", options.train)
+    network.check_patterns("--freeze", options.freeze)
     program.check_tools(options) if project else None
 
-    encoder = source.Encoder(folder.tokenizer(), options.model, folder.config.vocab_size)
-    positions = getattr(folder.config, "max_position_embeddings", None) or 2**31 - 1
+    encoder = Encoder(family)
+    positions = getattr(family.text, "max_position_embeddings", None) or 2**31 - 1
     most = min(options.max_tokens or positions, positions)
     train = source.read(options.data, encoder, most)
     held_out = source.read(options.validate, encoder, most) if options.validate else None
@@ -78,29 +79,28 @@ def run(options):
     # Parts have room for an epoch at least, so that a longer run has the same in most cases.
     lengths = {steps: length if edited else max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})
     with project.begin():
-        write_graph(project, folder, module, buffers)
-        flags, ranks = planning.settle(project, options, lengths, edited)
+        write_graphs(project, network)
+        flags, ranks = planning.settle(project, options, network, lengths, edited)
         project.note(**samples)
         program.build(options, options.out, flags)
-        return train_and_save(options, folder, module, steps, validation, length, ranks)
+        return train_and_save(options, network, steps, validation, length, ranks)
 
 
-def write_graph(project, folder, module, buffers):
-    """Unless it is there: a graph follows from the config and from who exports it."""
+def write_graphs(project, network):
+    """Unless they are there: a graph follows from the config, from the folder's names of weights, and from who exports it."""
     import torch
     import transformers
 
-    from . import network
     from .recipe import digest
 
-    graph = digest(f"{folder.config.to_json_string()} {torch.__version__} {transformers.__version__}")
-    path = project.out / "llm.onnx"
-    if project.notes.get("graph") != graph or not path.is_file():
-        network.write(folder, module, buffers, path)
+    names = [network.keys(module) for module in network.graphs]
+    graph = digest(f"{network.folder.config.to_json_string()} {names} {torch.__version__} {transformers.__version__}")
+    if project.notes.get("graph") != graph or not all((project.out / f"{name}.onnx").is_file() for name in network.graphs):
+        network.write(project.out)
         project.note(graph=graph)
 
 
-def train_and_save(options, folder, module, steps, validation, length, ranks):
+def train_and_save(options, network, steps, validation, length, ranks):
     from . import saving, training
 
     out = options.out
@@ -113,10 +113,10 @@ def train_and_save(options, folder, module, steps, validation, length, ranks):
     say(f"{count} samples, {int(steps.tokens.sum())} tokens; {length} steps of {steps.size} samples ({length * steps.size / count:.3g} epochs); {ranks} rank{'s' * (ranks > 1)}")
     exported = out / training.EXPORT
     shutil.rmtree(exported, ignore_errors=True)  # of a run that was killed
-    code = training.train(options, out, ranks, steps, length, folder, bool(validation))
+    code = training.train(options, out, ranks, steps, length, network.folder, bool(validation))
     if code == 0 and (exported / "llm.onnx").is_file():  # not of a run that was stopped before its first step
         newest = out / training.CHECKPOINT / f"step-{training.checkpoints(out)[-1]}"
-        saving.save(folder, module, exported, saving.trained_names(newest), out / "model")
+        saving.save(network, exported, saving.trained_names(newest), out / "model")
         say(f"the model: {out / 'model'}")
     shutil.rmtree(exported, ignore_errors=True)
     return code if code >= 0 else 128 - code

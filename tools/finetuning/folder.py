@@ -40,6 +40,12 @@ class Folder:
             raise Failure(f"{self.path}: no fast tokenizer (tokenizer.json)")
         return tokenizer
 
+    def processor(self):
+        processor = self._load("AutoProcessor")
+        if not getattr(getattr(processor, "tokenizer", None), "is_fast", False):
+            raise Failure(f"{self.path}: no processor with a fast tokenizer (processor_config.json, tokenizer.json)")
+        return processor
+
     def _load(self, kind):
         import transformers
 

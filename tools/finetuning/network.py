@@ -1,59 +1,25 @@
-# ===- network.py - the folder's network as a graph ---------------------------===
+# ===- network.py - the folder's network as graphs -----------------------------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # The library's own class on the meta device: a graph needs shapes, and the values
 # of tables (rotary frequencies). Weights come from the folder when the program
-# starts. What a network cannot do yet is said before anything is exported.
+# starts, so the graphs' weights have the folder's names.
 # ===-----------------------------------------------------------------------===
-"""check(folder): refuses other families; make(folder): the network; write(net, path): its graph."""
+"""Network: a family's network, its weights by the folder's names, and its graphs."""
 
 import contextlib
 import fnmatch
 import re
 
+import onnx
 import torch
 from torch import nn
 
 from export import ExportError, export
-from export.packing import Packed
 
 from .errors import Failure, one_line
 from .folder import FLOATS
-
-# model_type -> class of transformers.
-FAMILIES = {"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "phi3": "Phi3ForCausalLM", "gemma3_text": "Gemma3ForCausalLM"}
-KNOWN = "Llama, Mistral, Qwen2, Qwen2.5, Qwen3, Phi-3, Gemma 3 (text)"
-MISSING = {
-    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts", "gemma3": "its pictures", "smolvlm": "its pictures", "idefics3": "its pictures", "llava": "its pictures", "paligemma": "its pictures",
-    "internvl": "its pictures", "qwen2_vl": "its pictures", "qwen2_5_vl": "its pictures", "qwen3_vl": "its pictures", "whisper": "its sound",
-}  # fmt: skip
-# Tables of frequencies that are the same for texts of any length.
-ROTARY = {"default", "linear", "llama3", "yarn"}
-PREFIX = "net."  # of names in the graph: Packed holds the network so
-
-
-def check(folder):
-    config, where = folder.config, folder.path
-    kind = config.model_type
-    if kind not in FAMILIES:
-        missing = f" ({MISSING[kind]})" if kind in MISSING else ""
-        raise Failure(f"{where}: the family '{kind}' is not there yet{missing}; there are {KNOWN}")
-    if getattr(config, "quantization_config", None):
-        raise Failure(f"{where}: quantized weights are not there yet")
-    if getattr(config, "use_bidirectional_attention", False):
-        raise Failure(f"{where}: attention to later tokens (use_bidirectional_attention) is not there yet")
-    if getattr(config, "attn_logit_softcapping", None):
-        raise Failure(f"{where}: attn_logit_softcapping is not there yet")
-    for rope in _rotary(config):
-        if rope not in ROTARY:
-            raise Failure(f"{where}: rotary tables of type '{rope}' are not there yet (known: {', '.join(sorted(ROTARY))})")
-
-
-def _rotary(config):
-    parameters = getattr(config, "rope_parameters", None) or {}
-    nested = [p for p in parameters.values() if isinstance(p, dict)]
-    return {p.get("rope_type", "default") for p in (nested or [parameters])}
 
 
 @contextlib.contextmanager
@@ -73,38 +39,107 @@ def _parameters_on_meta():
         nn.Module.register_parameter = register
 
 
-def make(folder):
-    """(module on the meta device, {buffer: value})."""
-    import transformers
+class Network:
+    """Of a folder and its family: the library's network, whose weights have no values."""
 
-    try:
-        with _parameters_on_meta():
-            net = transformers.AutoModelForCausalLM.from_config(folder.config, dtype=torch.float32, attn_implementation="sdpa")
-    except Exception as e:  # of a config whose numbers do not go together
-        raise Failure(f"{folder.path}: {one_line(e)}") from None
-    module = Packed(net.eval())
-    buffers = {name: value.clone() for name, value in module.named_buffers()}
-    return module.to("meta"), buffers
+    def __init__(self, folder, family):
+        import transformers
+
+        self.folder, self.family = folder, family
+        try:
+            with _parameters_on_meta():
+                net = getattr(transformers, family.CLASS).from_config(folder.config, dtype=torch.float32, attn_implementation="sdpa").eval()
+        except Exception as e:  # of a config whose numbers do not go together
+            raise Failure(f"{folder.path}: {one_line(e)}") from None
+        self._names = _names(folder, net)
+        with torch.device("meta"):
+            graphs = family.graphs(net)
+        self.buffers = {name: dict((n, b.clone()) for n, b in graph.module.named_buffers()) for name, graph in graphs.items()}
+        net.to("meta")
+        self.graphs = graphs
+        self.weights = {name: self._weights(graph.module) for name, graph in graphs.items()}
+        self._check()
+
+    def _weights(self, module):
+        """{name in the module: (parameter, the folder's names of it)}."""
+        weights = {}
+        for name, parameter in module.named_parameters():
+            weights[name] = parameter, self._names[id(parameter)][1]
+        return weights
+
+    def _check(self):
+        """The folder has each of the network's weights."""
+        for weights in self.weights.values():
+            for parameter, keys in weights.values():
+                if not keys:
+                    raise Failure(f"{self.folder.source}: no weight '{self._names[id(parameter)][0]}', which the network has")
+                for key in keys:
+                    weight = self.folder.weights[key]
+                    if weight.shape != tuple(parameter.shape):
+                        raise Failure(f"{self.folder.source}: weight '{key}' has shape {list(weight.shape)}, the network's has {list(parameter.shape)}")
+                    if weight.kind not in FLOATS:
+                        raise Failure(f"{self.folder.source}: weight '{key}' is of type {weight.kind}; known: {', '.join(sorted(FLOATS))}")
+
+    def keys(self, module):
+        """The name of each weight in a module's graph, and in the folder."""
+        return [keys[0] for _, keys in self.weights[module].values()]
+
+    def all_keys(self):
+        """{module: {name in its graph: all names that the folder has of the weight}}."""
+        return {module: {keys[0]: keys for _, keys in weights.values()} for module, weights in self.weights.items()}
+
+    def matching(self, module, patterns):
+        """Those of the patterns that a weight of the module has the name of, as patterns of its graph's names."""
+        found = []
+        for pattern in patterns:
+            hit = [keys[0] for _, keys in self.weights[module].values() if any(_is_like(key, pattern) for key in keys)]
+            like = [key for key in self.keys(module) if _is_like(key, pattern)]
+            found += [pattern] if hit and hit == like else hit  # a tied weight has one name in the graph
+        return found
+
+    def check_patterns(self, flag, patterns):
+        for pattern in patterns:
+            if not any(self.matching(module, [pattern]) for module in self.graphs):
+                raise Failure(f"{flag} {pattern}: no weight has such a name (the first is '{self.keys(next(iter(self.graphs)))[0]}')")
+
+    def write(self, out):
+        for name, graph in self.graphs.items():
+            self._write(name, graph, out / f"{name}.onnx")
+
+    def _write(self, name, graph, path):
+        names = list(graph.inputs)
+        examples = tuple(example.to("meta") for example, _ in graph.inputs.values())
+        dims = {n: _dims(axes) for n, (_, axes) in graph.inputs.items()}
+        try:
+            with torch.device("meta"):
+                export(graph.module, examples, path, dynamic_shapes=dims, input_names=names, output_names=graph.outputs, weights=False, buffers=self.buffers[name])
+        except ExportError as e:
+            raise Failure(f"{self.folder.path}: {one_line(e)}") from None
+        _rename(path, {n: keys[0] for n, (_, keys) in self.weights[name].items()})
 
 
-def check_weights(folder, module):
-    """The folder has each of the network's weights."""
-    for name, parameter in module.named_parameters():
-        name = name.removeprefix(PREFIX)
-        weight = folder.weights.get(name)
-        if weight is None:
-            raise Failure(f"{folder.source}: no weight '{name}', which the network has")
-        if weight.shape != tuple(parameter.shape):
-            raise Failure(f"{folder.source}: weight '{name}' has shape {list(weight.shape)}, the network's has {list(parameter.shape)}")
-        if weight.kind not in FLOATS:
-            raise Failure(f"{folder.source}: weight '{name}' is of type {weight.kind}; known: {', '.join(sorted(FLOATS))}")
+def _names(folder, net):
+    """{id of a parameter: (the library's first name of it, the folder's names of it)}. What the library renames when it loads is renamed here, too."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter, rename_source_key
+
+    parameters = dict(net.named_parameters(remove_duplicate=False))
+    found = {id(p): (name, []) for name, p in reversed(parameters.items())}
+    mapping, state = get_model_conversion_mapping(net), net.state_dict(keep_vars=True)
+    converters = [m for m in mapping if isinstance(m, WeightConverter)]
+    renamings = [m for m in mapping if not isinstance(m, WeightConverter)]
+    for key in folder.weights:
+        name, converted = rename_source_key(key, renamings, converters, net.base_model_prefix, state)
+        if name not in parameters:
+            continue
+        if converted and name != key:
+            raise Failure(f"{folder.source}: weight '{key}' is a part of the network's '{name}', which is not there yet")
+        found[id(parameters[name])][1].append(key)
+    return found
 
 
-def check_patterns(flag, patterns, module):
-    names = [name.removeprefix(PREFIX) for name, _ in module.named_parameters()]
-    for pattern in patterns:
-        if not any(fnmatch.fnmatchcase(name, one) for one in _without_braces(pattern) for name in names):
-            raise Failure(f"{flag} {pattern}: no weight has such a name (the first is '{names[0]}')")
+def _is_like(name, pattern):
+    return any(fnmatch.fnmatchcase(name, one) for one in _without_braces(pattern))
 
 
 def _without_braces(pattern):
@@ -114,11 +149,21 @@ def _without_braces(pattern):
     return [p for part in found[1].split(",") for p in _without_braces(pattern[: found.start()] + part + pattern[found.end() :])]
 
 
-def write(folder, module, buffers, path):
-    names = ["input_ids", "position_ids", "segments"]
-    try:
-        with torch.device("meta"):
-            example = tuple(torch.zeros(1, 6, dtype=torch.long) for _ in names)
-            export(module, example, path, dynamic_shapes={n: {1: "seq"} for n in names}, input_names=names, output_names=["logits"], weights=False, buffers=buffers)
-    except ExportError as e:
-        raise Failure(f"{folder.path}: {one_line(e)}") from None
+def _dims(axes):
+    """Of an input; "4*merged" is four rows for each 1 of a dim."""
+    made = {}
+    for axis, dim in axes.items():
+        factor, _, name = dim.rpartition("*")
+        made[axis] = int(factor) * torch.export.Dim(name) if factor and int(factor) > 1 else torch.export.Dim(name)
+    return made
+
+
+def _rename(path, names):
+    """Weights of a graph without values."""
+    proto = onnx.load(path, load_external_data=False)
+    graph = proto.graph
+    for value in (*graph.initializer, *graph.value_info, *graph.input, *graph.output):
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        node.input[:] = [names.get(n, n) for n in node.input]
+    path.write_bytes(proto.SerializeToString(deterministic=True))

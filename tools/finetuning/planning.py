@@ -9,6 +9,7 @@
 """settle(project, options, lengths, edited): writes the recipe and the plan; returns (flags of dt-opt, ranks)."""
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -18,16 +19,16 @@ from .errors import Failure, say
 from .steps import choose_parts, largest_part
 
 
-def settle(project, options, lengths, edited):
+def settle(project, options, network, lengths, edited):
     """`lengths`: {Steps: of how many steps parts must have the room}."""
     (project.out / program.LOG).write_text("")
     flags, ranks, replicas = [], 1, 1
     if not options.plan:
-        edited or write_recipe(project, options, lengths, 1, None)
+        edited or write_recipe(project, options, network, lengths, 1, None)
     else:
         replicas, count = expected(options)
         while True:
-            edited or write_recipe(project, options, lengths, min(replicas, options.global_batch), count)
+            edited or write_recipe(project, options, network, lengths, min(replicas, options.global_batch), count)
             made = program.plan(options, project.out)
             has = made["units"]["llm"].get("dp", 1)
             if edited or has >= min(replicas, options.global_batch):
@@ -56,12 +57,22 @@ def expected(options):
         return int(found[1]) if found else 1, None
 
 
-def write_recipe(project, options, lengths, replicas, count):
+def write_recipe(project, options, network, lengths, replicas, count):
     longest = max(steps.longest for steps in lengths)
     sums = [steps.sums(step) for steps, length in lengths.items() for step in range(length)]
-    text = json.dumps(recipe.recipe(options, longest, *choose_parts(options.global_batch, longest, sums, replicas, count)), indent=2) + "\n"
+    micro, tokens = choose_parts(options.global_batch, longest, sums, replicas, count)
+    items = {name: largest_items(name, lengths, tokens * replicas) for kind, measures in network.family.KINDS.items() for name in (f"{kind}.{m}" for m in measures)}
+    text = json.dumps(recipe.recipe(options, network, longest, micro, tokens, items), indent=2) + "\n"
     (project.out / recipe.FILE).write_text(text)
     project.note(recipe=recipe.digest(text))
+
+
+def largest_items(name, lengths, tokens):
+    """(most items of a sample, largest, most of a microbatch of so many tokens) of a kind's measure."""
+    found = [(*steps.items(name), steps, length) for steps, length in lengths.items()]
+    most, largest, density = (max(values) for values in list(zip(*found))[:3])
+    step = max(int(sums[steps.samples(step)].sum()) for *_, sums, steps, length in found for step in range(length))
+    return most, largest, min(step, math.floor(density * tokens * (1 + 1e-9)))
 
 
 def check_fits(where, made, lengths, replicas):

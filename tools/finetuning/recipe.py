@@ -11,27 +11,38 @@ import hashlib
 import json
 
 from .errors import Failure, one_line
-from .network import PREFIX
-from .source import IGNORED
+from .families import IGNORED
 
 FILE = "recipe.json"
 
 
-def recipe(options, longest, micro, tokens):
-    module = {"onnx": "llm.onnx", "init": [{"pattern": "*", "rule": "zeros"}]}  # each weight comes from the folder
-    for key, patterns in (("trainable", options.train), ("freeze", options.freeze)):
-        if patterns:
-            module[key] = [PREFIX + p for p in patterns]
+def recipe(options, network, longest, micro, tokens, items):
+    """`longest` sample; parts of `tokens`; `items` {"kind.measure": (most of a sample, largest, most of a part)}."""
+    modules = {}
+    for name in network.graphs:
+        modules[name] = {"onnx": f"{name}.onnx", "init": [{"pattern": "*", "rule": "zeros"}]}  # each weight comes from the folder
+        for key, patterns in (("trainable", options.train), ("freeze", options.freeze)):
+            if patterns:
+                modules[name][key] = network.matching(name, patterns)
+    made = network.family.recipe()
     return {
-        "modules": {"llm": module},
-        "items": {"sample": {"measures": {"tokens": {"max": longest}}}},
-        "dims": {"seq": "sample.tokens"},
+        "modules": modules,
+        "items": {"sample": {"measures": {"tokens": {"max": longest}}}} | _items(items),
+        **made,
         "losses": [{"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels", "ignore_index": IGNORED}],
         "optimizer": {"kind": "adamw", "lr": options.lr, "weight_decay": options.weight_decay, "clip": options.clip, "warmup": options.warmup, "schedule": options.schedule},
         "batch": {"global": options.global_batch, "micro": micro, "tokens": tokens},
         "precision": options.precision,
         "seed": 0,
     }
+
+
+def _items(items):
+    made = {}
+    for name, (most, largest, part) in items.items():
+        kind, measure = name.split(".")
+        made.setdefault(kind, {"of": "sample", "max": max(most, 1), "measures": {}})["measures"][measure] = {"max": max(largest, 1), "part": max(part, largest, 1)}
+    return made
 
 
 def digest(text):

@@ -9,10 +9,12 @@
 """read(path): [(place, record)]; messages_of(place, record): its conversation, checked."""
 
 import json
+import pathlib
 
 from .errors import Failure, one_line
 
 ROLES = ("system", "user", "assistant", "tool")
+PLURAL = ("image", "video", "audio")  # kinds that a record may have a list of
 
 
 def read(path):
@@ -57,7 +59,7 @@ def _parquet(path):
 
 def text_of(place, record):
     """A plain text, or None if the record is a conversation."""
-    if "messages" in record:
+    if "messages" in record or "image" in record:
         return None
     if "text" not in record:
         raise Failure(f"{place}: no messages and no text")
@@ -66,38 +68,80 @@ def text_of(place, record):
     return record["text"]
 
 
-def messages_of(place, record):
-    messages = record["messages"]
+def messages_of(place, record, kinds=()):
+    """A conversation, or a picture with its text as one. `kinds` of items that the family has. Paths of pictures are those of files."""
+    messages = record["messages"] if "messages" in record else _pair(place, record)
     if not isinstance(messages, list) or not messages:
         raise Failure(f"{place}: messages is no list of messages")
-    made = [_message(f"{place}: message {number}", message) for number, message in enumerate(messages, 1)]
+    lists = {kind: _paths(place, kind, record.get(f"{kind}s")) for kind in PLURAL}
+    made = [_message(f"{place}: message {number}", message, kinds, lists) for number, message in enumerate(messages, 1)]
+    if left := [kind for kind, paths in lists.items() if paths]:
+        raise Failure(f"{place}: {left[0]}s has {len(lists[left[0]])} more than the messages have parts of type {left[0]!r}")
     if not any(m["role"] == "assistant" for m in made):
         raise Failure(f"{place}: no assistant turn, so nothing to learn")
     return made
 
 
-def _message(place, message):
+def _pair(place, record):
+    """{"image": …, "text": …}: the text is what is learned."""
+    if not isinstance(record.get("text"), str):
+        raise Failure(f"{place}: image, but no text")
+    return [{"role": "user", "content": [{"type": "image", "image": record["image"]}]}, {"role": "assistant", "content": record["text"]}]
+
+
+def _paths(place, kind, given):
+    """`images` beside messages: of the parts that name no file, in their order."""
+    if given is None:
+        return []
+    if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
+        raise Failure(f"{place}: {kind}s is no list of paths")
+    return list(given)
+
+
+def _message(place, message, kinds, lists):
     if not isinstance(message, dict) or "role" not in message:
         raise Failure(f"{place}: no object with role and content")
     if message["role"] not in ROLES:
         raise Failure(f"{place}: unknown role {message['role']!r} (known: {', '.join(ROLES)})")
     if more := sorted(k for k, v in message.items() if k not in ("role", "content") and v not in (None, [], "")):
         raise Failure(f"{place}: {more[0]} is not there yet (docs/finetune.md)")
-    content = _content(place, message.get("content"))
-    if message["role"] == "assistant" and not content.strip():
+    content = _content(place, message.get("content"), kinds, lists)
+    texts = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    if message["role"] == "assistant" and not texts.strip():
         raise Failure(f"{place}: the assistant's turn is empty")
+    if message["role"] == "assistant" and not isinstance(content, str):
+        raise Failure(f"{place}: the assistant's turn has a picture")
     return {"role": message["role"], "content": content}
 
 
-def _content(place, content):
+def _content(place, content, kinds, lists):
+    """A string, or parts if one of them is no text."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         raise Failure(f"{place}: content is neither a string nor a list of parts")
-    for part in content:
-        if not isinstance(part, dict) or part.get("type") != "text":
-            kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-            raise Failure(f"{place}: a part of type {kind!r} is not there yet, only text (docs/finetune.md)")
+    parts = [_part(place, part, kinds, lists) for part in content]
+    return parts if any(part["type"] != "text" for part in parts) else "".join(part["text"] for part in parts)
+
+
+def _part(place, part, kinds, lists):
+    kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+    if kind == "text":
         if not isinstance(part.get("text"), str):
             raise Failure(f"{place}: a part's text is no string")
-    return "".join(part["text"] for part in content)
+        return {"type": "text", "text": part["text"]}
+    if kind not in kinds:
+        raise Failure(f"{place}: a part of type {kind!r} is not there yet for this family, only {', '.join(['text', *kinds])} (docs/finetune.md)")
+    path = next((part[key] for key in (kind, "path", "url") if part.get(key) is not None), None)
+    if path is None and lists[kind]:
+        path = lists[kind].pop(0)
+    if not isinstance(path, str):
+        raise Failure(f"{place}: a part of type {kind!r} without its file ({kind!r}: PATH)")
+    if "://" in path:
+        raise Failure(f"{place}: {path}: only files are read")
+    return {"type": kind, "path": str(_folder(place) / path)}
+
+
+def _folder(place):
+    """Of the file that has this message."""
+    return pathlib.Path(place.rpartition(": message")[0]).parent

@@ -7,7 +7,7 @@
 # initializer a weight. A weight that does not train is the folder's own: a program
 # may hold it in fewer bits.
 # ===-----------------------------------------------------------------------===
-"""save(folder, module, exported, trained, target): writes the folder at once, or not at all; trained_names(checkpoint)."""
+"""save(network, exported, trained, target): writes the folder at once, or not at all; trained_names(checkpoint)."""
 
 import re
 import shutil
@@ -18,31 +18,27 @@ import torch
 from onnx import numpy_helper
 
 from .errors import Failure
-from .network import PREFIX
 
 KINDS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-MOMENT = re.compile(r"(?:exp_avg|momentum)\.llm\.(.*?)(?:\[\d+\])?")  # a piece of a weight has a number
+MOMENT = re.compile(r"(?:exp_avg|momentum)\.(.*?)(?:\[\d+\])?")  # a piece of a weight has a number
 # Weights in other forms, of which the trained ones are no copy.
 OTHERS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".ot"}
 
 
 class Trained:
-    """The graph's initializers that train, by the network's names; a tied weight has several."""
+    """The weights that train, by the folder's names, as the program's graphs have them."""
 
-    def __init__(self, path, module, trained):
-        self.base = str(path.parent)
-        held = {t.name: t for t in onnx.load(path, load_external_data=False).graph.initializer}
-        names = {}
-        for name, parameter in module.named_parameters(remove_duplicate=False):
-            names.setdefault(id(parameter), []).append(name)
-        self.tensors = {}
-        for group in names.values():
-            if trained.isdisjoint(group):
-                continue
-            found = next((held[n] for n in group if n in held), None)
-            if found is None:
-                raise Failure(f"{path}: no values of '{group[0]}'")
-            self.tensors |= {n.removeprefix(PREFIX): found for n in group}
+    def __init__(self, exported, network, trained):
+        self.base, self.tensors = str(exported), {}
+        for module, weights in network.all_keys().items():
+            path = exported / f"{module}.onnx"
+            held = {t.name: t for t in onnx.load(path, load_external_data=False).graph.initializer}
+            for name, keys in weights.items():
+                if f"{module}.{name}" not in trained:
+                    continue
+                if name not in held:
+                    raise Failure(f"{path}: no values of '{name}'")
+                self.tensors |= {key: held[name] for key in keys}
 
     def __contains__(self, name):
         return name in self.tensors
@@ -52,17 +48,17 @@ class Trained:
 
 
 def trained_names(checkpoint):
-    """Those of the module's parameters that an optimizer has moments of; of one without moments all parameters."""
+    """Those parameters, "module.name", that an optimizer has moments of; of one without moments all."""
     keys = set()
     for path in checkpoint.glob("rank-*.safetensors"):
         with safetensors.safe_open(path, "pt") as file:
             keys |= set(file.keys())
     moments = {match[1] for key in keys if (match := MOMENT.fullmatch(key))}
-    return moments or {re.sub(r"\[\d+\]$", "", key.removeprefix("llm.")) for key in keys}
+    return moments or {re.sub(r"\[\d+\]$", "", key) for key in keys}
 
 
-def save(folder, module, exported, trained, target):
-    trained = Trained(exported / "llm.onnx", module, trained)
+def save(network, exported, trained, target):
+    folder, trained = network.folder, Trained(exported, network, trained)
     made = target.with_name(target.name + ".tmp")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)

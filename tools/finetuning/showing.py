@@ -5,13 +5,17 @@
 # ===-----------------------------------------------------------------------===
 """show(source, i, tokenizer): a line a token."""
 
-from .source import IGNORED
+from .families import IGNORED
 
 
 def show(source, i, tokenizer):
     sample = source[i]
     ids, labels = sample["input_ids"], sample["labels"]
     print(f"{source.place(i)}: {len(ids)} tokens, {source.measures(i)['learned']} learned")
+    for name, values in source.measures(i).items():
+        if "." in name and len(values):
+            kind, measure = name.split(".")
+            print(f"  {kind}s: {len(values)}, {measure}: {', '.join(map(str, values))}")
     print("  place      id  what is learned here      token")
     for place, (token, label) in enumerate(zip(ids, labels)):
         learned = "" if label == IGNORED else repr(tokenizer.decode([int(label)]))

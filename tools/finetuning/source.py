@@ -4,9 +4,10 @@
 #
 # What steps are packed from: len(source), source.measures(i), which costs
 # nothing, source[i], the arrays of a sample, and source.fingerprint(), of all of
-# them. This one makes the tokens of all samples at the start and keeps them.
+# them. This one makes the tokens of all samples at the start and keeps them;
+# pictures are read again when a step needs them.
 # ===-----------------------------------------------------------------------===
-"""Chats: a file of conversations and texts as tokens. read(): such a source, checked."""
+"""Chats: a file of conversations and texts. read(): such a source, checked."""
 
 import hashlib
 import time
@@ -15,82 +16,68 @@ import numpy as np
 
 from . import records
 from .errors import Failure, say
-from .template import Template
 
-IGNORED = -100
 SILENT = 10  # seconds without a line
 
 
 class Chats:
-    """Tokens of samples, [(place, ids, learned)]."""
+    """samples  [(record, Encoded)]; of items, only measures."""
 
-    def __init__(self, samples):
-        self.samples = samples
+    def __init__(self, samples, encoder):
+        self.samples, self.encoder = samples, encoder
+
+    @property
+    def family(self):
+        return self.encoder.family
 
     def __len__(self):
         return len(self.samples)
 
     def measures(self, i):
-        """`learned`: the first token has nothing before it."""
-        _, ids, learned = self.samples[i]
-        return {"tokens": len(ids), "learned": int(learned[1:].sum())}
+        """`learned`: the first token has nothing before it. "KIND.MEASURE": of each of the sample's items."""
+        made = self.samples[i][1]
+        return {"tokens": len(made.ids), "learned": int(made.learned[1:].sum())} | made.items
 
     def place(self, i):
         """Where the sample stands in its file."""
-        return self.samples[i][0]
+        return self.samples[i][1].place
 
     def __getitem__(self, i):
-        """A label stands at the token that predicts it."""
-        _, ids, learned = self.samples[i]
-        labels = np.full(len(ids), IGNORED, np.int64)
-        labels[:-1][learned[1:]] = ids[1:][learned[1:]]
-        return {"input_ids": ids, "labels": labels}
+        record, made = self.samples[i]
+        if not any(len(v) for v in made.items.values()):
+            return self.family.arrays(made.ids, made.labels(), self.family.read(None))
+        again = self.encoder.encode(made.place, record)
+        if not np.array_equal(again.ids, made.ids):
+            raise Failure(f"{made.place}: its pictures are other ones than at the start")
+        return self.family.arrays(again.ids, again.labels(), again.items)
 
     def fingerprint(self):
-        """Of all that training sees."""
+        """Of all that training sees but for the pixels."""
         hashed = hashlib.sha256()
-        for _, ids, learned in self.samples:
-            for part in (np.int64(len(ids)), ids, learned):
+        for _, made in self.samples:
+            for part in (np.int64(len(made.ids)), made.ids, made.learned, *made.items.values()):
                 hashed.update(part.tobytes())
         return hashed.hexdigest()
 
 
-class Encoder:
-    """Records as tokens of a network with so many `rows` of them; a tokenizer needs a template for conversations only."""
-
-    def __init__(self, tokenizer, where, rows):
-        self.tokenizer, self.where, self.rows, self.template = tokenizer, where, rows, None
-
-    def encode(self, place, record):
-        text = records.text_of(place, record)
-        if text is None:
-            is_first, self.template = self.template is None, self.template or Template(self.tokenizer, self.where)
-            ids, learned = self.template.encode(place, records.messages_of(place, record))
-            if is_first:
-                say(self.template.explain(place, ids, learned))
-        else:
-            ids = self.tokenizer(text)["input_ids"]
-            end = self.tokenizer.eos_token_id
-            ids = np.array(ids if end is None or ids[-1:] == [end] else [*ids, end], np.int64)
-            learned = np.ones(len(ids), bool)
-        if ids.max(initial=-1) >= self.rows:  # a tokenizer of another model
-            raise Failure(f"{place}: the tokenizer gives token {ids.max()}; the network of {self.where} has {self.rows}")
-        if not learned[1:].any():
-            raise Failure(f"{place}: none of its {len(ids)} tokens is learned")
-        return place, ids, learned
+def measured(made, family):
+    """Without what is made again."""
+    made.items = {name: made.items[name] for kind, measures in family.KINDS.items() for name in (f"{kind}.{m}" for m in measures)}
+    return made
 
 
 def read(path, encoder, most):
     """A source of the file's samples of at most so many tokens."""
     lines, samples, said = records.read(path), [], time.monotonic()
     for place, record in lines:
-        samples.append(encoder.encode(place, record))
+        samples.append((record, measured(encoder.encode(place, record), encoder.family)))
         if time.monotonic() - said > SILENT:
             said = time.monotonic()
             say(f"{path}: tokens of {len(samples)} of {len(lines)} samples")
-    long = [s for s in samples if len(s[1]) > most]
+    long = [made for _, made in samples if len(made.ids) > most]
     if long and len(long) == len(samples):
-        raise Failure(f"{path}: all samples are longer than {most} tokens; the shortest, {min(samples, key=lambda s: len(s[1]))[0]}, has {min(len(s[1]) for s in samples)}")
+        shortest = min(long, key=lambda made: len(made.ids))
+        raise Failure(f"{path}: all samples are longer than {most} tokens; the shortest, {shortest.place}, has {len(shortest.ids)}")
     if long:
-        say(f"{len(long)} of {len(samples)} samples of {path} are longer than {most} tokens and left out (first {long[0][0]}, {len(long[0][1])} tokens)")
-    return Chats([s for s in samples if len(s[1]) <= most])
+        say(f"{len(long)} of {len(samples)} samples of {path} are longer than {most} tokens and left out (first {long[0].place}, {len(long[0].ids)} tokens)")
+    return Chats([s for s in samples if len(s[1].ids) <= most], encoder)

@@ -6,9 +6,11 @@
 # resumed needs nothing but the step's number. Epochs follow one another without
 # a gap. Texts stand one behind another, no row is padding (docs/sizes.md).
 # ===-----------------------------------------------------------------------===
-"""Steps: the samples of each step; pack: their tensors."""
+"""Steps: the samples of each step, and their tensors."""
 
 import numpy as np
+
+from .families.tensors import pack
 
 
 class Steps:
@@ -51,20 +53,14 @@ class Steps:
         return int(tokens.sum()), int(tokens.max())
 
     def tensors(self, step):
-        return pack([self.source[i] for i in self.samples(step)], self.size)
+        family = self.source.family
+        return pack(family.tensors(), family.KINDS, [self.source[i] for i in self.samples(step)], self.size)
 
-
-def pack(samples, size):
-    """Tensors of a step of `size` samples; where there are fewer, the others have no token."""
-    lengths = [len(s["input_ids"]) for s in samples] + [0] * (size - len(samples))
-    row = lambda parts: np.concatenate([np.zeros(0, np.int64), *parts])[None]
-    return {
-        "llm.input_ids": row(s["input_ids"] for s in samples),
-        "llm.position_ids": row(np.arange(n) for n in lengths),
-        "llm.segments": row(np.full(n, i) for i, n in enumerate(lengths)),
-        "labels": row(s["labels"] for s in samples),
-        "offsets.sample.tokens": np.cumsum([0, *lengths], dtype=np.int64),
-    }
+    def items(self, name):
+        """Of a kind's measure, "image.merged": (most items of a sample, the largest, most of a sample for each of its tokens, the sum over all of each sample)."""
+        values = [self.source.measures(i)[name] for i in range(len(self.source))]
+        sums = np.array([int(v.sum()) for v in values], np.int64)
+        return max(map(len, values)), max(int(v.max(initial=0)) for v in values), float(np.max(sums / self.tokens)), sums
 
 
 # --- how large parts are ------------------------------------------------------------

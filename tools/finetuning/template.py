@@ -1,18 +1,16 @@
-# ===- template.py - conversations as tokens, and what of them is learned -----===
+# ===- template.py - conversations as text, and what of it is learned ----------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# The template is the tokenizer's own. What is learned is what the model is to
-# write: the assistant's turns with the token that ends them. Where a template
-# does not mark them, it is asked twice: a turn begins where the conversation
-# before it ends, as it is written to ask for an answer, and ends with the token
-# that the template puts behind a content.
+# The template is the folder's own. What is learned is what the model is to write:
+# the assistant's turns with the token that ends them. Where a template does not
+# mark them, it is asked twice: a turn begins where the conversation before it
+# ends, as it is written to ask for an answer, and ends with the token that the
+# template puts behind a content.
 # ===-----------------------------------------------------------------------===
-"""Template: encode(place, messages) -> (ids, learned)."""
+"""Template: write(place, messages) -> (text, spans of it that are learned)."""
 
 import re
-
-import numpy as np
 
 from .errors import Failure, one_line
 
@@ -22,20 +20,31 @@ EXAMPLE = 60  # characters
 PROBE = [("user", "Qzu1q"), ("assistant", "Qza1q"), ("user", "Qzu2q"), ("assistant", "Qza2q")]
 
 
+def text_of(content):
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
 class Template:
-    def __init__(self, tokenizer, where):
-        self.tokenizer, self.where = tokenizer, where
-        text = self._text()
-        self.marked = bool(GENERATION.search(text))
+    """writer  a tokenizer, or a processor, whose template takes contents as lists of parts."""
+
+    def __init__(self, writer, where):
+        self.writer, self.where = writer, where
+        self.tokenizer = getattr(writer, "tokenizer", writer)
+        self.in_parts = self.tokenizer is not writer
+        self.text = self._text()
+        self.marked = bool(GENERATION.search(self.text))
         if not self.marked:
             self.begin, self.end = self._markup()
 
     def _text(self):
-        try:
-            return self.tokenizer.get_chat_template()
-        except (ValueError, ImportError) as e:
-            missing = not getattr(self.tokenizer, "chat_template", None)
-            raise Failure(f"{self.where}: " + ("the tokenizer has no chat template (chat_template.jinja, or `chat_template` of tokenizer_config.json)" if missing else one_line(e))) from None
+        text = getattr(self.writer, "chat_template", None)
+        if not text:
+            raise Failure(f"{self.where}: there is no chat template (chat_template.jinja, or `chat_template` of tokenizer_config.json)")
+        if not isinstance(text, dict):
+            return text
+        if "default" not in text:
+            raise Failure(f"{self.where}: none of the chat templates is the default ({', '.join(text)})")
+        return text["default"]
 
     def explain(self, place, ids, learned):
         """How turns are found, and those of a conversation, in one line."""
@@ -43,30 +52,23 @@ class Template:
         example = self.tokenizer.decode(ids[learned])
         return f"learned: {how}; of {place}: {example[:EXAMPLE] + '…' * (len(example) > EXAMPLE)!r}"
 
-    def encode(self, place, messages):
-        if self.marked:
-            return self._encode_marked(place, messages)
-        text = self._render(place, messages)
-        spans = self._spans(place, messages, text)
-        made = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        begins = np.array([b for b, _ in made["offset_mapping"]], np.int64)
-        learned = np.zeros(len(begins), bool)
-        for begin, end in spans:
-            learned |= (begins >= begin) & (begins < end)
-        return np.array(made["input_ids"], np.int64), learned
-
-    def _encode_marked(self, place, messages):
-        try:
-            made = self.tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
-        except Exception as e:  # of Jinja, whatever a template raises
-            raise Failure(f"{place}: the template refuses it: {one_line(e)}") from None
-        return np.array(made["input_ids"], np.int64), np.array(made["assistant_masks"], bool)
+    def write(self, place, messages):
+        """Spans are of characters. A picture is the template's placeholder in the text."""
+        text, marks = self._render(place, messages)
+        return text, marks if self.marked else self._spans(place, messages, text)
 
     def _render(self, place, messages, ask=False):
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        if self.in_parts:
+            messages = [m | {"content": [{"type": "text", "text": m["content"]}] if isinstance(m["content"], str) else m["content"]} for m in messages]
         try:
-            return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+            (text,), marks = render_jinja_template(
+                conversations=[messages], chat_template=self.text, return_assistant_tokens_mask=self.marked and not ask, add_generation_prompt=ask, **self.tokenizer.special_tokens_map
+            )
         except Exception as e:  # of Jinja, whatever a template raises
             raise Failure(f"{place}: the template refuses it: {one_line(e)}") from None
+        return text, marks[0] if self.marked and not ask else []
 
     def _spans(self, place, messages, text):
         """Where the assistant's turns are in the text, with their ends."""
@@ -74,7 +76,7 @@ class Template:
         for number, message in enumerate(messages):
             if message["role"] != "assistant":
                 continue
-            before = self._render(place, messages[:number], ask=True) if number else self._render(place, messages[:1]).split(message["content"].strip())[0]
+            before = self._render(place, messages[:number], ask=True)[0] if number else self._render(place, messages[:1])[0].split(text_of(message["content"]).strip())[0]
             if not text.startswith(before):
                 raise Failure(f"{place}: message {number + 1}: the template writes what stands before this turn otherwise when it asks for an answer; give it {{% generation %}} marks")
             end = text.find(self.end, len(before))
@@ -86,7 +88,7 @@ class Template:
     def _markup(self):
         """What stands before and behind an assistant's content."""
         probe = [{"role": role, "content": content} for role, content in PROBE]
-        text, asked, told = self._render(self.where, probe), self._render(self.where, probe[:1], ask=True), self._render(self.where, probe[:1])
+        (text, _), (asked, _), (told, _) = self._render(self.where, probe), self._render(self.where, probe[:1], ask=True), self._render(self.where, probe[:1])
         (_, user), (_, answer), (_, following), _ = PROBE
         places = [text.find(word) for word in (user, answer, following)]
         if min(places) < 0 or places != sorted(places):

@@ -54,7 +54,7 @@ def command(options, out, pipe, ranks, steps, length, folder, validates):
     made += ["--metrics", out / "program/metrics.jsonl", "--export", out / EXPORT]
     made += ["--ranks", ranks] if ranks > 1 else []
     made += ["--threads", options.threads] if options.threads else []
-    made += ["--resume"] if options.resume else ["--init-from", f"llm={folder.source.absolute()}"]
+    made += ["--resume"] if options.resume else ["--init-from", folder.source.absolute()]
     made += ["--validate", out / VALIDATION / "*.safetensors", "--validate-every", options.validate_every or steps.epoch] if validates else []
     return [str(word) for word in made]
 

@@ -1,0 +1,114 @@
+# ===- encoder.py - records as tokens ------------------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# A text goes through the folder's tokenizer, a conversation with pictures through
+# its processor, which puts as many tokens as a picture has rows into the text.
+# What is learned is known as characters of the text before that.
+# ===-----------------------------------------------------------------------===
+"""Encoder: encode(place, record) -> Encoded."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import media, records
+from .errors import Failure, one_line, say
+from .families import IGNORED
+from .template import Template
+
+
+@dataclass
+class Encoded:
+    place: str
+    ids: np.ndarray
+    learned: np.ndarray  # whether a token is a prediction's target
+    items: dict = field(default_factory=dict)  # what the family has read of pictures
+
+    def labels(self):
+        """A label stands at the token that predicts it."""
+        labels = np.full(len(self.ids), IGNORED, np.int64)
+        labels[:-1][self.learned[1:]] = self.ids[1:][self.learned[1:]]
+        return labels
+
+
+class Encoder:
+    """Records as samples of a family's network. A tokenizer needs a template for conversations only."""
+
+    def __init__(self, family):
+        self.family, self.writer = family, family.writer()
+        self.tokenizer = getattr(self.writer, "tokenizer", self.writer)
+        self.template = None
+
+    def encode(self, place, record):
+        text = records.text_of(place, record)
+        if text is not None:
+            made = self._plain(place, text)
+        else:
+            is_first, self.template = self.template is None, self.template or Template(self.writer, self.family.folder.path)
+            made = self._conversation(place, records.messages_of(place, record, self.family.KINDS))
+            if is_first:
+                say(self.template.explain(place, made.ids, made.learned))
+        if made.ids.max(initial=-1) >= (rows := self.family.text.vocab_size):  # a tokenizer of another model
+            raise Failure(f"{place}: the tokenizer gives token {made.ids.max()}; the network of {self.family.folder.path} has {rows}")
+        if not made.learned[1:].any():
+            raise Failure(f"{place}: none of its {len(made.ids)} tokens is learned")
+        return made
+
+    def _plain(self, place, text):
+        ids, end = self.tokenizer(text)["input_ids"], self.tokenizer.eos_token_id
+        ids = np.array(ids if end is None or ids[-1:] == [end] else [*ids, end], np.int64)
+        return Encoded(place, ids, np.ones(len(ids), bool), self.family.read(None))
+
+    def _conversation(self, place, messages):
+        text, spans = self.template.write(place, messages)
+        pictures = media.pictures(place, messages)
+        if not self.family.KINDS:
+            made, items = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True), {}
+            offsets, ids = made["offset_mapping"], made["input_ids"]
+        else:
+            made = self._process(place, text, pictures)
+            (offsets,), (ids,) = made["offset_mapping"], made["input_ids"]
+            spans = _moved(spans, made["text_replacement_offsets"][0] if made.get("text_replacement_offsets") else [])
+            items = self._read(place, made if pictures else None, np.array(ids))
+        return Encoded(place, np.array(ids, np.int64), _covered(offsets, spans), items)
+
+    def _process(self, place, text, pictures):
+        begins = self.tokenizer.bos_token is not None and text.startswith(self.tokenizer.bos_token)
+        try:
+            return self.writer(
+                text=[text],
+                images=[pictures] if pictures else None,
+                return_offsets_mapping=True,
+                return_text_replacement_offsets=True,
+                return_tensors=None,
+                **({"add_special_tokens": False} if begins else {}),
+            )
+        except Exception as e:  # of a processor, whatever it raises
+            raise Failure(f"{place}: the processor refuses it: {one_line(e)}") from None
+
+    def _read(self, place, made, ids):
+        try:
+            items = self.family.read(made)
+        except (ValueError, KeyError, TypeError, IndexError) as e:
+            raise Failure(f"{place}: the processor's pictures are not this family's: {one_line(e)}") from None
+        rows, places = int(sum(self.family.rows(items))), int((ids == self.family.token).sum())
+        if rows != places:
+            raise Failure(f"{place}: its pictures have {rows} rows, the text has {places} places for them")
+        return items
+
+
+def _covered(offsets, spans):
+    """Which tokens have characters of the spans."""
+    begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+    covered = np.zeros(len(begins), bool)
+    for begin, end in spans:
+        covered |= (begins < end) & (ends > begin)
+    return covered
+
+
+def _moved(spans, replaced):
+    """Spans of the text in which placeholders have become longer."""
+    ends = [r["span"][1] for r in replaced]
+    gained = [0, *(r["new_span"][1] - r["span"][1] for r in replaced)]
+    return [tuple(at + gained[np.searchsorted(ends, at, side="right")] for at in span) for span in spans]

@@ -1,0 +1,38 @@
+# ===- __init__.py - the families of networks -------------------------------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===
+"""of(folder): the folder's family, or an error."""
+
+from ..errors import Failure
+from .pictures import Qwen2VL, Qwen3VL, Qwen25VL
+from .text import IGNORED, Text  # noqa: F401
+
+# model_type -> (what people call it, family).
+FAMILIES = {
+    "llama": ("Llama", Text),
+    "mistral": ("Mistral", Text),
+    "qwen2": ("Qwen2, Qwen2.5", Text),
+    "qwen3": ("Qwen3", Text),
+    "phi3": ("Phi-3", Text),
+    "gemma3_text": ("Gemma 3 (text)", Text),
+    "qwen2_vl": ("Qwen2-VL", Qwen2VL),
+    "qwen2_5_vl": ("Qwen2.5-VL", Qwen25VL),
+    "qwen3_vl": ("Qwen3-VL", Qwen3VL),
+}
+KNOWN = ", ".join(name for name, _ in FAMILIES.values())
+MISSING = {
+    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts", "gemma3": "its pictures", "smolvlm": "its pictures", "idefics3": "its pictures", "llava": "its pictures", "paligemma": "its pictures",
+    "internvl": "its pictures", "llava_onevision": "its pictures", "whisper": "its sound",
+}  # fmt: skip
+
+
+def of(folder):
+    kind = folder.config.model_type
+    if kind not in FAMILIES:
+        missing = f" ({MISSING[kind]})" if kind in MISSING else ""
+        raise Failure(f"{folder.path}: the family '{kind}' is not there yet{missing}; there are {KNOWN}")
+    family = FAMILIES[kind][1](folder)
+    family.check()
+    return family
