@@ -194,7 +194,7 @@ class PackedLanguage(nn.Module):
 
     def __init__(self, net):
         super().__init__()
-        self.model, self.lm_head = net.model.language_model, net.lm_head
+        self.model, self.lm_head = getattr(net.model, "language_model", None) or net.model.text_model, net.lm_head
 
     def forward(self, input_ids, position_ids, segments, image_embeds, image_rows, *deepstack):
         x = placed(self.model.embed_tokens(input_ids), image_rows, image_embeds)

@@ -8,7 +8,7 @@
 # (tolerance.py). The folder that comes out opens in transformers and has the loss
 # that the run's last validation says.
 # ===-----------------------------------------------------------------------===
-"""finetune.py --dt-opt PATH FAMILY [--ranks N] [--resume] [--micro N] [--freeze PATTERN]: exit code 0 when the losses are PyTorch's."""
+"""finetune.py --dt-opt PATH FAMILY [--ranks N] [--plan PLAN] [--resume] [--micro N] [--freeze PATTERN]: exit code 0 when the losses are PyTorch's."""
 
 import argparse
 import contextlib
@@ -28,7 +28,6 @@ import train_model
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, SIZE, SAMPLES, STOPPED = 10, 4, 22, 6
 LR, DECAY, CLIP = 2e-3, 0.01, 1.0
-LONGEST = 250  # tokens; a longer sample is left out
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 try:
@@ -37,6 +36,7 @@ try:
     import transformers as hf
 
     import finetune_folders as folders
+    import finetune_pictures as pictures
 except ImportError:
     print("skipped: finetune: tools/setup --torch installs what this needs")
     sys.exit(train_model.SKIPPED)
@@ -45,21 +45,47 @@ from export.sizes import Doubled  # noqa: E402
 from finetuning.steps import largest_part  # noqa: E402
 
 
+class Texts:
+    """A family of finetune_folders, as those of finetune_pictures are."""
+
+    def __init__(self, name):
+        self.name, self.template, self.kind = name, folders.FAMILIES[name].template, folders.FAMILIES[name].kind
+
+    def make(self, path):
+        return folders.make_folder(self.name, path)
+
+    def reader(self, path):
+        return hf.AutoTokenizer.from_pretrained(path)
+
+    def draw(self, count, seed):
+        return folders.draw_chats(self.name, count, seed)
+
+    def write(self, path, chats):
+        return folders.write_chats(path, chats)
+
+    def expected(self, tokenizer, chat):
+        return pictures.Sample(*folders.expected(self.name, tokenizer, chat), {})
+
+
+FAMILIES = {name: Texts(name) for name in folders.FAMILIES} | pictures.FAMILIES
+
+
 def rate(step, schedule):
     return LR * (1 - step / STEPS if schedule == "linear" else 1)
 
 
 def summed(net, sample):
     """A sample's loss, added up over what is learned, and its largest logit."""
-    ids, learned = (torch.tensor(v) for v in sample)
-    logits = net(input_ids=ids[None], use_cache=False).logits[0]
+    ids, learned = torch.tensor(sample.ids), torch.tensor(sample.learned)
+    inputs = {k: v.to(net.dtype) if v.is_floating_point() else v for k, v in sample.inputs.items()}
+    logits = net(input_ids=ids[None], use_cache=False, **inputs).logits[0]
     labels = torch.where(learned[1:], ids[1:], -100)
     return F.cross_entropy(logits[:-1], labels, ignore_index=-100, reduction="sum"), logits.detach().abs().max().item()
 
 
 def mean(net, samples):
     """Over all that samples learn."""
-    count, total, terms = sum(sum(learned[1:]) for _, learned in samples), 0.0, 0.0
+    count, total, terms = sum(sum(s.learned[1:]) for s in samples), 0.0, 0.0
     with torch.no_grad():
         for sample in samples:
             loss, largest = summed(net, sample)
@@ -68,7 +94,11 @@ def mean(net, samples):
 
 
 def open_net(path, kind):
-    return hf.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(kind).eval()
+    return library(path).from_pretrained(path, dtype=torch.float32).to(kind).eval()
+
+
+def library(path):
+    return hf.AutoModelForImageTextToText if hasattr(hf.AutoConfig.from_pretrained(path), "vision_config") else hf.AutoModelForCausalLM
 
 
 def is_frozen(name, patterns):
@@ -76,7 +106,7 @@ def is_frozen(name, patterns):
 
 
 def loop(path, steps, schedule, frozen, kind, seed=None):
-    """(losses before each step, the largest logit); `seed`: of roundings of the weights."""
+    """(losses before each step, the largest logit, names of what has a gradient); `seed`: of roundings of the weights."""
     net = open_net(path, kind)
     for name, parameter in net.named_parameters():
         parameter.requires_grad_(not is_frozen(name, frozen))
@@ -88,7 +118,7 @@ def loop(path, steps, schedule, frozen, kind, seed=None):
     for step, samples in enumerate(steps):
         optimizer.param_groups[0]["lr"] = rate(step, schedule)
         optimizer.zero_grad()
-        count, losses = sum(sum(learned[1:]) for _, learned in samples), [*losses, 0.0]
+        count, losses = sum(sum(s.learned[1:]) for s in samples), [*losses, 0.0]
         with Doubled() if kind == torch.float64 else contextlib.nullcontext():
             for sample in samples:
                 loss, largest = summed(net, sample)
@@ -96,12 +126,12 @@ def loop(path, steps, schedule, frozen, kind, seed=None):
                 losses[-1], terms = losses[-1] + loss.item() / count, max(terms, largest)
         torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
         optimizer.step()
-    return np.array(losses), terms
+    return np.array(losses), terms, [n for n, p in net.named_parameters() if p.grad is not None]
 
 
 def finetune(dt_opt, work, *flags):
     command = [ROOT / "tools/finetune", "--model", work / "model", "--data", work / "train.jsonl", "--validate", work / "valid.jsonl", "--out", work / "out", "--bin", dt_opt.parent, "--threads", 1]
-    command += ["--global-batch", SIZE, "--lr", LR, "--weight-decay", DECAY, "--clip", CLIP, "--max-tokens", LONGEST, *flags]
+    command += ["--global-batch", SIZE, "--lr", LR, "--weight-decay", DECAY, "--clip", CLIP, *flags]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{flags}: ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -127,16 +157,16 @@ def expect(good, what):
         sys.exit(what)
 
 
-def check_model(arguments, work, held_out, lines):
-    """The folder that came out."""
-    family, out = folders.FAMILIES[arguments.family], work / "out/model"
-    made, before = (hf.AutoModelForCausalLM.from_pretrained(p) for p in (out, work / "model"))
+def check_model(arguments, work, held_out, lines, learns):
+    """The folder that came out; `learns`: weights that train and that the loss depends on."""
+    family, out = FAMILIES[arguments.family], work / "out/model"
+    made, before = (library(p).from_pretrained(p) for p in (out, work / "model"))
     expect(made.dtype == family.kind, f"{out} has {made.dtype}")
     for path in (work / "model").iterdir():
         expect((out / path.name).exists(), f"{out} lacks {path.name}")
-    expect(hf.AutoTokenizer.from_pretrained(out).get_chat_template() == family.template, "another template")
+    expect(family.reader(out).chat_template == family.template, "another template")
     moved = [n for n, p in made.named_parameters() if not torch.equal(p, before.get_parameter(n))]
-    expect(moved == [n for n, _ in made.named_parameters() if not is_frozen(n, arguments.freeze)], f"{moved} have changed")
+    expect(moved == learns, f"{moved} have changed, not {learns}")
     if family.kind != torch.float32:
         (rank,) = (work / f"out/checkpoint/step-{STEPS}").glob("rank-*.safetensors")
         from safetensors.torch import load_file
@@ -153,27 +183,29 @@ def check_model(arguments, work, held_out, lines):
 
 
 def check(arguments, work):
-    tokenizer = hf.AutoTokenizer.from_pretrained(folders.make_folder(arguments.family, work / "model"))
-    chats, others = folders.draw_chats(arguments.family, SAMPLES, 1), folders.draw_chats(arguments.family, 7, 2)
-    long = [("user", "why"), ("assistant", " ".join(folders.WORDS * 14))]
-    folders.write_chats(work / "train.jsonl", [*chats[:5], long, *chats[5:]])
-    folders.write_chats(work / "valid.jsonl", others)
-    samples, held_out = ([folders.expected(arguments.family, tokenizer, chat) for chat in some] for some in (chats, others))
-    expect(max(len(ids) for ids, _ in samples + held_out) <= LONGEST < len(folders.expected(arguments.family, tokenizer, long)[0]), "the test's samples have other sizes")
+    family = FAMILIES[arguments.family]
+    reader = family.reader(family.make(work / "model"))
+    chats, others = family.draw(SAMPLES, 1), family.draw(7, 2)
+    samples, held_out = ([family.expected(reader, chat) for chat in some] for some in (chats, others))
+    longest = max(len(s.ids) for s in samples + held_out)
+    long = [("user", "why"), ("assistant", " ".join(folders.WORDS * 20))]  # left out
+    expect(longest < len(family.expected(reader, long).ids), "the test's samples have other sizes")
+    family.write(work / "train.jsonl", [*chats[:5], long, *chats[5:]])
+    family.write(work / "valid.jsonl", others)
 
     schedule = "constant" if arguments.resume else "linear"
-    flags = ["--order", arguments.order, "--seed", 3, "--schedule", schedule]
+    flags = ["--max-tokens", longest, "--order", arguments.order, "--seed", 3, "--schedule", schedule]
     flags += [f"--freeze={pattern}" for pattern in arguments.freeze]
-    flags += ["--ranks", arguments.ranks, "--plan", "auto"] if arguments.ranks > 1 else []
+    flags += ["--ranks", arguments.ranks, "--plan", arguments.plan] if arguments.ranks > 1 else []
     places = order(arguments, SAMPLES)
     steps = [[samples[i] for i in places[s * SIZE : (s + 1) * SIZE]] for s in range(STEPS)]
     if arguments.micro:
         finetune(arguments.dt_opt, work, *flags, "--steps", 0)
-        lengths = [[len(ids) for ids, _ in step] for step in (*steps, held_out[:SIZE], held_out[SIZE:])]
+        lengths = [[len(s.ids) for s in step] for step in (*steps, held_out[:SIZE], held_out[SIZE:])]
         edit_recipe(work / "out/recipe.json", arguments.micro, lengths)
     said = finetune(arguments.dt_opt, work, *flags, "--steps", STOPPED if arguments.resume else STEPS)
     expect(f"1 of {SAMPLES + 1} samples" in said, f"the long sample is not named: {said}")
-    expect(f"{arguments.ranks} rank" in said, f"not on {arguments.ranks} ranks: {said}")
+    expect(f"{arguments.ranks} rank" in said or arguments.plan == "auto" and f"of {arguments.ranks} devices" in said, f"not on {arguments.ranks} ranks: {said}")
     expect(f"in {-(-SIZE // (arguments.micro or SIZE))} parts" in said, f"another number of microbatches: {said}")
     if arguments.resume:
         finetune(arguments.dt_opt, work, *flags, "--steps", STEPS, "--resume")
@@ -181,23 +213,24 @@ def check(arguments, work):
     lines = [json.loads(line) for line in (work / "out/metrics.jsonl").read_text().splitlines()]
     expect([line["step"] for line in lines] == list(range(1, STEPS + 1)), f"steps are {[line['step'] for line in lines]}")
     for line, step in zip(lines, steps):
-        want = {"tokens": sum(len(ids) for ids, _ in step), "learned_tokens": sum(sum(learned[1:]) for _, learned in step)}
+        want = {"tokens": sum(len(s.ids) for s in step), "learned_tokens": sum(sum(s.learned[1:]) for s in step)}
         expect(all(line[k] == v for k, v in want.items()), f"step {line['step']} has {line}, expected {want}")
         expect(abs(line["lr"] - rate(line["step"] - 1, schedule)) < 1e-12, f"step {line['step']} has the rate {line['lr']}")
     have = np.array([line["loss"] for line in lines])
-    want, terms = loop(work / "model", steps, schedule, arguments.freeze, torch.float64)
+    want, terms, learns = loop(work / "model", steps, schedule, arguments.freeze, torch.float64)
     draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, arguments.freeze, torch.float32, seed)[0] for seed in range(tolerance.DRAWS)])
     worst, where = tolerance.compare_curves(have, want, terms, draws)
     far = np.max(np.abs(have - want) / want)
     expect(worst <= 1, f"losses {have.tolist()}, expected {want.tolist()}: step {where + 1} is {worst:.1f} limits off")
-    return f"losses {worst:.2f} of their limits, at most {far:.1e} from PyTorch's" + check_model(arguments, work, held_out, lines)
+    return f"losses {worst:.2f} of their limits, at most {far:.1e} from PyTorch's" + check_model(arguments, work, held_out, lines, learns)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="+", choices=list(folders.FAMILIES))
+    parser.add_argument("families", nargs="+", choices=list(FAMILIES))
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
-    parser.add_argument("--ranks", type=int, default=1, help="with --plan auto")
+    parser.add_argument("--ranks", type=int, default=1, help="as many as --plan has")
+    parser.add_argument("--plan", default="auto")
     parser.add_argument("--resume", action="store_true", help=f"stop after {STOPPED} steps")
     parser.add_argument("--micro", type=int, help="edit the recipe first: so many samples a microbatch")
     parser.add_argument("--freeze", action="append", default=[])

@@ -83,12 +83,13 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def make_tokenizer(family):
+def make_tokenizer(family, special=(), **more):
+    special = [*SPECIAL, *special]
     trained = tokenizers.Tokenizer(models.BPE())
     trained.pre_tokenizer, trained.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     texts = [" ".join(random.Random(i).choices(WORDS, k=12)) for i in range(100)]
-    trained.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=340, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-    return hf.PreTrainedTokenizerFast(tokenizer_object=trained, eos_token=family.end, pad_token="<pad>", chat_template=family.template, extra_special_tokens=SPECIAL)
+    trained.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=340, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    return hf.PreTrainedTokenizerFast(tokenizer_object=trained, eos_token=family.end, pad_token="<pad>", chat_template=family.template, extra_special_tokens=special, **more)
 
 
 def make_folder(name, path, **more):

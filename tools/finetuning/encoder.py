@@ -69,8 +69,9 @@ class Encoder:
         else:
             made = self._process(place, text, pictures)
             (offsets,), (ids,) = made["offset_mapping"], made["input_ids"]
-            spans = _moved(spans, made["text_replacement_offsets"][0] if made.get("text_replacement_offsets") else [])
-            items = self._read(place, made if pictures else None, np.array(ids))
+            replaced = made["text_replacement_offsets"][0] if made.get("text_replacement_offsets") else []
+            spans = _moved(spans, replaced)
+            items = self._read(place, made if pictures else None, np.array(ids), [_covered(offsets, [r["new_span"]]) for r in replaced])
         return Encoded(place, np.array(ids, np.int64), _covered(offsets, spans), items)
 
     def _process(self, place, text, pictures):
@@ -87,14 +88,16 @@ class Encoder:
         except Exception as e:  # of a processor, whatever it raises
             raise Failure(f"{place}: the processor refuses it: {one_line(e)}") from None
 
-    def _read(self, place, made, ids):
+    def _read(self, place, made, ids, pictures):
+        """`pictures`: which tokens each is."""
+        places = ids == self.family.token
         try:
-            items = self.family.read(made)
+            items = self.family.read(made, np.array([int(places[p].sum()) for p in pictures], np.int64))
+            rows = self.family.rows(items)
         except (ValueError, KeyError, TypeError, IndexError) as e:
-            raise Failure(f"{place}: the processor's pictures are not this family's: {one_line(e)}") from None
-        rows, places = int(sum(self.family.rows(items))), int((ids == self.family.token).sum())
-        if rows != places:
-            raise Failure(f"{place}: its pictures have {rows} rows, the text has {places} places for them")
+            raise Failure(f"{place}: the processor's pictures are not as the network has them: {one_line(e)}") from None
+        if rows != places.sum():
+            raise Failure(f"{place}: its pictures have {rows} rows, the text has {places.sum()} places for them")
         return items
 
 

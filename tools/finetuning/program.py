@@ -25,10 +25,16 @@ def plan(options, out):
     """Asks for a plan, or for all that a given one leaves open: OUT/plan.json, as an object."""
     asked = [f"--plan={options.plan}"]
     if options.plan == "auto":
-        asked += [f"--cluster={options.cluster or 'here'}", *([f"--devices={options.ranks}"] if options.ranks else [])]
+        asked += [f"--cluster={cluster(options)}", *([f"--devices={options.ranks}"] if options.ranks else [])]
     run_logged([options.bin / "dt-opt", out / recipe.FILE, *asked, f"--target={options.target}", "--emit=plan", "-o", out / "plan.new.json"], out)
     (out / "plan.new.json").rename(out / PLAN)
     return json.loads((out / PLAN).read_text())
+
+
+def cluster(options):
+    """More ranks than this machine has cores share them."""
+    named, cores = options.cluster or "here", len(os.sched_getaffinity(0))
+    return f"here:{options.ranks}" if named == "here" and (options.ranks or 0) > cores else named
 
 
 def build(options, out, flags):

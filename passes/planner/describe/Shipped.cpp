@@ -71,6 +71,22 @@ Expected<Model> openPart(StringRef name) {
   return createStringError("'" + name + "' does not come with the planner");
 }
 
+/// `devices`: "" or ":N".
+Expected<Cluster> openHere(StringRef devices) {
+  // More ranks than this on one machine are a mistake.
+  constexpr int kMost = 4096;
+  int count = 0;
+  if (devices.consume_front(":") &&
+      (devices.getAsInteger(10, count) || count < 1 || count > kMost))
+    return createStringError(
+        "cluster 'here:" + devices +
+        "': expected how many devices this machine is, from 1 to " +
+        Twine(kMost));
+  const ClusterFile &like = *findCluster("cpu-2");
+  return describeMachine(getThisMachine(),
+                         cantFail(parseCluster(like.json, like.name)), count);
+}
+
 } // namespace
 
 std::vector<std::string> getShippedModels() { return namesOf(kModels); }
@@ -99,17 +115,15 @@ Expected<Model> openModel(StringRef name) {
 
 std::string listClusters() {
   return join(getShippedClusters(), ", ") + ", " + kHere.str() +
-         " (this machine), or a file (docs/cluster.schema.json)";
+         " (this machine; here:N: as N devices), or a file "
+         "(docs/cluster.schema.json)";
 }
 
 Expected<Cluster> openCluster(StringRef name) {
   if (const ClusterFile *file = findCluster(name))
     return parseCluster(file->json, (name + ".json").str());
-  if (name == kHere) {
-    const ClusterFile &like = *findCluster("cpu-2");
-    return describeMachine(getThisMachine(),
-                           cantFail(parseCluster(like.json, like.name)));
-  }
+  if (name == kHere || name.starts_with(kHere.str() + ":"))
+    return openHere(name.drop_front(kHere.size()));
   if (name.ends_with(".json") || name.contains('/') || sys::fs::exists(name))
     return readCluster(name);
   std::vector<std::string> known = getShippedClusters();

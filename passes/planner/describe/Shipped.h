@@ -41,10 +41,10 @@ inline constexpr llvm::StringLiteral kHere = "here";
 llvm::Expected<Model> openModel(llvm::StringRef nameOrFile);
 
 /// What openCluster() takes, for help and errors: "a100-80g, …, here (this
-/// machine), or a file (docs/cluster.schema.json)".
+/// machine; here:N: as N devices), or a file (docs/cluster.schema.json)".
 std::string listClusters();
-/// A shipped cluster by its name, this machine ("here": Machine.h), or a file
-/// (docs/cluster.schema.json). Errors as openModel()'s.
+/// A shipped cluster by its name, this machine ("here", "here:4": Machine.h),
+/// or a file (docs/cluster.schema.json). Errors as openModel()'s.
 llvm::Expected<Cluster> openCluster(llvm::StringRef nameOrFile);
 
 } // namespace dt::planner

@@ -59,27 +59,36 @@ Machine getThisMachine() {
   return machine;
 }
 
-Cluster describeMachine(const Machine &machine, Cluster typical) {
+Cluster describeMachine(const Machine &machine, Cluster typical, int devices) {
+  if (devices == 0)
+    devices = machine.cores;
   Cluster cluster = std::move(typical);
   cluster.name = "here";
   DeviceKind &core = cluster.devices[0];
   double cores = machine.cores, f32 = machine.flopsPerCycle * kClock;
-  core.flops = {{"f32", f32}, {"bf16", machine.bf16PerF32 * f32}};
-  core.memory = machine.memory / cores;
+  double part = cores / devices; // of the cores that a device has
+  core.flops = {{"f32", part * f32}, {"bf16", part * machine.bf16PerF32 * f32}};
+  core.memory = machine.memory / devices;
   core.reserve = std::min(core.reserve, core.memory / 4);
-  core.bandwidth = std::min(kCoreBandwidth, kBandwidth / cores);
+  core.bandwidth = part * std::min(kCoreBandwidth, kBandwidth / cores);
   NodeKind &node = cluster.nodes[0];
-  node.devices = node.cores = machine.cores;
+  node.devices = devices;
+  node.cores = machine.cores;
   node.count = 1;
   cluster.assumed = formatv(
-      "cluster 'here': {0} core{1} of this machine, {2:f1} GiB each; {3:f0} "
-      "GFLOP/s a core in f32 ({4} at {5:f0} GHz), {6:f0} in bf16 ({7}), {8:f1} "
+      "cluster 'here': {0} core{1} of this machine{9}, {2:f1} GiB each; {3:f0} "
+      "GFLOP/s a {10} in f32 ({4} at {5:f0} GHz), {6:f0} in bf16 ({7}), {8:f1} "
       "GB/s: typical rates, not measured (tools/dt-profile measures a recipe's "
       "layers for --profile)",
       machine.cores, machine.cores == 1 ? "" : "s",
       core.memory / double(1 << 30), f32 * 1e-9, machine.instructions,
       kClock * 1e-9, core.flops["bf16"] * 1e-9, machine.bf16,
-      core.bandwidth * 1e-9);
+      core.bandwidth * 1e-9,
+      devices == machine.cores
+          ? std::string()
+          : formatv(" as {0} device{1}", devices, devices == 1 ? "" : "s")
+                .str(),
+      devices == machine.cores ? "core" : "device");
   return cluster;
 }
 

@@ -29,8 +29,11 @@ struct Machine {
 Machine getThisMachine();
 
 /// `typical`: a cluster of such cores, whose other figures are taken over.
-/// Cluster::assumed says where the figures come from.
-Cluster describeMachine(const Machine &machine, Cluster typical);
+/// `devices`: that the machine is to be, equal parts of its cores (0: as many
+/// as there are cores; a part may be less than one). Cluster::assumed says
+/// where the figures come from.
+Cluster describeMachine(const Machine &machine, Cluster typical,
+                        int devices = 0);
 
 } // namespace dt::planner
 

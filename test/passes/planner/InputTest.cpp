@@ -115,6 +115,15 @@ TEST(Cluster, OtherMachines) {
   EXPECT_EQ(many.devices[0].bandwidth, 2.5e9);
   EXPECT_EQ(many.devices[0].flops["f32"], 64e9);
   EXPECT_EQ(many.devices[0].flops["bf16"], 64e9);
+  // More ranks than cores share them.
+  Cluster shared = describeMachine(machine, typical, 128);
+  EXPECT_EQ(shared.getNumDevices(), 128);
+  EXPECT_EQ(shared.devices[0].memory, 0.5e9);
+  EXPECT_EQ(shared.devices[0].flops["f32"], 32e9);
+  EXPECT_EQ(shared.devices[0].bandwidth, 1.25e9);
+  EXPECT_EQ(llvm::cantFail(openCluster("here:7")).getNumDevices(), 7);
+  EXPECT_BEGINS(errorOf(openCluster("here:0")), "cluster 'here:0': expected");
+  EXPECT_BEGINS(errorOf(openCluster("here:x")), "cluster 'here:x': expected");
   // A little memory is not all reserved.
   machine.memory = 64 * 100e6;
   EXPECT_EQ(describeMachine(machine, typical).getMemory(0), 75e6);

@@ -8,6 +8,7 @@
 from ..errors import Failure
 from .pictures import Qwen2VL, Qwen3VL, Qwen25VL
 from .text import IGNORED, Text  # noqa: F401
+from .tiles import InternVL, Llava, SmolVLM
 
 # model_type -> (what people call it, family).
 FAMILIES = {
@@ -20,11 +21,15 @@ FAMILIES = {
     "qwen2_vl": ("Qwen2-VL", Qwen2VL),
     "qwen2_5_vl": ("Qwen2.5-VL", Qwen25VL),
     "qwen3_vl": ("Qwen3-VL", Qwen3VL),
+    "llava": ("LLaVA", Llava),
+    "internvl": ("InternVL", InternVL),
+    "smolvlm": ("SmolVLM", SmolVLM),
+    "idefics3": ("Idefics 3", SmolVLM),
 }
 KNOWN = ", ".join(name for name, _ in FAMILIES.values())
 MISSING = {
-    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts", "gemma3": "its pictures", "smolvlm": "its pictures", "idefics3": "its pictures", "llava": "its pictures", "paligemma": "its pictures",
-    "internvl": "its pictures", "llava_onevision": "its pictures", "whisper": "its sound",
+    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts", "gemma3": "its pictures", "paligemma": "its pictures",
+    "llava_onevision": "its pictures", "whisper": "its sound",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from .text import Graph, Text, texts, zeros
 
 class Pictures(Text):
     KINDS = {"image": ("merged",)}  # rows of the text that a picture is
+    PLACED = "merged"  # a dim: rows that pictures have in the text
     CLASS = "AutoModelForImageTextToText"
     ROWS = ("image_embeds",)  # outputs of `vision`, one row for each of `merged`
 
@@ -26,9 +27,13 @@ class Pictures(Text):
         """That stands where a picture's rows go."""
         return getattr(self.config, "image_token_id", None) or self.config.image_token_index
 
+    def read(self, made, counts=()):
+        """As Text.read; `counts`: of the places that the text has for each picture."""
+        raise NotImplementedError
+
     def rows(self, items):
-        """How many tokens each of a sample's pictures is."""
-        return items["image.merged"]
+        """How many tokens a sample's pictures are."""
+        return int(items["image.merged"].sum())
 
     def arrays(self, ids, labels, items):
         return super().arrays(ids, labels, items) | items | {"image_rows": np.flatnonzero(ids == self.token)}
@@ -36,17 +41,19 @@ class Pictures(Text):
     def tensors(self):
         return super().tensors() | {"llm.image_rows": Tensor("image_rows", (0,), into="sample.tokens")}
 
-    def language(self, net, positions=(), **more):
+    def language(self, net, positions=()):
         """The graph of the language model."""
         from export.packing import PackedLanguage
 
-        rows = {name: (zeros(4, self.text.hidden_size, kind="float32"), {0: "merged"}) for name in self.ROWS}
-        inputs = texts(positions) | {"image_embeds": rows["image_embeds"], "image_rows": (zeros(4), {0: "merged"})} | rows
+        factor = self.PLACED.rpartition("*")[0]
+        count = 4 * int(factor or 1)
+        rows = {name: (zeros(count, self.text.hidden_size, kind="float32"), {0: self.PLACED}) for name in self.ROWS}
+        inputs = texts(positions) | {"image_embeds": rows["image_embeds"], "image_rows": (zeros(count), {0: self.PLACED})} | rows
         return Graph(PackedLanguage(net), inputs)
 
     def recipe(self):
         made = super().recipe()
-        made["dims"] |= {"merged": "image.merged"}
+        made["dims"] |= {measure: f"image.{measure}" for measure in self.KINDS["image"]}
         made["inputs"] = {"llm.image_rows": {"index": ["sample", "token"], "of": "image"}}
         made["connections"] = {f"llm.{name}": f"vision.{name}" for name in self.ROWS}
         return made
@@ -63,7 +70,7 @@ class Qwen(Pictures):
     def features(self):
         return self.vision.in_channels * self.vision.temporal_patch_size * self.vision.patch_size**2
 
-    def read(self, made):
+    def read(self, made, counts=()):
         grids = np.zeros((0, 3), np.int64) if made is None else np.asarray(made["image_grid_thw"])
         pixels = np.zeros((0, self.features), np.float32) if made is None else np.asarray(made["pixel_values"], np.float32)
         return {"image.merged": grids.prod(1) // self.vision.spatial_merge_size**2, "grids": grids, "pixels": pixels} | self.patches(grids)

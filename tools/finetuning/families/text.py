@@ -74,7 +74,7 @@ class Text:
             "labels": Tensor("labels"),
         }
 
-    def read(self, made):
+    def read(self, made, counts=()):
         """What the processor has made of a sample's items (None: it has none), as arrays: "KIND.MEASURE" of each item, and what only this family knows."""
         return {}
 

@@ -1,0 +1,92 @@
+# ===- tiling.py - a library's vision towers on tiles of one size --------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Many towers see a picture as one tile or several of the same size. The libraries
+# take lists of tiles apart with loops over the batch, or look for empty ones by
+# their values, and neither has an ONNX form for any number of tiles. Here are the
+# same modules without.
+# ===-----------------------------------------------------------------------===
+"""LlavaTower, InternTower, IdeficsTower, GemmaTower: [tiles, 3, height, width] -> rows [tiles * rows of a tile, width of the text]."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+class Tower(nn.Module):
+    """net  the model of a ...ForConditionalGeneration (`net.model`), whose language model is left out."""
+
+    def forward(self, pixel_values):
+        return self.rows(pixel_values).flatten(0, 1)
+
+    def hidden(self, pixel_values, layer):
+        """States behind a layer of the tower, or behind several, side by side."""
+        if layer == -1 and not self.all_states:
+            return self.tower(pixel_values=pixel_values).last_hidden_state
+        states = self.tower(pixel_values=pixel_values, output_hidden_states=True).hidden_states
+        layers = [layer] if isinstance(layer, int) else layer
+        return [states[i] for i in layers]
+
+
+class LlavaTower(Tower):
+    """The tower and projector of LLaVA, LLaVA-OneVision (`base` features) or InternVL's sibling models with CLIP or SigLIP."""
+
+    all_states = True
+
+    def __init__(self, net):
+        super().__init__()
+        self.tower, self.projector = net.vision_tower, net.multi_modal_projector
+        self.layer, self.drops_first = net.config.vision_feature_layer, net.config.vision_feature_select_strategy == "default"
+
+    def rows(self, pixel_values):
+        import torch
+
+        states = [s[:, 1:] if self.drops_first else s for s in self.hidden(pixel_values, self.layer)]
+        return self.projector(torch.cat(states, -1) if len(states) > 1 else states[0])
+
+
+class InternTower(Tower):
+    """InternVL: rows of a tile are put together in squares."""
+
+    all_states = False
+
+    def __init__(self, net):
+        super().__init__()
+        self.tower, self.projector = net.vision_tower, net.multi_modal_projector
+        config = net.config
+        self.layer, self.drops_first, self.scale = config.vision_feature_layer, config.vision_feature_select_strategy == "default", config.downsample_ratio
+        self._shuffle = type(net).pixel_shuffle
+
+    def rows(self, pixel_values):
+        x = self.hidden(pixel_values, self.layer)
+        x = x[0] if isinstance(x, list) else x
+        x = x[:, 1:] if self.drops_first else x
+        side = int(x.shape[1] ** 0.5)
+        x = self._shuffle(None, x.reshape(-1, side, side, x.shape[-1]), self.scale)
+        return self.projector(x.flatten(1, 2))
+
+
+class IdeficsTower(Tower):
+    """SmolVLM and Idefics 3, of tiles that are whole: no row of padding."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.tower, self.connector = net.vision_model, net.connector
+
+    def rows(self, pixel_values):
+        embeddings = self.tower.embeddings
+        x = embeddings.patch_embedding(pixel_values).flatten(2).transpose(1, 2) + embeddings.position_embedding.weight
+        x = self.tower.encoder(inputs_embeds=x, attention_mask=None).last_hidden_state
+        return self.connector(self.tower.post_layernorm(x))
+
+
+class ProjectedTower(Tower):
+    """Gemma 3 and PaliGemma: what the tower's last layer gives goes through the projector."""
+
+    def __init__(self, net, scale=1.0):
+        super().__init__()
+        self.tower, self.projector, self.scale = net.vision_tower, net.multi_modal_projector, scale
+
+    def rows(self, pixel_values):
+        return self.projector(self.tower(pixel_values=pixel_values).last_hidden_state) * self.scale

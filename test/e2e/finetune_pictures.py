@@ -1,0 +1,183 @@
+# ===- finetune_pictures.py - tiny folders of networks that see pictures -------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Random weights, the library's own processors at a small size, and templates as
+# the families' own models have them. What is learned of a conversation is found
+# a second time, by tokens and not by characters.
+# ===-----------------------------------------------------------------------===
+"""FAMILIES: Pictures with make, draw, write, expected; for finetune.py."""
+
+import json
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import transformers as hf
+from PIL import Image
+
+import finetune_folders as folders
+
+VISION = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+TEXT = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024, "initializer_range": 0.2,
+    "bos_token_id": None, "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "initializer_range": 0.2}
+
+
+def parts(image):
+    return "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}{{ 'IMAGE' }}{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}".replace("IMAGE", image)
+
+
+def chatml(image):
+    return "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" + parts(image) + "{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+
+
+@dataclass
+class Sample:
+    ids: list
+    learned: list
+    inputs: dict  # of the library's network, beside the tokens
+
+
+@dataclass
+class Pictures:
+    """build(tokenizer) -> (network, processor)."""
+
+    build: object
+    template: str
+    special: tuple = ()
+    begin: str = "<|im_start|>assistant\n"
+    end: str = "<|im_end|>"
+    names: dict = field(default_factory=dict)  # that a processor calls special tokens by
+    kind: torch.dtype = torch.float32
+
+    def make(self, path):
+        torch.manual_seed(1)
+        tokenizer = folders.make_tokenizer(folders.Family(None, None, None, self.end), self.special, **self.names)
+        net, processor = self.build(tokenizer)
+        with torch.no_grad():
+            for parameter in net.parameters():  # norms and biases, too
+                parameter += 0.05 * torch.randn_like(parameter)
+        net.save_pretrained(path, max_shard_size="60KB")
+        processor.chat_template = self.template
+        processor.save_pretrained(path)
+        return path
+
+    def reader(self, path):
+        return hf.AutoProcessor.from_pretrained(path)
+
+    def draw(self, count, seed):
+        """Of 0 to 3 pictures of any shape, and one to three turns."""
+        draw, chats = random.Random(seed), []
+        for i in range(count):
+            pictures, chat = i % 4, []
+            for turn in range(draw.randint(1, 3)):
+                here = pictures if turn == 0 else 0
+                parts = [self._picture(draw) for _ in range(here)] + [" ".join(draw.choices(folders.WORDS, k=draw.randint(1, 8)))]
+                draw.shuffle(parts) if i % 3 else None
+                chat += [("user", parts), ("assistant", " ".join(draw.choices(folders.WORDS, k=draw.randint(1, 8))))]
+            chats.append(chat)
+        return chats
+
+    @staticmethod
+    def _picture(draw):
+        width, height = draw.randint(8, 70), draw.randint(8, 70)
+        return Image.fromarray(np.random.default_rng(draw.randint(0, 10**6)).integers(0, 256, (height, width, 3), np.uint8))
+
+    def write(self, path, chats):
+        lines = []
+        for i, chat in enumerate(chats):
+            messages, beside = [], []
+            for role, content in chat:
+                parts = []
+                for part in [content] if isinstance(content, str) else content:
+                    if isinstance(part, str):
+                        parts.append({"type": "text", "text": part})
+                        continue
+                    name = f"{path.stem}-{i}-{len(beside)}.png"
+                    part.save(path.with_name(name))
+                    beside.append(name)
+                    parts.append({"type": "image"} | ({"image": name} if i % 2 else {}))
+                messages.append({"role": role, "content": parts[0]["text"] if role == "assistant" else parts})
+            lines.append({"messages": messages} | ({} if i % 2 else {"images": beside}))
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    def expected(self, processor, chat):
+        part = lambda p: {"type": "text", "text": p} if isinstance(p, str) else {"type": "image", "image": p}
+        messages = [{"role": role, "content": [part(p) for p in ([content] if isinstance(content, str) else content)]} for role, content in chat]
+        made = processor.apply_chat_template(messages, tokenize=True, return_dict=True, return_tensors="pt")
+        ids, inputs = made["input_ids"][0].tolist(), {k: v for k, v in made.items() if k not in ("input_ids", "attention_mask")}
+        tokens = processor.tokenizer
+        begin, end = tokens(self.begin, add_special_tokens=False)["input_ids"], tokens.convert_tokens_to_ids(self.end)
+        learned, on = [], False
+        for i, token in enumerate(ids):
+            learned.append(on)
+            on = on and token != end or ids[i + 1 - len(begin) : i + 1] == begin
+        return Sample(ids, learned, inputs)
+
+
+# --- the families -------------------------------------------------------------------
+
+
+def qwen(version, text=(), vision=(), processor="Qwen2VLProcessor", **more):
+    def build(tokenizer):
+        token = tokenizer.convert_tokens_to_ids
+        shape = {"patch_size": 4, "temporal_patch_size": 2, "merge_size": 2}
+        pixels = {"min_pixels": 64, "max_pixels": 40 * 40}
+        made = getattr(hf, processor)(hf.Qwen2VLImageProcessor(**shape, **pixels), tokenizer, getattr(hf, "Qwen3VLVideoProcessor" if version == "Qwen3VL" else "Qwen2VLVideoProcessor")(**shape))
+        tower = {"depth": 2, "num_heads": 2, "in_channels": 3, "patch_size": 4, "temporal_patch_size": 2, "spatial_merge_size": 2, "initializer_range": 0.2} | dict(vision)
+        words = TEXT | {"vocab_size": len(tokenizer) + 7, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}} | dict(text)
+        ids = {"image_token_id": token("<|image_pad|>"), "video_token_id": token("<|video_pad|>"), "vision_start_token_id": token("<|vision_start|>"), "vision_end_token_id": token("<|vision_end|>")}
+        config = getattr(hf, f"{version}Config")(text_config=words, vision_config=tower, **ids, **({"tie_word_embeddings": False} | more))
+        return getattr(hf, f"{version}ForConditionalGeneration")(config), made
+
+    return Pictures(build, chatml("<|vision_start|><|image_pad|><|vision_end|>"), VISION)
+
+
+def llava(tokenizer):
+    vision = TOWER | {"model_type": "clip_vision_model", "image_size": 16, "patch_size": 4}
+    config = hf.LlavaConfig(text_config=TEXT | {"model_type": "llama", "vocab_size": len(tokenizer) + 7}, vision_config=vision, image_token_index=tokenizer.convert_tokens_to_ids("<image>"), vision_feature_layer=-2)
+    pixels = hf.CLIPImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    return hf.LlavaForConditionalGeneration(config), hf.LlavaProcessor(pixels, tokenizer, patch_size=4, vision_feature_select_strategy="default", num_additional_image_tokens=1)
+
+
+INTERN = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>", "video_token": "<video>"}
+
+
+def internvl(tokenizer):
+    vision = TOWER | {"image_size": [16, 16], "patch_size": [4, 4]}
+    words = TEXT | {"model_type": "qwen2", "vocab_size": len(tokenizer) + 7}
+    config = hf.InternVLConfig(text_config=words, vision_config=vision, image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"), tie_word_embeddings=False)
+    pixels = hf.GotOcr2ImageProcessor(size={"height": 16, "width": 16}, crop_to_patches=True, min_patches=1, max_patches=4)
+    return hf.InternVLForConditionalGeneration(config), hf.InternVLProcessor(pixels, tokenizer, hf.InternVLVideoProcessor(), image_seq_length=4)
+
+
+def smolvlm(tokenizer):
+    vision = TOWER | {"image_size": 16, "patch_size": 4}
+    words = TEXT | {"model_type": "llama", "vocab_size": len(tokenizer) + 7}
+    config = hf.SmolVLMConfig(text_config=words, vision_config=vision, image_token_id=tokenizer.convert_tokens_to_ids("<image>"), scale_factor=2, tie_word_embeddings=False)
+    pixels = hf.SmolVLMImageProcessor(size={"longest_edge": 40}, max_image_size={"longest_edge": 16})
+    return hf.SmolVLMForConditionalGeneration(config), hf.SmolVLMProcessor(pixels, tokenizer, hf.SmolVLMVideoProcessor(), image_seq_len=4)
+
+
+SMOL = (
+    "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}{% if m.content[0].type == 'image' %}{{ ':' }}{% else %}{{ ': ' }}{% endif %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}"
+    "{% else %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+)
+SMOL_TOKENS = ("<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<video>", *(f"<row_{i}_col_{j}>" for i in range(1, 5) for j in range(1, 5)))
+VICUNA = "{% for m in messages %}{{ m.role | upper + ': ' }}" + parts("<image>\\n") + "{{ '</s>' if m.role == 'assistant' else ' ' }}{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
+
+FAMILIES = {
+    "qwen2_vl": qwen("Qwen2VL", vision={"embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2}),
+    "qwen2_5_vl": qwen("Qwen2_5_VL", vision={"hidden_size": 16, "intermediate_size": 24, "out_hidden_size": 32, "window_size": 16, "fullatt_block_indexes": [1]}, processor="Qwen2_5_VLProcessor"),
+    "qwen3_vl": qwen(
+        "Qwen3VL", {"head_dim": 8}, {"hidden_size": 16, "intermediate_size": 24, "out_hidden_size": 32, "num_position_embeddings": 9, "deepstack_visual_indexes": [0, 1]}, processor="Qwen3VLProcessor", tie_word_embeddings=True
+    ),
+    "llava": Pictures(llava, VICUNA, ("<image>",), "ASSISTANT:", "</s>"),
+    "internvl": Pictures(internvl, chatml("<IMG_CONTEXT>"), INTERN.values(), names={"model_specific_special_tokens": INTERN}),
+    "smolvlm": Pictures(smolvlm, SMOL, SMOL_TOKENS, "Assistant:", "<end_of_utterance>"),
+}  # fmt: skip
