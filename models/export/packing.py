@@ -7,7 +7,7 @@
 # over lists of lengths, and neither has an ONNX form. Here masks do that which
 # compare a number per row: the text, the picture or the window that it is of.
 # ===-----------------------------------------------------------------------===
-"""Packed, PackedTower, DeepstackTower, NaflexTower, PackedLanguage: modules around a library's models, for export()."""
+"""Packed, PackedTower, DeepstackTower, NaflexTower, PackedLanguage, BlockLanguage: modules around a library's models, for export()."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def causal(segments):
     return (same(segments) & (rows[:, None] >= rows[None, :]))[:, None]
 
 
-def masks(config, segments):
-    """What transformers takes as attention_mask: one mask, or one for each kind of layers."""
-    mask, rows = causal(segments), torch.arange(segments.shape[1])
+def masks(config, segments, blocks=None):
+    """What transformers takes as attention_mask: one mask, or one for each kind of layers. Rows of one number in `blocks` see one another, whichever is first."""
+    rows = torch.arange(segments.shape[1])
+    before = rows[:, None] >= rows[None, :]
     window, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
-    near = mask & (rows[:, None] - rows[None, :] < window) if window else mask
-    return {"full_attention": mask, "sliding_attention": near} if kinds else near
+    near = before & (rows[:, None] - rows[None, :] < window) if window else before
+    whole, near = (same(segments)[:, None] & (m if blocks is None else m | same(blocks)[:, None]) for m in (before, near))
+    return {"full_attention": whole, "sliding_attention": near} if kinds else near
 
 
 def placed(x, places, rows, add=False):
@@ -208,3 +210,20 @@ class PackedLanguage(nn.Module):
             if i < len(deepstack):
                 x = placed(x, image_rows, deepstack[i], add=True)
         return self.lm_head(self.model.norm(x))
+
+
+class BlockLanguage(nn.Module):
+    """The language model of Gemma 3 or PaliGemma on texts one behind another: tokens of a block see one another.
+
+    As PackedLanguage, but for `blocks` [1, seq], behind segments: tokens of one picture (or of a prompt) have one number,
+    every other token has one of its own.
+    """
+
+    def __init__(self, net):
+        super().__init__()
+        self.model, self.lm_head = net.model.language_model, net.lm_head
+
+    def forward(self, input_ids, position_ids, segments, blocks, image_embeds, image_rows):
+        x = placed(self.model.embed_tokens(input_ids), image_rows, image_embeds)
+        mask = masks(self.model.config, segments, blocks)
+        return self.lm_head(self.model(inputs_embeds=x, position_ids=position_ids, attention_mask=mask, use_cache=False).last_hidden_state)

@@ -164,11 +164,29 @@ def smolvlm(tokenizer):
     return hf.SmolVLMForConditionalGeneration(config), hf.SmolVLMProcessor(pixels, tokenizer, hf.SmolVLMVideoProcessor(), image_seq_len=4)
 
 
+GEMMA = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+
+
+def gemma3(tokenizer):
+    vision = TOWER | {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4}
+    layers = ["sliding_attention", "full_attention"]
+    words = TEXT | {"model_type": "gemma3_text", "vocab_size": len(tokenizer) + 7, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 12, "layer_types": layers, "tie_word_embeddings": True}
+    ids = {f"{name.replace('token', 'token_index')}": tokenizer.convert_tokens_to_ids(token) for name, token in GEMMA.items()}
+    config = hf.Gemma3Config(text_config=words, vision_config=vision, mm_tokens_per_image=4, tie_word_embeddings=True, **ids)
+    pixels = hf.Gemma3ImageProcessor(size={"height": 16, "width": 16})
+    return hf.Gemma3ForConditionalGeneration(config), hf.Gemma3Processor(pixels, tokenizer, image_seq_length=4)
+
+
 SMOL = (
     "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}{% if m.content[0].type == 'image' %}{{ ':' }}{% else %}{{ ': ' }}{% endif %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}"
     "{% else %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
 SMOL_TOKENS = ("<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<video>", *(f"<row_{i}_col_{j}>" for i in range(1, 5) for j in range(1, 5)))
+GEMMA_CHAT = (
+    "{{ '<bos>' }}{% for m in messages %}{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' }}"
+    + parts("<start_of_image>")
+    + "{{ '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
+)
 VICUNA = "{% for m in messages %}{{ m.role | upper + ': ' }}" + parts("<image>\\n") + "{{ '</s>' if m.role == 'assistant' else ' ' }}{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"
 
 FAMILIES = {
@@ -177,6 +195,7 @@ FAMILIES = {
     "qwen3_vl": qwen(
         "Qwen3VL", {"head_dim": 8}, {"hidden_size": 16, "intermediate_size": 24, "out_hidden_size": 32, "num_position_embeddings": 9, "deepstack_visual_indexes": [0, 1]}, processor="Qwen3VLProcessor", tie_word_embeddings=True
     ),
+    "gemma3": Pictures(gemma3, GEMMA_CHAT, GEMMA.values(), "<start_of_turn>model\n", "<end_of_turn>", {"model_specific_special_tokens": GEMMA}),
     "llava": Pictures(llava, VICUNA, ("<image>",), "ASSISTANT:", "</s>"),
     "internvl": Pictures(internvl, chatml("<IMG_CONTEXT>"), INTERN.values(), names={"model_specific_special_tokens": INTERN}),
     "smolvlm": Pictures(smolvlm, SMOL, SMOL_TOKENS, "Assistant:", "<end_of_utterance>"),

@@ -49,8 +49,9 @@ class Encoder:
             made = self._conversation(place, records.messages_of(place, record, self.family.KINDS))
             if is_first:
                 say(self.template.explain(place, made.ids, made.learned))
-        if made.ids.max(initial=-1) >= (rows := self.family.text.vocab_size):  # a tokenizer of another model
-            raise Failure(f"{place}: the tokenizer gives token {made.ids.max()}; the network of {self.family.folder.path} has {rows}")
+        largest, rows = self.family.words(made.ids).max(initial=-1), self.family.text.vocab_size
+        if largest >= rows:  # a tokenizer of another model
+            raise Failure(f"{place}: the tokenizer gives token {largest}; the network of {self.family.folder.path} has {rows}")
         if not made.learned[1:].any():
             raise Failure(f"{place}: none of its {len(made.ids)} tokens is learned")
         return made

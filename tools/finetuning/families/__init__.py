@@ -6,6 +6,7 @@
 """of(folder): the folder's family, or an error."""
 
 from ..errors import Failure
+from .blocks import Gemma3
 from .pictures import Qwen2VL, Qwen3VL, Qwen25VL
 from .text import IGNORED, Text  # noqa: F401
 from .tiles import InternVL, Llava, SmolVLM
@@ -18,6 +19,7 @@ FAMILIES = {
     "qwen3": ("Qwen3", Text),
     "phi3": ("Phi-3", Text),
     "gemma3_text": ("Gemma 3 (text)", Text),
+    "gemma3": ("Gemma 3", Gemma3),
     "qwen2_vl": ("Qwen2-VL", Qwen2VL),
     "qwen2_5_vl": ("Qwen2.5-VL", Qwen25VL),
     "qwen3_vl": ("Qwen3-VL", Qwen3VL),
@@ -28,7 +30,7 @@ FAMILIES = {
 }
 KNOWN = ", ".join(name for name, _ in FAMILIES.values())
 MISSING = {
-    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts", "gemma3": "its pictures", "paligemma": "its pictures",
+    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts", "paligemma": "its pictures",
     "llava_onevision": "its pictures", "whisper": "its sound",
 }  # fmt: skip
 

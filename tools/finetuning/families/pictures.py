@@ -35,8 +35,14 @@ class Pictures(Text):
         """How many tokens a sample's pictures are."""
         return int(items["image.merged"].sum())
 
+    def words(self, ids):
+        return ids[ids != self.token]
+
     def arrays(self, ids, labels, items):
-        return super().arrays(ids, labels, items) | items | {"image_rows": np.flatnonzero(ids == self.token)}
+        pictures = ids == self.token
+        if self.token >= self.text.vocab_size:  # a picture's row stands there, whatever the token's is
+            ids = np.where(pictures, 0, ids)
+        return super().arrays(ids, labels, items) | items | {"image_rows": np.flatnonzero(pictures)}
 
     def tensors(self):
         return super().tensors() | {"llm.image_rows": Tensor("image_rows", (0,), into="sample.tokens")}

@@ -78,6 +78,10 @@ class Text:
         """What the processor has made of a sample's items (None: it has none), as arrays: "KIND.MEASURE" of each item, and what only this family knows."""
         return {}
 
+    def words(self, ids):
+        """Those tokens that the network looks up."""
+        return ids
+
     def arrays(self, ids, labels, items):
         """Of a sample. `items`: what read() has made."""
         return {"input_ids": ids, "labels": labels, "segments": np.zeros_like(ids), "positions": np.arange(len(ids))}
