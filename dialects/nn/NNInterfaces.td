@@ -66,7 +66,9 @@ def ItemOpInterface : OpInterface<"ItemOpInterface"> {
         return ::dt::nn::elementwiseItems($_op.getOperation(), operands);
       }]>,
     InterfaceMethod<"Whether operand 1 has indices that pick items, not what lies inside of them.",
-      "bool", "picksItems", (ins "::dt::nn::ItemStates":$operands), "", [{ return false; }]>
+      "bool", "picksItems", (ins "::dt::nn::ItemStates":$operands), "", [{ return false; }]>,
+    InterfaceMethod<"Whether an operand's elements for pairs of different items change nothing.",
+      "bool", "hidesForeignPairs", (ins "unsigned":$operand), "", [{ return false; }]>
   ];
 }
 

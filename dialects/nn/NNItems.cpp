@@ -43,6 +43,22 @@ ItemState dt::nn::alignItems(Operation *op, ItemStates operands) {
   return *result;
 }
 
+bool dt::nn::arePairs(Operation *op, ItemStates operands) {
+  auto wide = [](Value value) {
+    Shape shape = getShape(value);
+    llvm::erase_if(shape, [](const DimExpr &dim) { return dim == 1; });
+    return shape;
+  };
+  if (isa<ReshapeOp>(op) ? wide(op->getOperand(0)) != wide(op->getResult(0))
+                         : !isa<ScalarOpInterface, BroadcastOp>(op))
+    return false;
+  return llvm::all_of(operands, [](const ItemState &state) {
+    bool isNumber = state.is(ItemState::PerItem) && !state.declaredIndex &&
+                    !state.hasOwnNumber() && !state.isRunningCount;
+    return isNumber || state.is(ItemState::Invariant) || state.isPairTable;
+  });
+}
+
 /// Operands that are a sum over items together, in all of which the op is
 /// linear; the others have no items.
 static bool isSumOf(Operation *op, ItemStates operands,

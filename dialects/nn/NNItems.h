@@ -54,6 +54,10 @@ struct ItemState {
   std::string reason;
   /// Coupled: by comparing items with items (a result with two item axes).
   bool pairwise = false;
+  /// Coupled, pairwise: element (i, j) depends on the rows i and j and on how
+  /// far apart they are, so where both are of one item it is the same in every
+  /// part. Good where pairs of different items do not count.
+  bool isPairTable = false;
 
   static ItemState perItem(int64_t axis, DimExpr major = 1) {
     ItemState state;
@@ -122,6 +126,9 @@ bool anyIs(ItemStates states, ItemState::Kind kind);
 
 /// Values that broadcast against one another: item axes must meet.
 ItemState alignItems(mlir::Operation *op, ItemStates operands);
+/// Whether an elementwise op, or a view with other axes of size 1, on these
+/// gives a table of pairs. None of the operands is a number of a row.
+bool arePairs(mlir::Operation *op, ItemStates operands);
 /// Elementwise ops: linear ones keep a sum over items a sum.
 ItemState elementwiseItems(mlir::Operation *op, ItemStates operands);
 /// An op that works along one axis of its operand, and on all others alone.

@@ -156,15 +156,30 @@ static bool losesOwnNumber(Operation *op, nn::ItemStates operands,
   return false;
 }
 
+/// Tables of pairs whose pairs of different items change nothing are as what
+/// no item has to do with.
+static SmallVector<ItemState> hideForeignPairs(Operation *op,
+                                               nn::ItemStates operands) {
+  SmallVector<ItemState> states(operands);
+  auto rule = dyn_cast<nn::ItemOpInterface>(op);
+  for (auto [i, state] : llvm::enumerate(states))
+    if (state.isPairTable && rule && rule.hidesForeignPairs(i))
+      state = {};
+  return states;
+}
+
 SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
-                                              nn::ItemStates operands) const {
+                                              nn::ItemStates given) const {
   SmallVector<ItemState> results(op->getNumResults());
   if (results.empty())
     return results;
+  SmallVector<ItemState> operands = hideForeignPairs(op, given);
   auto *coupled = llvm::find_if(
       operands, [](const ItemState &s) { return s.is(ItemState::Coupled); });
   if (coupled != operands.end()) {
-    llvm::fill(results, *coupled);
+    ItemState state = *coupled;
+    state.isPairTable = nn::arePairs(op, operands);
+    llvm::fill(results, state);
     return results;
   }
   auto *count = llvm::find_if(
@@ -202,6 +217,8 @@ SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
           op, "gives items rows by their place in the batch");
     else if (!fits)
       result = ItemState::coupled(op, nn::kEveryWithEvery, axes.size() > 1);
+    if (result.pairwise && axes.size() == 2)
+      result.isPairTable |= nn::arePairs(op, operands);
   }
   return results;
 }

@@ -188,7 +188,7 @@ def check(arguments, work):
     chats, others = family.draw(SAMPLES, 1), family.draw(7, 2)
     samples, held_out = ([family.expected(reader, chat) for chat in some] for some in (chats, others))
     longest = max(len(s.ids) for s in samples + held_out)
-    long = [("user", "why"), ("assistant", " ".join(folders.WORDS * 20))]  # left out
+    long = [(role, " ".join(folders.WORDS * 20) if role == "assistant" else content) for role, content in chats[1][:2]]  # left out
     expect(longest < len(family.expected(reader, long).ids), "the test's samples have other sizes")
     family.write(work / "train.jsonl", [*chats[:5], long, *chats[5:]])
     family.write(work / "valid.jsonl", others)

@@ -177,6 +177,33 @@ def gemma3(tokenizer):
     return hf.Gemma3ForConditionalGeneration(config), hf.Gemma3Processor(pixels, tokenizer, image_seq_length=4)
 
 
+def paligemma(tokenizer):
+    vision = TOWER | {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4, "vision_use_head": False}
+    words = TEXT | {"model_type": "gemma", "head_dim": 8}
+    pixels = hf.SiglipImageProcessor(size={"height": 16, "width": 16})
+    pixels.image_seq_length = 16
+    processor = hf.PaliGemmaProcessor(pixels, tokenizer)
+    words["vocab_size"] = len(tokenizer) - 1000  # of the tokens that the processor adds the last ones have no row
+    return hf.PaliGemmaForConditionalGeneration(hf.PaliGemmaConfig(text_config=words, vision_config=vision, image_token_index=tokenizer.convert_tokens_to_ids("<image>"), projection_dim=32)), processor
+
+
+class Prompts(Pictures):
+    """A prompt with its pictures, and an answer: the processor knows what is learned."""
+
+    def draw(self, count, seed):
+        chats = super().draw(count + count // 3 + 1, seed)
+        chats = [[chat[0], chat[1]] for i, chat in enumerate(chats) if i % 4]  # a picture at least
+        return [[("user", sorted(chat[0][1], key=lambda part: isinstance(part, str))), chat[1]] for chat in chats[:count]]
+
+    def expected(self, processor, chat):
+        (_, parts), (_, answer) = chat
+        parts = [parts] if isinstance(parts, str) else parts
+        pictures, text = [p for p in parts if not isinstance(p, str)], "".join(p for p in parts if isinstance(p, str))
+        made = processor(text=["<image>" * len(pictures) + text], images=[pictures], suffix=[answer], return_tensors="pt") if pictures else processor.tokenizer(text + answer, return_tensors="pt")
+        inputs = {k: v for k, v in made.items() if k in ("pixel_values", "token_type_ids")}
+        return Sample(made["input_ids"][0].tolist(), made["token_type_ids"][0].bool().tolist() if pictures else [], inputs)
+
+
 SMOL = (
     "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}{% if m.content[0].type == 'image' %}{{ ':' }}{% else %}{{ ': ' }}{% endif %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}"
     "{% else %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
@@ -196,6 +223,7 @@ FAMILIES = {
         "Qwen3VL", {"head_dim": 8}, {"hidden_size": 16, "intermediate_size": 24, "out_hidden_size": 32, "num_position_embeddings": 9, "deepstack_visual_indexes": [0, 1]}, processor="Qwen3VLProcessor", tie_word_embeddings=True
     ),
     "gemma3": Pictures(gemma3, GEMMA_CHAT, GEMMA.values(), "<start_of_turn>model\n", "<end_of_turn>", {"model_specific_special_tokens": GEMMA}),
+    "paligemma": Prompts(paligemma, None, ("<image>",), names={"bos_token": "<bos>", "model_specific_special_tokens": {"image_token": "<image>"}}),
     "llava": Pictures(llava, VICUNA, ("<image>",), "ASSISTANT:", "</s>"),
     "internvl": Pictures(internvl, chatml("<IMG_CONTEXT>"), INTERN.values(), names={"model_specific_special_tokens": INTERN}),
     "smolvlm": Pictures(smolvlm, SMOL, SMOL_TOKENS, "Assistant:", "<end_of_utterance>"),

@@ -44,6 +44,8 @@ class Encoder:
         text = records.text_of(place, record)
         if text is not None:
             made = self._plain(place, text)
+        elif self.family.PROMPTS:
+            made = self._answer(place, records.messages_of(place, record, self.family.KINDS))
         else:
             is_first, self.template = self.template is None, self.template or Template(self.writer, self.family.folder.path)
             made = self._conversation(place, records.messages_of(place, record, self.family.KINDS))
@@ -75,17 +77,23 @@ class Encoder:
             items = self._read(place, made if pictures else None, np.array(ids), [_covered(offsets, [r["new_span"]]) for r in replaced])
         return Encoded(place, np.array(ids, np.int64), _covered(offsets, spans), items)
 
-    def _process(self, place, text, pictures):
+    def _answer(self, place, messages):
+        """Of a network that answers a prompt: a user's turn, then what is learned."""
+        if [m["role"] for m in messages] != ["user", "assistant"]:
+            raise Failure(f"{place}: this family has one prompt (role user) and its answer (role assistant), not {', '.join(m['role'] for m in messages)}")
+        (prompt, answer), pictures = (m["content"] for m in messages), media.pictures(place, messages)
+        parts = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else prompt
+        text = self.writer.image_token * len(pictures) + "".join(part["text"] for part in parts if part["type"] == "text")
+        made = self._process(place, text, pictures, suffix=[answer])
+        ids = np.array(made["input_ids"][0], np.int64)
+        items = self._read(place, made, ids, [_covered(made["offset_mapping"][0], [r["new_span"]]) for r in made["text_replacement_offsets"][0]])
+        return Encoded(place, ids, np.array(made["token_type_ids"][0], bool), items)
+
+    def _process(self, place, text, pictures, **more):
         begins = self.tokenizer.bos_token is not None and text.startswith(self.tokenizer.bos_token)
+        more |= {"add_special_tokens": False} if begins else {}
         try:
-            return self.writer(
-                text=[text],
-                images=[pictures] if pictures else None,
-                return_offsets_mapping=True,
-                return_text_replacement_offsets=True,
-                return_tensors=None,
-                **({"add_special_tokens": False} if begins else {}),
-            )
+            return self.writer(text=[text], images=[pictures] if pictures else None, return_offsets_mapping=True, return_text_replacement_offsets=True, return_tensors=None, **more)
         except Exception as e:  # of a processor, whatever it raises
             raise Failure(f"{place}: the processor refuses it: {one_line(e)}") from None
 

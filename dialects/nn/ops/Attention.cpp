@@ -321,6 +321,10 @@ static ItemState inferTokenItems(AttentionOp op, ItemStates operands) {
   return operands[0].asNumber();
 }
 
+bool AttentionOp::hidesForeignPairs(unsigned operand) {
+  return operand == 3 && getMask() && getQuerySegments();
+}
+
 ItemState AttentionOp::inferItems(ItemStates operands, const ItemContext &) {
   SmallVector<ItemState> moved(operands);
   if (Value mask = getMask(); mask && moved[3].is(ItemState::PerItem))

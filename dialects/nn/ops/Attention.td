@@ -28,7 +28,7 @@ def NN_AttentionOp : NN_SmoothOp<"attention", [AttrSizedOperandSegments]> {
                        F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
   let hasVerifier = 1;
-  let extraClassDeclaration = NN_Work<"Attention">.declaration;
+  let extraClassDeclaration = NN_Work<"Attention">.declaration # "bool hidesForeignPairs(unsigned operand);";
   let assemblyFormat = "$query `,` $key `,` $value (`mask` $mask^)? (`segments` $query_segments^ `by` $key_segments)? attr-dict `:` type(operands)";
 }
 def NN_AttentionGradOp : NN_GradOp<"attention_grad", [AttrSizedOperandSegments]> {

@@ -141,6 +141,45 @@ bool countsItems(GenerateOp op, const ItemContext &context) {
   return counts;
 }
 
+/// How much a value of the body grows if both numbers grow by 1; nothing: that
+/// depends on what they are.
+std::optional<int64_t> getDrift(Value value, ArrayRef<BlockArgument> numbers) {
+  if (llvm::is_contained(numbers, value))
+    return 1;
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return 0; // another axis' number
+  SmallVector<int64_t> drifts;
+  for (Value operand : op->getOperands()) {
+    auto drift = getDrift(operand, numbers);
+    if (!drift)
+      return std::nullopt;
+    drifts.push_back(*drift);
+  }
+  if (llvm::all_of(drifts, [](int64_t drift) { return drift == 0; }))
+    return 0;
+  if (isa<arith::IndexCastOp>(op))
+    return drifts[0];
+  if (isa<arith::AddIOp>(op))
+    return drifts[0] + drifts[1];
+  if (isa<arith::SubIOp>(op))
+    return drifts[0] - drifts[1];
+  if (isa<arith::CmpIOp>(op) && drifts[0] == drifts[1])
+    return 0;
+  return std::nullopt;
+}
+
+/// Whether an element depends only on how far apart its numbers on two axes
+/// are.
+bool isByDistance(GenerateOp op, ArrayRef<int64_t> axes) {
+  Block &body = op.getBody().front();
+  SmallVector<BlockArgument> numbers;
+  for (int64_t axis : axes)
+    numbers.push_back(body.getArgument(axis));
+  return axes.size() == 2 &&
+         getDrift(body.getTerminator()->getOperand(0), numbers) == 0;
+}
+
 } // namespace
 
 ItemState GenerateOp::inferItems(ItemStates, const ItemContext &context) {
@@ -160,8 +199,12 @@ ItemState GenerateOp::inferItems(ItemStates, const ItemContext &context) {
     return ItemState::coupled(*this, "depends on the number of items");
   if (axes.empty())
     return {};
-  if (axes.size() > 1)
-    return ItemState::coupled(*this, "is a table of items by items", true);
+  if (axes.size() > 1) {
+    auto state =
+        ItemState::coupled(*this, "is a table of items by items", true);
+    state.isPairTable = isByDistance(*this, axes);
+    return state;
+  }
   BlockArgument number = getBody().getArgument(axes[0]);
   ItemState state = ItemState::perItem(axes[0]);
   DimExpr size = getShape(getResult())[axes[0]];

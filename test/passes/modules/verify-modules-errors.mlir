@@ -296,6 +296,73 @@ dist.loss "l" in @hidden numerator "loss.l" weight 1.0
 
 // -----
 
+// A table by where rows stand, not by how far apart they are.
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @by_place {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "texts"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.generate' of module 'by_place' is a table of items by items, and loss 'l' depends on it}}
+    %mask = nn.generate : tensor<?x?xi1, #nn.dims<seq, seq>> {
+    ^bb0(%i: index, %j: index):
+      %c9 = arith.constant 9 : index
+      %sum = arith.addi %i, %j : index
+      %m = arith.cmpi slt, %sum, %c9 : index
+      nn.yield %m : i1
+    }
+    %o, %lse = nn.attention %x, %x, %x mask %mask segments %ids by %ids {empty_row = 1 : i32, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<?x?xi1, #nn.dims<seq, seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @by_place numerator "loss.l" weight 1.0
+
+// -----
+
+// A table by distance, and no segments that hide pairs of different samples.
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @unsegmented {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "texts"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.generate' of module 'unsegmented' is a table of items by items, and loss 'l' depends on it}}
+    %mask = nn.generate : tensor<?x?xi1, #nn.dims<seq, seq>> {
+    ^bb0(%i: index, %j: index):
+      %m = arith.cmpi sle, %j, %i : index
+      nn.yield %m : i1
+    }
+    %o, %lse = nn.attention %x, %x, %x mask %mask {empty_row = 1 : i32, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<?x?xi1, #nn.dims<seq, seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @unsegmented numerator "loss.l" weight 1.0
+
+// -----
+
+// What is left of a table that was added up along an axis knows of other samples.
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @counted {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "texts"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.generate' of module 'counted' is a table of items by items, and loss 'l' depends on it}}
+    %near = nn.generate : tensor<?x?xf32, #nn.dims<seq, seq>> {
+    ^bb0(%i: index, %j: index):
+      %before = arith.cmpi sle, %j, %i : index
+      %m = arith.uitofp %before : i1 to f32
+      nn.yield %m : f32
+    }
+    %mask = nn.reduce sum %near {axes = array<i64: 0>, keepdims} : tensor<?x?xf32, #nn.dims<seq, seq>>
+    %o, %lse = nn.attention %x, %x, %x mask %mask segments %ids by %ids {empty_row = 1 : i32, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?xf32, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @counted numerator "loss.l" weight 1.0
+
+// -----
+
 // Of 8 bits many are the same.
 dist.measure "tokens" of "sample" max 8
 dist.batch global 4 micro 2

@@ -249,6 +249,39 @@ dist.loss "l" in @packed numerator "loss.l" weight 1.0
 
 // -----
 
+// Rows of one number see one another, others what stands before: a table whose
+// elements follow from the two rows and how far apart they are. Segments hide
+// pairs of different samples.
+// CHECK-LABEL: dist.module @blocks
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @blocks {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "texts"}, %blocks: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "blocks"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %down = nn.reshape %blocks : tensor<1x?xi64, #nn.dims<seq>> to tensor<1x?x1xi64, #nn.dims<seq>>
+    %across = nn.reshape %blocks : tensor<1x?xi64, #nn.dims<seq>> to tensor<1x1x?xi64, #nn.dims<seq>>
+    %same = nn.cmp eq %down, %across : tensor<1x?x1xi64, #nn.dims<seq>>, tensor<1x1x?xi64, #nn.dims<seq>>
+    %near = nn.generate : tensor<?x?xi1, #nn.dims<seq, seq>> {
+    ^bb0(%i: index, %j: index):
+      %c2 = arith.constant 2 : index
+      %last = arith.addi %j, %c2 : index
+      %before = arith.cmpi sle, %j, %i : index
+      %within = arith.cmpi sle, %i, %last : index
+      %both = arith.andi %before, %within : i1
+      nn.yield %both : i1
+    }
+    %seen = nn.or %near, %same : tensor<?x?xi1, #nn.dims<seq, seq>>, tensor<1x?x?xi1, #nn.dims<seq, seq>>
+    %mask = nn.reshape %seen : tensor<1x?x?xi1, #nn.dims<seq, seq>> to tensor<1x1x?x?xi1, #nn.dims<seq, seq>>
+    %o, %lse = nn.attention %x, %x, %x mask %mask segments %ids by %ids {empty_row = 1 : i32, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x1x?x?xi1, #nn.dims<seq, seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @blocks numerator "loss.l" weight 1.0
+// CHECK: dist.segments "blocks" "texts"
+
+// -----
+
 // Rows of samples, picked by each image's sample: the data path numbers the
 // samples of a part anew.
 // CHECK-LABEL: dist.module @of_sample

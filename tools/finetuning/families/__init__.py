@@ -6,7 +6,7 @@
 """of(folder): the folder's family, or an error."""
 
 from ..errors import Failure
-from .blocks import Gemma3
+from .blocks import Gemma3, PaliGemma
 from .pictures import Qwen2VL, Qwen3VL, Qwen25VL
 from .text import IGNORED, Text  # noqa: F401
 from .tiles import InternVL, Llava, SmolVLM
@@ -25,12 +25,13 @@ FAMILIES = {
     "qwen3_vl": ("Qwen3-VL", Qwen3VL),
     "llava": ("LLaVA", Llava),
     "internvl": ("InternVL", InternVL),
+    "paligemma": ("PaliGemma", PaliGemma),
     "smolvlm": ("SmolVLM", SmolVLM),
     "idefics3": ("Idefics 3", SmolVLM),
 }
 KNOWN = ", ".join(name for name, _ in FAMILIES.values())
 MISSING = {
-    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts", "paligemma": "its pictures",
+    "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts",
     "llava_onevision": "its pictures", "whisper": "its sound",
 }  # fmt: skip
 

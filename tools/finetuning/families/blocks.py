@@ -10,17 +10,14 @@
 import numpy as np
 
 from .tensors import Tensor
-from .text import zeros
+from .text import IGNORED, zeros
 from .tiles import Tiles
 
 
 class Blocks(Tiles):
-    def blocks(self, ids, items):
-        """[tokens]: of what block each is; a token that is in none has its own number."""
-        raise NotImplementedError
+    """arrays() has "blocks" [tokens]: of what block each is; a token that is in none has its own number."""
 
-    def arrays(self, ids, labels, items):
-        return super().arrays(ids, labels, items) | {"blocks": self.blocks(ids, items)}
+    SEES_LATER = True
 
     def tensors(self):
         return super().tensors() | {"llm.blocks": Tensor("blocks", numbers=True)}
@@ -44,10 +41,26 @@ class Gemma3(Blocks):
     def places(self):
         return self.config.mm_tokens_per_image
 
-    def blocks(self, ids, items):
+    def arrays(self, ids, labels, items):
         numbers, pictures = np.arange(len(ids)), ids == self.token
         begins = np.flatnonzero(pictures & ~np.concatenate([[False], pictures[:-1]])[: len(ids)])
         for begin in begins:
             rest = np.flatnonzero(~pictures[begin:])
             numbers[begin : begin + (rest[0] if len(rest) else len(ids))] = begin
-        return numbers
+        return super().arrays(ids, labels, items) | {"blocks": numbers}
+
+
+class PaliGemma(Blocks):
+    PROMPTS = True
+
+    @property
+    def places(self):
+        height, width = self.patches
+        return height * width
+
+    def arrays(self, ids, labels, items):
+        arrays = super().arrays(ids, labels, items)
+        prompt = int(np.argmax(labels != IGNORED)) + 1  # a label stands before what is learned
+        numbers = np.arange(len(ids))
+        numbers[:prompt] = 0
+        return arrays | {"blocks": numbers, "positions": arrays["positions"] + 1}

@@ -31,6 +31,8 @@ class Graph:
 class Text:
     KINDS = {}  # kind of items: its measures
     CLASS = "AutoModelForCausalLM"
+    SEES_LATER = False  # whether masks of its own say what later tokens a token sees
+    PROMPTS = False  # no template: a prompt and its answer
 
     def __init__(self, folder):
         self.folder, self.config = folder, folder.config
@@ -46,7 +48,7 @@ class Text:
         where, config = self.folder.path, self.text
         if getattr(self.config, "quantization_config", None):
             raise Failure(f"{where}: quantized weights are not there yet")
-        if getattr(config, "use_bidirectional_attention", False):
+        if not self.SEES_LATER and getattr(config, "use_bidirectional_attention", False):
             raise Failure(f"{where}: attention to later tokens (use_bidirectional_attention) is not there yet")
         if getattr(config, "attn_logit_softcapping", None):
             raise Failure(f"{where}: attn_logit_softcapping is not there yet")
