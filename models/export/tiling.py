@@ -7,10 +7,11 @@
 # their values, and neither has an ONNX form for any number of tiles. Here are the
 # same modules without.
 # ===-----------------------------------------------------------------------===
-"""LlavaTower, InternTower, IdeficsTower, GemmaTower: [tiles, 3, height, width] -> rows [tiles * rows of a tile, width of the text]."""
+"""LlavaTower, InternTower, IdeficsTower, ProjectedTower: [tiles, 3, height, width] -> rows [tiles * rows of a tile, width of the text]. AnyresTower."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 
@@ -30,7 +31,7 @@ class Tower(nn.Module):
 
 
 class LlavaTower(Tower):
-    """The tower and projector of LLaVA, LLaVA-OneVision (`base` features) or InternVL's sibling models with CLIP or SigLIP."""
+    """The tower and projector of LLaVA."""
 
     all_states = True
 
@@ -40,8 +41,6 @@ class LlavaTower(Tower):
         self.layer, self.drops_first = net.config.vision_feature_layer, net.config.vision_feature_select_strategy == "default"
 
     def rows(self, pixel_values):
-        import torch
-
         states = [s[:, 1:] if self.drops_first else s for s in self.hidden(pixel_values, self.layer)]
         return self.projector(torch.cat(states, -1) if len(states) > 1 else states[0])
 
@@ -90,3 +89,19 @@ class ProjectedTower(Tower):
 
     def rows(self, pixel_values):
         return self.projector(self.tower(pixel_values=pixel_values).last_hidden_state) * self.scale
+
+
+class AnyresTower(LlavaTower):
+    """LLaVA-OneVision: what a picture's tiles give is one grid of rows, without what pads it and made smaller if it is large.
+
+    pixel_values [tiles, 3, height, width]; taps [merged, 4]: rows of all tiles that a row of a picture is made of, and
+    tap_weights [merged, 4]; newlines [merged]: 1 for what stands behind a line of the grid -> rows [merged, width of the text].
+    """
+
+    def __init__(self, net):
+        super().__init__(net)
+        self.newline = net.image_newline
+
+    def forward(self, pixel_values, taps, tap_weights, newlines):
+        rows = self.rows(pixel_values).flatten(0, 1)
+        return (rows[taps] * tap_weights[:, :, None]).sum(1) + newlines[:, None] * self.newline

@@ -145,6 +145,17 @@ def llava(tokenizer):
     return hf.LlavaForConditionalGeneration(config), hf.LlavaProcessor(pixels, tokenizer, patch_size=4, vision_feature_select_strategy="default", num_additional_image_tokens=1)
 
 
+def onevision(tokenizer):
+    vision = TOWER | {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4, "vision_use_head": False}
+    words = TEXT | {"model_type": "qwen2", "vocab_size": len(tokenizer) + 7}
+    grids = [[16 * i, 16 * j] for i in range(1, 4) for j in range(1, 4)]
+    token = tokenizer.convert_tokens_to_ids
+    config = hf.LlavaOnevisionConfig(text_config=words, vision_config=vision, image_token_index=token("<image>"), video_token_index=token("<video>"), image_grid_pinpoints=grids, vision_aspect_ratio="anyres_max_3", tie_word_embeddings=False)
+    pixels = hf.LlavaOnevisionImageProcessor(size={"height": 16, "width": 16}, image_grid_pinpoints=grids)
+    processor = hf.LlavaOnevisionProcessor(pixels, tokenizer, hf.LlavaOnevisionVideoProcessor(), num_image_tokens=16, vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_3")
+    return hf.LlavaOnevisionForConditionalGeneration(config), processor
+
+
 INTERN = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>", "video_token": "<video>"}
 
 
@@ -225,6 +236,7 @@ FAMILIES = {
     "gemma3": Pictures(gemma3, GEMMA_CHAT, GEMMA.values(), "<start_of_turn>model\n", "<end_of_turn>", {"model_specific_special_tokens": GEMMA}),
     "paligemma": Prompts(paligemma, None, ("<image>",), names={"bos_token": "<bos>", "model_specific_special_tokens": {"image_token": "<image>"}}),
     "llava": Pictures(llava, VICUNA, ("<image>",), "ASSISTANT:", "</s>"),
+    "llava_onevision": Pictures(onevision, chatml("<image>"), ("<image>", "<video>")),
     "internvl": Pictures(internvl, chatml("<IMG_CONTEXT>"), INTERN.values(), names={"model_specific_special_tokens": INTERN}),
     "smolvlm": Pictures(smolvlm, SMOL, SMOL_TOKENS, "Assistant:", "<end_of_utterance>"),
 }  # fmt: skip

@@ -6,6 +6,7 @@
 """of(folder): the folder's family, or an error."""
 
 from ..errors import Failure
+from .anyres import LlavaOnevision
 from .blocks import Gemma3, PaliGemma
 from .pictures import Qwen2VL, Qwen3VL, Qwen25VL
 from .text import IGNORED, Text  # noqa: F401
@@ -24,6 +25,7 @@ FAMILIES = {
     "qwen2_5_vl": ("Qwen2.5-VL", Qwen25VL),
     "qwen3_vl": ("Qwen3-VL", Qwen3VL),
     "llava": ("LLaVA", Llava),
+    "llava_onevision": ("LLaVA-OneVision", LlavaOnevision),
     "internvl": ("InternVL", InternVL),
     "paligemma": ("PaliGemma", PaliGemma),
     "smolvlm": ("SmolVLM", SmolVLM),
@@ -32,7 +34,7 @@ FAMILIES = {
 KNOWN = ", ".join(name for name, _ in FAMILIES.values())
 MISSING = {
     "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts",
-    "llava_onevision": "its pictures", "whisper": "its sound",
+    "whisper": "its sound",
 }  # fmt: skip
 
 

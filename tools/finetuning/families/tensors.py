@@ -21,6 +21,7 @@ class Tensor:
     kind: type = np.int64
     numbers: bool = False  # of what rows are of, from 0 in each sample
     into: str = ""  # "sample.tokens": places among these rows of the sample
+    rows: int = 1  # for each 1 of `into`
 
     def join(self, samples, firsts):
         """`firsts` {measure: of each sample, where its rows begin}."""
@@ -30,7 +31,7 @@ class Tensor:
             if self.numbers:
                 array, following = array + following, following + int(array.max(initial=-1)) + 1
             elif self.into:
-                array = array + firsts[self.into][i]
+                array = array + firsts[self.into][i] * self.rows
             parts.append(array.astype(self.kind, copy=False))
         return np.ascontiguousarray(np.concatenate(parts, self.shape.index(0)))
 
