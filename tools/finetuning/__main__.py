@@ -43,11 +43,10 @@ def main():
 
 
 def run(options):
-    from . import network, planning, program, recipe, source
+    from . import network, processes, program
     from .folder import Folder
     from .project import Project
     from .showing import show
-    from .steps import Steps
 
     project = Project(options.out, options.resume) if options.out and not options.dry_run else None
     folder = Folder(options.model)
@@ -58,15 +57,37 @@ def run(options):
     network.check_patterns("--freeze", options.freeze, module)
     program.check_tools(options) if project else None
 
+    reading, weights = open_sources(options, folder)
+    pool = processes.make_pool(options, reading)
+    try:
+        positions = getattr(folder.config, "max_position_embeddings", None) or 2**31 - 1
+        most = min(options.max_tokens or positions, positions)
+        train = reading.dataset(0, weights, most, pool)
+        held_out = reading.dataset(len(weights), [None], most, pool) if options.validate else None
+        if not project:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head`
+            show(train, 0, reading.maker.encoder.tokenizer)
+            return 0
+        return run_on(options, project, folder, module, buffers, train, held_out, pool)
+    finally:
+        pool.close()
+        reading.close()
+
+
+def open_sources(options, folder):
+    """(Reading, weights of the training data's sources); --validate is the last one."""
+    from . import dataset, index, source
+
+    named = [dataset.parse(text) for text in options.data]
+    texts = [text for text, _ in named] + ([options.validate] if options.validate else [])
     encoder = source.Encoder(folder.tokenizer(), options.model, folder.config.vocab_size)
-    positions = getattr(folder.config, "max_position_embeddings", None) or 2**31 - 1
-    most = min(options.max_tokens or positions, positions)
-    train = source.read(options.data, encoder, most)
-    held_out = source.read(options.validate, encoder, most) if options.validate else None
-    if not project:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head`
-        show(train, 0, encoder.tokenizer)
-        return 0
+    kept = options.out / index.FOLDER if options.out and not options.dry_run else None
+    return dataset.Reading(texts, encoder, kept, options.skip_broken), [weight for _, weight in named]
+
+
+def run_on(options, project, folder, module, buffers, train, held_out, pool):
+    from . import planning, program, recipe
+    from .steps import Steps
 
     edited = recipe.kept(project)
     size = edited["batch"]["global"] if edited else options.global_batch
@@ -78,11 +99,12 @@ def run(options):
     # Parts have room for an epoch at least, so that a longer run has the same in most cases.
     lengths = {steps: length if edited else max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})
     with project.begin():
+        train.reading.keep()
         write_graph(project, folder, module, buffers)
         flags, ranks = planning.settle(project, options, lengths, edited)
         project.note(**samples)
         program.build(options, options.out, flags)
-        return train_and_save(options, folder, module, steps, validation, length, ranks)
+        return train_and_save(options, folder, module, steps, validation, length, ranks, pool)
 
 
 def write_graph(project, folder, module, buffers):
@@ -100,12 +122,12 @@ def write_graph(project, folder, module, buffers):
         project.note(graph=graph)
 
 
-def train_and_save(options, folder, module, steps, validation, length, ranks):
+def train_and_save(options, folder, module, steps, validation, length, ranks, pool):
     from . import saving, training
 
     out = options.out
     if validation:
-        training.write_validation(out, validation)
+        training.write_validation(out, validation, pool)
     if length == 0:
         say(f"prepared in {out}; nothing is trained")
         return 0
@@ -113,7 +135,9 @@ def train_and_save(options, folder, module, steps, validation, length, ranks):
     say(f"{count} samples, {int(steps.tokens.sum())} tokens; {length} steps of {steps.size} samples ({length * steps.size / count:.3g} epochs); {ranks} rank{'s' * (ranks > 1)}")
     exported = out / training.EXPORT
     shutil.rmtree(exported, ignore_errors=True)  # of a run that was killed
-    code = training.train(options, out, ranks, steps, length, folder, bool(validation))
+    code = training.train(options, out, ranks, steps, length, folder, bool(validation), pool)
+    if broken := steps.source.broken.known:
+        say(f"{len(broken)} samples could not be made and were left out (first {next(iter(broken.values()))})")
     if code == 0 and (exported / "llm.onnx").is_file():  # not of a run that was stopped before its first step
         newest = out / training.CHECKPOINT / f"step-{training.checkpoints(out)[-1]}"
         saving.save(folder, module, exported, saving.trained_names(newest), out / "model")
