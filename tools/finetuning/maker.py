@@ -7,6 +7,8 @@
 # ===-----------------------------------------------------------------------===
 """Maker: make(ref), measure(ref); Ref: which sample; Made: what came of it."""
 
+import contextlib
+import functools
 import zlib
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +17,7 @@ import numpy as np
 
 from .errors import Failure, one_line
 from .folder import Folder
-from .source import Chats, Encoder
+from .source import Chats, Encoder, check_tokens
 
 
 class Ref(NamedTuple):
@@ -40,6 +42,24 @@ def make_encoder(path, tell):
     """Of a folder that needs no weights."""
     folder = Folder(path, weights=False)
     return Encoder(folder.tokenizer(), path, folder.config.vocab_size, tell)
+
+
+class LazyEncoder:
+    """In a process that makes samples: the libraries take seconds, and records of tokens need none of them. `opening()`: a context of that."""
+
+    def __init__(self, path, rows, tell):
+        self.path, self.rows, self.tell, self.opening = path, rows, tell, contextlib.nullcontext
+
+    @functools.cached_property
+    def encoder(self):
+        with self.opening():
+            return make_encoder(self.path, self.tell)
+
+    def encode(self, place, record):
+        return self.encoder.encode(place, record)
+
+    def check(self, place, ids, learned):
+        return check_tokens(place, ids, learned, self.rows, self.path)
 
 
 def checksum(arrays):

@@ -17,10 +17,9 @@ import sys
 
 from . import channel as channels
 from .errors import Failure
-from .producers import Alone, Pool
+from .producers import OPENING, Alone, Pool
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
-BEGINNING = 120  # seconds that a process may take to import and open all it needs
 
 
 def environment():
@@ -40,7 +39,7 @@ class Local:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment())
         self.channel = channels.Channel(ours)
         channels.send_object(self.channel, self.spec)
-        note, _ = channels.receive_object(self.channel, BEGINNING)
+        note, _ = channels.receive_object(self.channel, OPENING)
         if "error" in note:
             raise Failure(str(note["error"]))
         return self.channel
@@ -83,7 +82,7 @@ class Remote:
             connection.close()
             raise
         channels.send_object(self.channel, self.wanted)
-        note, _ = channels.receive_object(self.channel, BEGINNING)
+        note, _ = channels.receive_object(self.channel, OPENING)
         if "error" in note:
             raise Failure(f"{self.address}: {note['error']}")
         return self.channel
@@ -108,7 +107,7 @@ def parse_address(text):
 
 def make_pool(options, reading):
     """Of `--producers N` and `--serve-at`; an address as often as it is to be asked at once."""
-    spec = {"model": str(options.model), "sources": [source.text for source in reading.sources]}
+    spec = {"model": str(options.model), "rows": reading.maker.encoder.rows, "sources": [source.text for source in reading.sources]}
     producers = [Local(i + 1, spec) for i in range(options.producers)]
     if options.serve_at:
         token = channels.read_token(options.token_file)

@@ -20,7 +20,8 @@ from .maker import Made
 BYTES = 256 << 20  # of steps that wait or are being made, if one step is not more
 TRIES = 3  # of a sample, and of a producer to begin
 CHUNK = 32  # samples that a producer is asked for at once
-NONE = 30  # seconds without any producer that end a run, if each was tried so often
+OPENING = 120  # seconds that a process may take to import and open all it needs
+NONE, NEVER = 30, 600  # seconds without any producer that end a run: if each ended by itself so often, and in any case
 PAUSE = 5  # seconds before a producer that could not begin is tried again
 
 
@@ -74,6 +75,7 @@ class Pool:
                     window.append(Batch(step, refs_of(step), what))
                     with self.changed:
                         self.todo.extend(window[-1].tasks)
+                        self.heard = time.monotonic()
                         self.changed.notify_all()
             if not window:
                 return
@@ -113,8 +115,8 @@ class Pool:
             except Failure as failure:
                 return self._fail(failure)
             except (channels.Lost, OSError) as reason:
-                producer.shut()
                 self._missed(producer, reason)
+                producer.shut()
                 continue
             try:
                 self._ask(producer, channel)
@@ -131,7 +133,10 @@ class Pool:
                 begun = channels.receive_object(channel, self.timeout)[0].get("begins") == job
                 self.misses[producer], self.heard = 0, time.monotonic()
                 while tasks:
-                    self._put(tasks[0], *channels.receive_object(channel, self.timeout), job)
+                    note, arrays = channels.receive_object(channel, self.timeout)
+                    if note.get("opens") == job:
+                        note, arrays = channels.receive_object(channel, self.timeout + OPENING)
+                    self._put(tasks[0], note, arrays, job)
                     tasks.popleft()
             except (channels.Lost, OSError) as reason:
                 return self._lost(producer, tasks, begun, reason)
@@ -186,10 +191,12 @@ class Pool:
             self._missed(producer, reason)
 
     def _missed(self, producer, reason):
-        """It could not begin: an error if none can."""
-        self.misses[producer] = self.misses.get(producer, 0) + 1
-        if len(self.misses) == len(self.producers) and min(self.misses.values()) >= TRIES and time.monotonic() - self.heard > NONE:
-            return self._fail(Failure(f"no producer begins: {producer.name}: {producer.why(reason)}"))
+        """It could not begin: an error if none can. One that was killed may have met what will not be there again."""
+        why = producer.why(reason)
+        self.misses[producer] = self.misses.get(producer, 0) + (not why.startswith("ended by signal"))
+        since, least = time.monotonic() - self.heard, min(self.misses.get(p, 0) for p in self.producers)
+        if self.todo and ((least >= TRIES and since > NONE) or since > NEVER):
+            self._fail(Failure(f"no producer begins: {producer.name}: {why}"))
         until = time.monotonic() + (PAUSE if self.misses[producer] >= TRIES else 1)
         while not self.closed and time.monotonic() < until:
             time.sleep(0.1)

@@ -20,7 +20,9 @@ import time
 from . import channel as channels
 from .arguments import Parser, whole
 from .errors import Failure, one_line
+from .maker import make_encoder
 from .processes import environment, parse_address
+from .sources import open_source
 from .worker import alone, open_maker, serve
 
 AGAIN = 1  # seconds before a worker that ended is started again
@@ -56,9 +58,9 @@ def main():
 
 def supervise(options):
     token = channels.read_token(options.token_file).decode()
-    spec = {"model": str(options.model), "sources": options.data}
-    maker = open_maker(spec, [])  # what is wrong with them is said once
-    spec |= {"digests": [source.digest() for source in maker.sources], "encoder": maker.encoder.digest(), "token": token, "timeout": options.producer_timeout}
+    encoder, sources = make_encoder(options.model, lambda _: None), [open_source(text) for text in options.data]
+    spec = {"model": str(options.model), "rows": encoder.rows, "sources": options.data, "token": token, "timeout": options.producer_timeout}
+    spec |= {"digests": [source.digest() for source in sources], "encoder": encoder.digest()}
     host, port = listen_address(options.listen)
     listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=128)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -133,7 +135,7 @@ class Chosen:
     """Sources by the numbers that a run gives them."""
 
     def __init__(self, maker, order):
-        self.maker, self.order = maker, order
+        self.maker, self.order, self.encoder = maker, order, maker.encoder
         self.sources = [maker.sources[k] for k in order]
 
     def make(self, ref):

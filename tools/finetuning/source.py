@@ -77,8 +77,13 @@ class Encoder:
         return self.check(place, ids, learned)
 
     def check(self, place, ids, learned):
-        if ids.max(initial=-1) >= self.rows or ids.min(initial=0) < 0:  # a tokenizer of another model
-            raise Failure(f"{place}: the tokenizer gives token {ids.max() if ids.min() >= 0 else ids.min()}; the network of {self.where} has {self.rows}")
-        if not learned[1:].any():
-            raise Failure(f"{place}: none of its {len(ids)} tokens is learned")
-        return place, ids, learned
+        return check_tokens(place, ids, learned, self.rows, self.where)
+
+
+def check_tokens(place, ids, learned, rows, where):
+    """A sample, if it is one for a network with so many rows."""
+    if ids.max(initial=-1) >= rows or ids.min(initial=0) < 0:  # a tokenizer of another model
+        raise Failure(f"{place}: the tokenizer gives token {ids.max() if ids.min() >= 0 else ids.min()}; the network of {where} has {rows}")
+    if not learned[1:].any():
+        raise Failure(f"{place}: none of its {len(ids)} tokens is learned")
+    return place, ids, learned

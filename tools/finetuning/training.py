@@ -15,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 
 import safetensors.numpy
 
@@ -55,7 +56,9 @@ class Feeder(threading.Thread):
                         pipe.write(safetensors.numpy.save(tensors, {"step": str(step)}))
                 except Failure as failure:
                     self.failure = failure
-                    self.process.send_signal(signal.SIGTERM)  # before the pipe ends
+                    self.process.send_signal(signal.SIGTERM)
+                    while self.process.poll() is None:  # the end of the pipe would be an error of its own
+                        time.sleep(0.1)
         except BrokenPipeError:
             pass  # it has ended, and says why
 

@@ -8,8 +8,10 @@
 # ===-----------------------------------------------------------------------===
 """serve(channel, maker, said): answers until the other side is gone."""
 
+import contextlib
 import ctypes
 import os
+import pathlib
 import signal
 import socket
 import sys
@@ -20,7 +22,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from . import channel as channels
 from .errors import Failure, one_line
-from .maker import Maker, Ref, make_encoder
+from .maker import LazyEncoder, Maker, Ref
 from .sources import open_source
 
 PR_SET_PDEATHSIG = 1
@@ -34,13 +36,14 @@ def alone():
 
 
 def open_maker(spec, said):
-    from pathlib import Path
+    maker = Maker([open_source(text) for text in spec["sources"]], LazyEncoder(pathlib.Path(spec["model"]), spec["rows"], said.append))
+    if any(source.is_text for source in maker.sources):
+        maker.encoder.encoder  # noqa: B018 (opens it)
+    return maker
 
-    return Maker([open_source(text) for text in spec["sources"]], make_encoder(Path(spec["model"]), said.append))
 
-
-def serve(channel, maker, said, limit=None):
-    """`said`: what the encoder tells, for whoever feeds. `limit`: seconds after which a sample ends the process."""
+def serve(channel, maker, said, limit=0):
+    """`said`: what the encoder tells, for whoever feeds. `limit`: seconds after which a sample ends the process; 0: none."""
     while True:
         asked, _ = channels.receive_object(channel)
         try:
@@ -50,15 +53,24 @@ def serve(channel, maker, said, limit=None):
         if what not in ("make", "measure") or not all(0 <= ref.source < len(maker.sources) for ref in refs):
             raise channels.Lost("asks what there is not")
         channels.send_object(channel, {"begins": job})
+        maker.encoder.opening = lambda: _opening(channel, job, limit)
         for i, ref in enumerate(refs):
-            if limit:
-                signal.alarm(limit)
+            signal.alarm(limit)
             made = getattr(maker, what)(ref)
             signal.alarm(0)
             note = {"job": job, "i": i, "measures": {k: _plain(v) for k, v in made.measures.items()}, "checksum": made.checksum}
             note |= {"broken": made.broken} if made.broken else {}
             note |= {"said": said.pop(0)} if said else {}
             channels.send_object(channel, note, made.arrays if what == "make" else None)
+
+
+@contextlib.contextmanager
+def _opening(channel, job, limit):
+    """To open a tokenizer is no sample's time."""
+    signal.alarm(0)
+    channels.send_object(channel, {"opens": job})
+    yield
+    signal.alarm(limit)
 
 
 def _plain(value):

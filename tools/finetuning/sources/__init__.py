@@ -19,6 +19,8 @@ IMPORTED = re.compile(r"(?P<module>[^?]+\.py|[A-Za-z_]\w*(?:\.\w+)*):(?P<name>[A
 class Source:
     """`text`: as the command line has it. A subclass has digest(), scan() -> (wheres, numbers) and record(where)."""
 
+    is_text = False  # whether its records need a tokenizer
+
     def __init__(self, text):
         self.text = text
 

@@ -17,6 +17,8 @@ from ..errors import Failure, one_line
 
 
 class Lines(Source):
+    is_text = True
+
     @functools.cached_property
     def file(self):
         return open(self.text, "rb")

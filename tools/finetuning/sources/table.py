@@ -16,6 +16,8 @@ from ..errors import Failure, one_line
 
 
 class Parquet(Source):
+    is_text = True
+
     def __init__(self, text):
         super().__init__(text)
         try:
