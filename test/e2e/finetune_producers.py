@@ -247,7 +247,8 @@ class Wrong(WithFolder):
 class Network(WithFolder):
     def test_token(self):
         token, other = self.folder / "token", self.folder / "other"
-        address, reading = self.serve(token, self.chats, workers=1), self.reading(self.chats)
+        text = bad(count=9)
+        address, reading = self.serve(token, text, workers=1), self.reading(text)
         self.assertEqual(token.stat().st_mode & 0o777, 0o600)
         with self.assertRaisesRegex(Failure, f"{address}: has another token"):
             self.batches(reading, self.pool(reading, 0, [address], token=other))
@@ -269,14 +270,14 @@ class Network(WithFolder):
             channel.read_token(token)
 
     def test_other_data(self):
-        token, other = self.folder / "token", folders.write_chats(self.folder / "other.jsonl", folders.draw_chats("llama", 5, 9))
-        address = self.serve(token, other, workers=1)
-        reading = self.reading(self.chats)
+        token, text = self.folder / "token", bad(count=9)
+        address = self.serve(token, bad(count=8), workers=1)
+        reading = self.reading(text)
         with self.assertRaisesRegex(Failure, f"{address}: serves other data: the run's data file 1 is none of"):
             self.batches(reading, self.pool(reading, 0, [address], token=token))
         model = shutil.copytree(self.model, self.folder / "model")
         (model / "chat_template.jinja").write_text(folders.GEMMA)
-        address = self.serve(token, self.chats, workers=1, model=model)
+        address = self.serve(token, text, workers=1, model=model)
         with self.assertRaisesRegex(Failure, f"{address}: serves with another tokenizer or template"):
             self.batches(reading, self.pool(reading, 0, [address], token=token))
 
