@@ -133,7 +133,7 @@ class Batches(WithFolder):
         """One, several, some of another machine, and both."""
         tokens, token = bad(count=50), self.folder / "token"
         want, address = [self.alone(text) for text in (tokens, self.chats)], self.serve(token, self.chats, tokens)
-        for count, served in [(1, []), (3, []), (0, [address, address]), (1, [address])]:
+        for count, served in [(1, []), (3, []), (0, [address + "*2"]), (1, [address])]:
             reading = self.reading(tokens)
             self.assertEqual(self.batches(reading, self.pool(reading, count, served, token=token)), want[0])
         reading = self.reading(self.chats)
@@ -463,7 +463,7 @@ class Mixtures(WithFolder):
         self.assertEqual(dataset.parse(f"{self.folder}/a=3")[1], None)
 
     def test_batches(self):
-        texts, weights = (self.chats, bad(count=7)), mixed_weights()
+        texts, weights = (bad(count=50), bad(count=7)), mixed_weights()
         want, reading = self.alone(*texts, weights=weights), self.reading(*texts)
         self.assertEqual(self.batches(reading, self.pool(reading, 2), weights=weights), want)
         self.assertNotEqual(self.alone(*texts, weights=(None, None)), want)

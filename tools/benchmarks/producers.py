@@ -66,7 +66,7 @@ class Case:
     """One folder OUT, compiled once; runs begin anew."""
 
     def __init__(self, work, name, model, data, steps, options):
-        self.name, self.out, self.steps, self.options = name, work / name, steps, options
+        self.name, self.out, self.steps, self.options = name, work / f"out-{name}", steps, options
         self.words = [ROOT / "tools/finetune", "--model", model, "--data", data, "--out", self.out, "--bin", options.dt_opt.parent, "--threads", options.threads, "--global-batch", SIZE, "--steps", steps, "--schedule", "constant"]
         self.figures = {}
 

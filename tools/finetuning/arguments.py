@@ -69,7 +69,7 @@ def make_parser():
     add("--target", choices=("cpu", "cuda"), default="cpu")
     add("--threads", type=whole(1), metavar="N", help="of each rank")
     add("--producers", type=whole(0), default=0, metavar="N", help="processes that make samples (0: none)")
-    add("--serve-at", type=lambda text: text.split(","), default=[], metavar="HOST:PORT,...", help="tools/dt-serve of other machines")
+    add("--serve-at", type=lambda text: text.split(","), default=[], metavar="HOST:PORT[*N],...", help="tools/dt-serve of other machines")
     add("--token-file", type=pathlib.Path, metavar="FILE", help="what they know this run by (OUT/token)")
     add("--producer-timeout", type=whole(1), default=60, metavar="S", help="seconds that a producer may take for a sample (60)")
     add("--skip-broken", action="store_true", help="leave out samples that cannot be made")

@@ -24,7 +24,7 @@ from .maker import Ref
 from .sources.digests import of_parts
 
 FOLDER, VERSION = "index", "1"
-PART = 1024  # samples of which a part has the measures
+PART = 256  # samples of which a part has the measures
 KEPT_AFTER = 10  # seconds of work that are worth a file, and without a line
 
 

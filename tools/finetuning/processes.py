@@ -105,12 +105,21 @@ def parse_address(text):
     return host.strip("[]"), int(port)
 
 
+def repeated(text):
+    """As many connections at once as are asked for."""
+    address, star, times = text.partition("*")
+    if star and not times.isdecimal():
+        raise Failure(f"--serve-at {text}: '{times}' is no number of connections")
+    parse_address(address)
+    return [address] * (int(times) if star else 1)
+
+
 def make_pool(options, reading):
-    """Of `--producers N` and `--serve-at`; an address as often as it is to be asked at once."""
+    """Of `--producers N` and `--serve-at HOST:PORT*N,…`."""
     spec = {"model": str(options.model), "rows": reading.maker.encoder.rows, "sources": [source.text for source in reading.sources]}
     producers = [Local(i + 1, spec) for i in range(options.producers)]
     if options.serve_at:
         token = channels.read_token(options.token_file)
         wanted = {"sources": reading.digests, "encoder": reading.encoder_digest}
-        producers += [Remote(address, token, wanted) for address in options.serve_at]
+        producers += [Remote(address, token, wanted) for text in options.serve_at for address in repeated(text)]
     return Pool(producers, options.producer_timeout, reading.maker.place) if producers else Alone(reading.maker)

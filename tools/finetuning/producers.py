@@ -15,7 +15,7 @@ from collections import deque
 
 from . import channel as channels
 from .errors import Failure, say
-from .maker import Made
+from .maker import Made, checksum
 
 BYTES = 256 << 20  # of steps that wait or are being made, if one step is not more
 TRIES = 3  # of a sample, and of a producer to begin
@@ -66,22 +66,20 @@ class Pool:
             threading.Thread(target=self._ask_on, args=(producer,), daemon=True).start()
 
     def stream(self, steps, refs_of, what="make"):
-        steps, window, ended = iter(steps), deque(), False
-        while True:
-            while not ended and self._has_room(window):
-                step = next(steps, None)
-                ended = step is None
-                if not ended:
+        steps, window, self.largest = iter(steps), deque(), None
+        try:
+            while True:
+                while self._has_room(window) and (step := next(steps, None)) is not None:
                     window.append(Batch(step, refs_of(step), what))
-                    with self.changed:
-                        self.todo.extend(window[-1].tasks)
-                        self.heard = time.monotonic()
-                        self.changed.notify_all()
-            if not window:
-                return
-            self._wait(window[0])
-            batch = window.popleft()
-            yield batch.step, batch.made
+                    self._want(window[-1].tasks)
+                if not window:
+                    return
+                self._wait(window[0])
+                batch = window.popleft()
+                yield batch.step, batch.made
+        finally:
+            with self.changed:  # of steps that nobody waits for any more
+                self.todo = deque(task for task in self.todo if task.batch not in window)
 
     def close(self):
         with self.changed:
@@ -91,6 +89,12 @@ class Pool:
             producer.shut()
 
     # --- the one who waits ------------------------------------------------------------
+
+    def _want(self, tasks):
+        with self.changed:
+            self.todo.extend(tasks)
+            self.heard = time.monotonic()
+            self.changed.notify_all()
 
     def _has_room(self, window):
         """As many steps as keep all producers at work, and no more bytes than may wait."""
@@ -210,10 +214,10 @@ class Pool:
 def read_made(note, arrays, task, job):
     """What a producer says of a sample; raises Lost if it is none."""
     measures, crc, broken = note.get("measures"), note.get("checksum"), note.get("broken")
-    if note.get("job") != job or not isinstance(measures, dict) or not isinstance(crc, int) or not isinstance(broken, (str, type(None))):
+    if note.get("job") != job or not isinstance(measures, dict) or not isinstance(crc, int) or not isinstance(broken, (str, type(None))) or not -1 <= crc < 1 << 32:
         raise channels.Lost("an answer to another question")
     if broken is not None:
         return Made(broken=" ".join(broken.split()))
     if task.batch.what == "make" and arrays is None:
         raise channels.Lost("a sample without arrays")
-    return Made(measures, crc, arrays)
+    return Made(measures, crc if arrays is None else checksum(arrays), arrays)

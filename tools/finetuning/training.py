@@ -54,7 +54,9 @@ class Feeder(threading.Thread):
                 try:
                     for step, tensors in self.batches:
                         pipe.write(safetensors.numpy.save(tensors, {"step": str(step)}))
-                except Failure as failure:
+                except BrokenPipeError:
+                    raise
+                except (Failure, OSError) as failure:
                     self.failure = failure
                     self.process.send_signal(signal.SIGTERM)
                     while self.process.poll() is None:  # the end of the pipe would be an error of its own
