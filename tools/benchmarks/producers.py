@@ -118,7 +118,7 @@ def main():
         work = pathlib.Path(work)
         sizes = {"max_position_embeddings": EDGE**2}
         small = folders.make_folder("llama", work / "small", **sizes)
-        larger = folders.make_folder("llama", work / "larger", hidden_size=256, intermediate_size=512, num_hidden_layers=4, **sizes)
+        larger = folders.make_folder("llama", work / "larger", hidden_size=128, intermediate_size=256, num_hidden_layers=4, **sizes)
         draw_pictures(work / "pictures")
         (work / "source.py").write_text(SOURCE)
         np.save(work / "tokens.npy", np.random.default_rng(1).integers(0, 250, (PICTURES, EDGE**2)))
@@ -131,6 +131,7 @@ def main():
                     load.append(os.getloadavg()[0])
                     print(f"round {turn + 1} of {options.rounds}, {case.name}, producers {count} (load average {load[-1]:.1f})", file=sys.stderr)
                     case.run(count)
+                    print(f"  {1e3 * case.figures[count][-1]:.1f} ms a step", file=sys.stderr)
     results = {"load": load, "cores": len(os.sched_getaffinity(0)), "steps": options.steps, "rounds": options.rounds}
     print(f"{results['cores']} cores, load average {min(load):.1f} to {max(load):.1f}; ms a step, medians of {options.rounds} runs (least to most)\n")
     for case in cases:
