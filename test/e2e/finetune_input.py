@@ -39,10 +39,11 @@ except ImportError:
     sys.exit(77)
 
 from finetuning import __main__ as driver  # noqa: E402
-from finetuning import encoder, families, folder, network, records, saving, source, steps  # noqa: E402
+from finetuning import dataset, encoder, families, folder, network, producers, saving, source, steps  # noqa: E402
 from finetuning.errors import Failure  # noqa: E402
 from finetuning.metrics import Metrics  # noqa: E402
 from finetuning.project import Project  # noqa: E402
+from finetuning.sources import open_source  # noqa: E402
 
 BIN = pathlib.Path(tempfile.mkdtemp())  # a compiler that is there and never asked
 (BIN / "dt-opt").touch()
@@ -144,7 +145,9 @@ class Data(WithFolders):
         path = self.folder / "train.parquet"
         rows = [{"messages": [USER, ANSWER], "text": None}, {"messages": None, "text": "why"}]
         parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-        self.assertEqual(records.read(path), [(f"{path}: row 1", {"messages": [USER, ANSWER]}), (f"{path}: row 2", {"text": "why"})])
+        rows = open_source(str(path))
+        wheres, numbers = rows.scan()
+        self.assertEqual([(rows.place(n), rows.record(w)) for w, n in zip(wheres, numbers)], [(f"{path}: row 1", {"messages": [USER, ANSWER]}), (f"{path}: row 2", {"text": "why"})])
 
     def test_templates(self):
         self.refused(r"train\.jsonl:1: the template refuses it: roles must alternate", model=self.kept["gemma3_text"], data=self.data({"messages": [USER, USER, ANSWER]}))
@@ -211,7 +214,6 @@ class Folders(WithFolders):
 class Flags(WithFolders):
     def test_flags(self):
         self.refused("--lora: adapters .LoRA. are not there yet", "--lora", "*")
-        self.refused("--producers: several producer processes are not there yet", "--producers=2")
         self.refused("unrecognized arguments: --rate", "--rate", 3)
         self.refused("not allowed with", "--steps", 3, "--epochs", 2)
         self.refused("'0' is not a whole number from 1", "--global-batch", 0)
@@ -293,7 +295,9 @@ class Learned(WithFolders):
     def test_plain_text(self):
         path = self.data({"text": "the quick fox"}, {"text": "why" + folders.FAMILIES["llama"].end})
         tokenizer = folders.make_tokenizer(folders.FAMILIES["llama"])
-        samples = source.read(path, encoder.Encoder(Words(tokenizer)), 100)
+        reading = dataset.Reading([str(path)], encoder.Encoder(Words(tokenizer)), None, False)
+        self.addCleanup(reading.close)
+        samples = reading.dataset(0, [None], 100, producers.Alone(reading.maker))
         self.assertEqual([tokenizer.decode(samples[i]["input_ids"]) for i in range(2)], ["the quick fox<|eot_id|>", "why<|eot_id|>"])
         self.assertEqual(samples[0]["labels"].tolist(), [*samples[0]["input_ids"][1:].tolist(), -100])
         self.assertEqual(samples.measures(0), {"tokens": len(samples[0]["labels"]), "learned": len(samples[0]["labels"]) - 1})
@@ -339,7 +343,7 @@ def dealt(lengths, count):
 
 class Numbers(unittest.TestCase):
     def made(self, lengths):
-        return source.Chats([({}, encoder.Encoded("here", np.arange(n), np.ones(n, bool))) for n in lengths], SimpleNamespace(family=Words(None)))
+        return source.Chats([encoder.Encoded("here", np.arange(n), np.ones(n, bool)) for n in lengths], Words(None))
 
     def test_order(self):
         """Epochs follow one another without a gap; each has every sample once, in an order of its own."""

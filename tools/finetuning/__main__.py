@@ -43,13 +43,11 @@ def main():
 
 
 def run(options):
-    from . import families, planning, program, recipe, source
-    from .encoder import Encoder
+    from . import families, processes, program
     from .folder import Folder
     from .network import Network
     from .project import Project
     from .showing import show
-    from .steps import Steps
 
     project = Project(options.out, options.resume) if options.out and not options.dry_run else None
     folder = Folder(options.model)
@@ -59,15 +57,36 @@ def run(options):
     network.check_patterns("--freeze", options.freeze)
     program.check_tools(options) if project else None
 
-    encoder = Encoder(family)
-    positions = getattr(family.text, "max_position_embeddings", None) or 2**31 - 1
-    most = min(options.max_tokens or positions, positions)
-    train = source.read(options.data, encoder, most)
-    held_out = source.read(options.validate, encoder, most) if options.validate else None
-    if not project:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head`
-        show(train, 0, encoder.tokenizer)
-        return 0
+    reading, weights = open_sources(options, family)
+    pool = processes.make_pool(options, reading)
+    try:
+        most = min(options.max_tokens or family.longest, family.longest)
+        train = reading.dataset(0, weights, most, pool)
+        held_out = reading.dataset(len(weights), [None], most, pool) if options.validate else None
+        if not project:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head`
+            show(train, 0, reading.maker.encoder.tokenizer)
+            return 0
+        return run_on(options, project, network, train, held_out, pool)
+    finally:
+        pool.close()
+        reading.close()
+
+
+def open_sources(options, family):
+    """(Reading, weights of the training data's sources); --validate is the last one."""
+    from . import dataset, index
+    from .encoder import Encoder
+
+    named = [dataset.parse(text) for text in options.data]
+    texts = [text for text, _ in named] + ([options.validate] if options.validate else [])
+    kept = options.out / index.FOLDER if options.out and not options.dry_run else None
+    return dataset.Reading(texts, Encoder(family), kept, options.skip_broken), [weight for _, weight in named]
+
+
+def run_on(options, project, network, train, held_out, pool):
+    from . import planning, program, recipe
+    from .steps import Steps
 
     edited = recipe.kept(project)
     size = edited["batch"]["global"] if edited else options.global_batch
@@ -79,11 +98,12 @@ def run(options):
     # Parts have room for an epoch at least, so that a longer run has the same in most cases.
     lengths = {steps: length if edited else max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})
     with project.begin():
+        train.reading.keep()
         write_graphs(project, network)
         flags, ranks = planning.settle(project, options, network, lengths, edited)
         project.note(**samples)
         program.build(options, options.out, flags)
-        return train_and_save(options, network, steps, validation, length, ranks)
+        return train_and_save(options, network, steps, validation, length, ranks, pool)
 
 
 def write_graphs(project, network):
@@ -100,12 +120,12 @@ def write_graphs(project, network):
         project.note(graph=graph)
 
 
-def train_and_save(options, network, steps, validation, length, ranks):
+def train_and_save(options, network, steps, validation, length, ranks, pool):
     from . import saving, training
 
     out = options.out
     if validation:
-        training.write_validation(out, validation)
+        training.write_validation(out, validation, pool)
     if length == 0:
         say(f"prepared in {out}; nothing is trained")
         return 0
@@ -113,7 +133,9 @@ def train_and_save(options, network, steps, validation, length, ranks):
     say(f"{count} samples, {int(steps.tokens.sum())} tokens; {length} steps of {steps.size} samples ({length * steps.size / count:.3g} epochs); {ranks} rank{'s' * (ranks > 1)}")
     exported = out / training.EXPORT
     shutil.rmtree(exported, ignore_errors=True)  # of a run that was killed
-    code = training.train(options, out, ranks, steps, length, network.folder, bool(validation))
+    code = training.train(options, out, ranks, steps, length, network.folder, bool(validation), pool)
+    if broken := steps.source.broken.known:
+        say(f"{len(broken)} samples could not be made and were left out (first {next(iter(broken.values()))})")
     if code == 0 and (exported / "llm.onnx").is_file():  # not of a run that was stopped before its first step
         newest = out / training.CHECKPOINT / f"step-{training.checkpoints(out)[-1]}"
         saving.save(network, exported, saving.trained_names(newest), out / "model")

@@ -15,7 +15,7 @@ from .errors import Failure
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Known, and what is to be said of them.
-NOT_YET = {"--lora": "adapters (LoRA)", "--rank": "adapters (LoRA)", "--producers": "several producer processes"}
+NOT_YET = {"--lora": "adapters (LoRA)", "--rank": "adapters (LoRA)"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,9 +46,9 @@ def make_parser():
     parser = Parser(prog="finetune", description="Trains a Hugging Face folder on a file of chats and writes a folder (docs/finetune.md).", allow_abbrev=False)
     add = parser.add_argument
     add("--model", required=True, type=pathlib.Path, metavar="FOLDER", help="config, safetensors, tokenizer")
-    add("--data", required=True, type=pathlib.Path, metavar="FILE", help="JSONL or Parquet of `messages` or `text`")
+    add("--data", required=True, action="append", metavar="FILE[=WEIGHT]", help="JSONL, Parquet, .npy, .bin, or file.py:Name; may be repeated")
     add("--out", type=pathlib.Path, metavar="OUT", help="a new folder, or that of an earlier run")
-    add("--validate", type=pathlib.Path, metavar="FILE", help="samples whose loss is computed, too")
+    add("--validate", metavar="FILE", help="samples whose loss is computed, too")
     add("--validate-every", type=whole(1), metavar="N", help="steps (an epoch)")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=whole(0), metavar="N", help="of the whole run; 0: prepare everything, train nothing")
@@ -68,6 +68,11 @@ def make_parser():
     add("--cluster", metavar="here|FILE", help="what --plan auto plans for (here)")
     add("--target", choices=("cpu", "cuda"), default="cpu")
     add("--threads", type=whole(1), metavar="N", help="of each rank")
+    add("--producers", type=whole(0), default=0, metavar="N", help="processes that make samples (0: none)")
+    add("--serve-at", type=lambda text: text.split(","), default=[], metavar="HOST:PORT[*N],...", help="tools/dt-serve of other machines")
+    add("--token-file", type=pathlib.Path, metavar="FILE", help="what they know this run by (OUT/token)")
+    add("--producer-timeout", type=whole(1), default=60, metavar="S", help="seconds that a producer may take for a sample (60)")
+    add("--skip-broken", action="store_true", help="leave out samples that cannot be made")
     add("--order", choices=("file", "shuffle"), default="shuffle")
     add("--seed", type=whole(0), default=0, metavar="N")
     add("--save-every", type=whole(1), metavar="N", default=500, help="steps between checkpoints (500)")
@@ -88,7 +93,10 @@ def parse(argv):
         raise Failure("--validate-every goes with --validate FILE")
     if options.plan is None and (options.cluster or (options.ranks or 1) > 1):
         options.plan = "auto"
+    if options.serve_at and not (options.out or options.token_file):
+        raise Failure("--serve-at goes with --token-file FILE or --out OUT")
     if options.out is not None:
+        options.token_file = options.token_file or options.out / "token"
         options.out = options.out.absolute()
         if wrong := [c for c in str(options.out) if c in "*?[{"]:
             raise Failure(f"--out {options.out}: a path with '{wrong[0]}' is a pattern to the program")

@@ -15,6 +15,7 @@ import numpy as np
 from . import media, records
 from .errors import Failure, one_line, say
 from .families import IGNORED
+from .sources.digests import of_parts
 from .template import Template
 
 
@@ -24,6 +25,14 @@ class Encoded:
     ids: np.ndarray
     learned: np.ndarray  # whether a token is a prediction's target
     items: dict = field(default_factory=dict)  # what the family has read of pictures
+
+    def measures(self, family):
+        """`learned`: the first token has nothing before it. "KIND.MEASURE": of each of the sample's items."""
+        items = {name: self.items[name] for kind, measures in family.KINDS.items() for name in (f"{kind}.{m}" for m in measures)}
+        return {"tokens": len(self.ids), "learned": int(self.learned[1:].sum())} | items
+
+    def arrays(self, family):
+        return family.arrays(self.ids, self.labels(), self.items)
 
     def labels(self):
         """A label stands at the token that predicts it."""
@@ -35,28 +44,41 @@ class Encoded:
 class Encoder:
     """Records as samples of a family's network. A tokenizer needs a template for conversations only."""
 
-    def __init__(self, family):
-        self.family, self.writer = family, family.writer()
+    def __init__(self, family, tell=say):
+        self.family, self.writer, self.tell = family, family.writer(), tell
         self.tokenizer = getattr(self.writer, "tokenizer", self.writer)
         self.template = None
+
+    @property
+    def rows(self):
+        """Of a network that sees texts alone; else None."""
+        return None if self.family.KINDS else self.family.vocabulary
+
+    def digest(self):
+        """Of what makes a sample of a record."""
+        tokenizer, family = self.tokenizer, self.family
+        template = getattr(self.writer, "chat_template", None)
+        parts = [tokenizer.backend_tokenizer.to_str(), str(template), str(tokenizer.special_tokens_map), str(tokenizer.eos_token_id), str(family.vocabulary)]
+        return of_parts(*parts, *([self.writer.to_json_string(), family.config.to_json_string()] if family.KINDS else []))
 
     def encode(self, place, record):
         text = records.text_of(place, record)
         if text is not None:
             made = self._plain(place, text)
         elif self.family.PROMPTS:
-            made = self._answer(place, records.messages_of(place, record, self.family.KINDS))
+            made = self.family.answer(self, place, records.messages_of(place, record, self.family.KINDS))
         else:
             is_first, self.template = self.template is None, self.template or Template(self.writer, self.family.folder.path)
             made = self._conversation(place, records.messages_of(place, record, self.family.KINDS))
             if is_first:
-                say(self.template.explain(place, made.ids, made.learned))
-        largest, rows = self.family.words(made.ids).max(initial=-1), self.family.text.vocab_size
-        if largest >= rows:  # a tokenizer of another model
-            raise Failure(f"{place}: the tokenizer gives token {largest}; the network of {self.family.folder.path} has {rows}")
-        if not made.learned[1:].any():
-            raise Failure(f"{place}: none of its {len(made.ids)} tokens is learned")
+                self.tell(self.template.explain(place, made.ids, made.learned))
+        check(place, self.family.words(made.ids), made.learned, self.family.vocabulary, self.family.folder.path)
         return made
+
+    def take(self, place, ids, learned):
+        """Tokens that somebody else has made."""
+        check(place, ids, learned, self.family.vocabulary, self.family.folder.path)
+        return Encoded(place, ids, learned, self.family.read(None))
 
     def _plain(self, place, text):
         ids, end = self.tokenizer(text)["input_ids"], self.tokenizer.eos_token_id
@@ -70,26 +92,14 @@ class Encoder:
             made, items = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True), {}
             offsets, ids = made["offset_mapping"], made["input_ids"]
         else:
-            made = self._process(place, text, pictures)
+            made = self.process(place, text, pictures)
             (offsets,), (ids,) = made["offset_mapping"], made["input_ids"]
             replaced = made["text_replacement_offsets"][0] if made.get("text_replacement_offsets") else []
             spans = _moved(spans, replaced)
-            items = self._read(place, made if pictures else None, np.array(ids), [_covered(offsets, [r["new_span"]]) for r in replaced])
+            items = self.read(place, made if pictures else None)
         return Encoded(place, np.array(ids, np.int64), _covered(offsets, spans), items)
 
-    def _answer(self, place, messages):
-        """Of a network that answers a prompt: a user's turn, then what is learned."""
-        if [m["role"] for m in messages] != ["user", "assistant"]:
-            raise Failure(f"{place}: this family has one prompt (role user) and its answer (role assistant), not {', '.join(m['role'] for m in messages)}")
-        (prompt, answer), pictures = (m["content"] for m in messages), media.pictures(place, messages)
-        parts = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else prompt
-        text = self.writer.image_token * len(pictures) + "".join(part["text"] for part in parts if part["type"] == "text")
-        made = self._process(place, text, pictures, suffix=[answer])
-        ids = np.array(made["input_ids"][0], np.int64)
-        items = self._read(place, made, ids, [_covered(made["offset_mapping"][0], [r["new_span"]]) for r in made["text_replacement_offsets"][0]])
-        return Encoded(place, ids, np.array(made["token_type_ids"][0], bool), items)
-
-    def _process(self, place, text, pictures, **more):
+    def process(self, place, text, pictures, **more):
         begins = self.tokenizer.bos_token is not None and text.startswith(self.tokenizer.bos_token)
         more |= {"add_special_tokens": False} if begins else {}
         try:
@@ -97,9 +107,11 @@ class Encoder:
         except Exception as e:  # of a processor, whatever it raises
             raise Failure(f"{place}: the processor refuses it: {one_line(e)}") from None
 
-    def _read(self, place, made, ids, pictures):
-        """`pictures`: which tokens each is."""
-        places = ids == self.family.token
+    def read(self, place, made):
+        """What the family takes of a processor's output (None: of no pictures)."""
+        replaced = made["text_replacement_offsets"][0] if made is not None else []
+        places = np.array(made["input_ids"][0] if made is not None else [], np.int64) == self.family.token
+        pictures = [_covered(made["offset_mapping"][0], [r["new_span"]]) for r in replaced]
         try:
             items = self.family.read(made, np.array([int(places[p].sum()) for p in pictures], np.int64))
             rows = self.family.rows(items)
@@ -108,6 +120,14 @@ class Encoder:
         if rows != places.sum():
             raise Failure(f"{place}: its pictures have {rows} rows, the text has {places.sum()} places for them")
         return items
+
+
+def check(place, ids, learned, rows, where):
+    """A sample is one for a network with so many rows of tokens."""
+    if ids.max(initial=-1) >= rows or ids.min(initial=0) < 0:  # a tokenizer of another model
+        raise Failure(f"{place}: the tokenizer gives token {ids.max() if ids.min() >= 0 else ids.min()}; the network of {where} has {rows}")
+    if not learned[1:].any():
+        raise Failure(f"{place}: none of its {len(learned)} tokens is learned")
 
 
 def _covered(offsets, spans):

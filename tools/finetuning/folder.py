@@ -26,13 +26,13 @@ class Weight:
 
 
 class Folder:
-    def __init__(self, path):
+    def __init__(self, path, weights=True):
         self.path = path
         if not (path / "config.json").is_file():
             raise Failure(f"{path}: no Hugging Face folder: it has no config.json")
         self.config = self._load("AutoConfig")
-        self.source = self._source()  # what --init-from takes
-        self.weights = self._weights()
+        self.source = self._source() if weights else None  # what --init-from takes
+        self.weights = self._weights() if weights else {}
 
     def tokenizer(self):
         tokenizer = self._load("AutoTokenizer")

@@ -15,6 +15,7 @@ from .errors import Failure
 from .training import CHECKPOINT, checkpoints
 
 NOTES, LOCK = "run.json", "lock"
+BEFORE = {"index", "token"}  # of a run that has not begun: samples are measured first, dt-serve may make the token
 
 
 class Project:
@@ -23,7 +24,7 @@ class Project:
     def __init__(self, out, resume):
         self.out, self.resume, self.notes = out, resume, {}
         there = out.exists()
-        if there and (not out.is_dir() or (any(out.iterdir()) and not (out / NOTES).is_file())):
+        if there and (not out.is_dir() or ({p.name for p in out.iterdir()} - BEFORE and not (out / NOTES).is_file())):
             raise Failure(f"{out} is there and no folder of this tool")
         if (out / NOTES).is_file():
             try:

@@ -1,60 +1,18 @@
-# ===- records.py - the lines of a data file ----------------------------------===
+# ===- records.py - what a record may hold ------------------------------------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# JSONL or Parquet: objects, each with the place that an error of it names. What
-# a conversation may hold is checked here, before a template sees it: templates
-# skip roles that they do not know without a word.
+# Records come from sources/. What a conversation may hold is checked here, before
+# a template sees it: templates skip roles that they do not know without a word.
 # ===-----------------------------------------------------------------------===
-"""read(path): [(place, record)]; messages_of(place, record): its conversation, checked."""
+"""text_of(place, record): a plain text; messages_of(place, record): its conversation, checked."""
 
-import json
 import pathlib
 
-from .errors import Failure, one_line
+from .errors import Failure
 
 ROLES = ("system", "user", "assistant", "tool")
 PLURAL = ("image", "video", "audio")  # kinds that a record may have a list of
-
-
-def read(path):
-    if not path.is_file():
-        raise Failure(f"{path}: there is no such file")
-    records = list(_parquet(path) if path.suffix == ".parquet" else _lines(path))
-    if not records:
-        raise Failure(f"{path}: there is no sample")
-    return records
-
-
-def _lines(path):
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            place = f"{path}:{number}"
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line.decode())
-            except ValueError as e:  # of JSON, or of UTF-8
-                raise Failure(f"{place}: no JSON: {one_line(e)}") from None
-            if not isinstance(record, dict):
-                raise Failure(f"{place}: no JSON object")
-            yield place, record
-
-
-def _parquet(path):
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise Failure(f"{path}: Parquet needs pyarrow (.venv/bin/pip install pyarrow)") from None
-    row = 0
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches():
-            for record in batch.to_pylist():
-                row += 1
-                # A column that this row has nothing in.
-                yield f"{path}: row {row}", {k: v for k, v in record.items() if v is not None}
-    except (OSError, ValueError) as e:
-        raise Failure(f"{path}: no Parquet: {one_line(e)}") from None
 
 
 def text_of(place, record):

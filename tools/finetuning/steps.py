@@ -10,42 +10,38 @@
 
 import numpy as np
 
+from .errors import Failure
 from .families.tensors import pack
+from .order import Order
 
 
 class Steps:
     """Steps of `size` samples; of a source that is seen `once`, the last one may have fewer."""
 
     def __init__(self, source, size, order="file", seed=0, once=False):
-        self.source, self.size, self.order, self.seed, self.once = source, size, order, seed, once
-        self.tokens = np.array([source.measures(i)["tokens"] for i in range(len(source))], np.int64)
+        self.source, self.size, self.once = source, size, once
+        self.order = Order(getattr(source, "counts", [len(source)]), getattr(source, "weights", None), order, seed)
+        self.tokens = source.tokens()
         self.longest = int(self.tokens.max())
-        self._epoch = (-1, None)
 
     def samples(self, step):
         """Numbers of the samples of a step, from 0."""
-        first, count = step * self.size, len(self.source)
-        end = min(first + self.size, count) if self.once else first + self.size
-        return [int(self._order_of(place // count)[place % count]) for place in range(first, end)]
+        first = step * self.size
+        end = min(first + self.size, len(self.source)) if self.once else first + self.size
+        return [self.order.at(place) for place in range(first, end)]
 
     @property
     def epoch(self):
         """Steps that an epoch has, the last one perhaps with samples of the next."""
         return -(-len(self.source) // self.size)
 
-    def _order_of(self, epoch):
-        if self.order == "file":
-            return range(len(self.source))
-        known, order = self._epoch  # two threads ask
-        if known != epoch:
-            order = np.random.default_rng((self.seed, epoch)).permutation(len(self.source))
-            self._epoch = epoch, order
-        return order
-
     def figures(self, step):
         """What is said of a step beside its loss."""
-        measures = [self.source.measures(i) for i in self.samples(step)]
-        return {"learned_tokens": sum(m["learned"] for m in measures), "tokens": sum(m["tokens"] for m in measures)}
+        samples = self.samples(step)
+        whole = [i for i in samples if not self.source.is_left_out(i)]
+        measures = [self.source.measures(i) for i in whole]
+        figures = {"learned_tokens": sum(m["learned"] for m in measures), "tokens": sum(m["tokens"] for m in measures)}
+        return figures | ({"left_out": len(samples) - len(whole)} if len(whole) < len(samples) else {})
 
     def sums(self, step):
         """Tokens of a step, and of its longest sample."""
@@ -53,14 +49,28 @@ class Steps:
         return int(tokens.sum()), int(tokens.max())
 
     def tensors(self, step):
+        return self.tensors_of(step, [self.source[i] for i in self.samples(step)])
+
+    def tensors_of(self, step, arrays):
+        """Of a step whose samples have such arrays, None where one is left out."""
+        whole = [one for one in arrays if one is not None]
+        if not whole:
+            raise Failure(f"step {step + 1}: all of its {len(arrays)} samples are broken")
         family = self.source.family
-        return pack(family.tensors(), family.KINDS, [self.source[i] for i in self.samples(step)], self.size)
+        return pack(family.tensors(), family.KINDS, whole, self.size)
 
     def items(self, name):
         """Of a kind's measure, "image.merged": (most items of a sample, the largest, most of a sample for each of its tokens, the sum over all of each sample)."""
-        values = [self.source.measures(i)[name] for i in range(len(self.source))]
+        values = [np.asarray(self.source.measures(i)[name]) for i in range(len(self.source))]
         sums = np.array([int(v.sum()) for v in values], np.int64)
         return max(map(len, values)), max(int(v.max(initial=0)) for v in values), float(np.max(sums / self.tokens)), sums
+
+    def batches(self, steps, producers):
+        """(step, its tensors) of each, whoever makes the samples."""
+        source = self.source
+        for step, made in producers.stream(steps, lambda step: [source.ref(i) for i in self.samples(step)]):
+            arrays = [None if source.is_left_out(i) else source.take(i, one) for i, one in zip(self.samples(step), made)]
+            yield step, self.tensors_of(step, arrays)
 
 
 # --- how large parts are ------------------------------------------------------------

@@ -15,9 +15,11 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 
 import safetensors.numpy
 
+from .errors import Failure
 from .metrics import Metrics
 
 CHECKPOINT, EXPORT, VALIDATION = "checkpoint", "onnx", "validation"
@@ -29,24 +31,38 @@ def checkpoints(out):
     return sorted(int(match[1]) for match in found if match)
 
 
-def write_validation(out, steps):
+def write_validation(out, steps, producers):
     """The batches of --validate."""
     folder = out / VALIDATION
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.safetensors"):
         old.unlink()
-    for step in range(steps.epoch):
-        safetensors.numpy.save_file(steps.tensors(step), folder / f"batch-{step:06}.safetensors")
+    for step, tensors in steps.batches(range(steps.epoch), producers):
+        safetensors.numpy.save_file(tensors, folder / f"batch-{step:06}.safetensors")
 
 
-def feed(path, steps, first, length):
-    """Until the run has what it asked for."""
-    try:
-        with open(path, "wb") as pipe:
-            for step in range(first, length):
-                pipe.write(safetensors.numpy.save(steps.tensors(step), {"step": str(step)}))
-    except BrokenPipeError:
-        pass  # it has ended, and says why
+class Feeder(threading.Thread):
+    """Writes batches until the run has what it asked for. Of a batch that cannot be made the reason is kept, and the program is asked to end."""
+
+    def __init__(self, path, steps, producers, first, length, process):
+        super().__init__(daemon=True)
+        self.path, self.batches, self.process, self.failure = path, steps.batches(range(first, length), producers), process, None
+
+    def run(self):
+        try:
+            with open(self.path, "wb") as pipe:
+                try:
+                    for step, tensors in self.batches:
+                        pipe.write(safetensors.numpy.save(tensors, {"step": str(step)}))
+                except BrokenPipeError:
+                    raise
+                except (Failure, OSError) as failure:
+                    self.failure = failure
+                    self.process.send_signal(signal.SIGTERM)
+                    while self.process.poll() is None:  # the end of the pipe would be an error of its own
+                        time.sleep(0.1)
+        except BrokenPipeError:
+            pass  # it has ended, and says why
 
 
 def command(options, out, pipe, ranks, steps, length, folder, validates):
@@ -59,7 +75,7 @@ def command(options, out, pipe, ranks, steps, length, folder, validates):
     return [str(word) for word in made]
 
 
-def train(options, out, ranks, steps, length, folder, validates):
+def train(options, out, ranks, steps, length, folder, validates, producers):
     first = min(checkpoints(out), default=0) if options.resume else 0
     metrics = Metrics(out / "program/metrics.jsonl", out / "metrics.jsonl", steps)
     with tempfile.TemporaryDirectory() as work:  # not every file system has pipes
@@ -69,7 +85,8 @@ def train(options, out, ranks, steps, length, folder, validates):
         signal.signal(signal.SIGINT, lambda *_: None)
         process = subprocess.Popen(command(options, out, pipe, ranks, steps, length, folder, validates))
         signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
-        threading.Thread(target=feed, args=(pipe, steps, first, length), daemon=True).start()
+        feeder = Feeder(pipe, steps, producers, first, length, process)
+        feeder.start()
         while True:
             try:
                 code = process.wait(timeout=1)
@@ -79,4 +96,6 @@ def train(options, out, ranks, steps, length, folder, validates):
     metrics.end()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if feeder.failure:
+        raise feeder.failure
     return code

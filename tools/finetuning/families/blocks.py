@@ -9,6 +9,9 @@
 
 import numpy as np
 
+from .. import media
+from ..errors import Failure
+from ..template import text_of
 from .tensors import Tensor
 from .text import IGNORED, zeros
 from .tiles import Tiles
@@ -57,6 +60,17 @@ class PaliGemma(Blocks):
     def places(self):
         height, width = self.patches
         return height * width
+
+    def answer(self, encoder, place, messages):
+        """A user's turn, then what is learned; pictures first."""
+        from ..encoder import Encoded  # which knows the families
+
+        if [m["role"] for m in messages] != ["user", "assistant"]:
+            raise Failure(f"{place}: this family has one prompt (role user) and its answer (role assistant), not {', '.join(m['role'] for m in messages)}")
+        prompt, pictures = messages[0]["content"], media.pictures(place, messages)
+        text = encoder.writer.image_token * len(pictures) + text_of(prompt)
+        made = encoder.process(place, text, pictures, suffix=[messages[1]["content"]])
+        return Encoded(place, np.array(made["input_ids"][0], np.int64), np.array(made["token_type_ids"][0], bool), encoder.read(place, made))
 
     def arrays(self, ids, labels, items):
         arrays = super().arrays(ids, labels, items)

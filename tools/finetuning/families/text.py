@@ -44,6 +44,16 @@ class Text:
         """The language model's part of the config."""
         return self.config.get_text_config()
 
+    @property
+    def vocabulary(self):
+        """Tokens that the network knows."""
+        return self.text.vocab_size
+
+    @property
+    def longest(self):
+        """Tokens that a sample may have."""
+        return getattr(self.text, "max_position_embeddings", None) or 2**31 - 1
+
     def check(self):
         where, config = self.folder.path, self.text
         if getattr(self.config, "quantization_config", None):
@@ -86,13 +96,18 @@ class Text:
 
     def arrays(self, ids, labels, items):
         """Of a sample. `items`: what read() has made."""
-        return {"input_ids": ids, "labels": labels, "segments": np.zeros_like(ids), "positions": np.arange(len(ids))}
+        return plain(ids, labels)
 
     # --- the recipe ------------------------------------------------------------------
 
     def recipe(self):
         """Keys beside modules and items."""
         return {"dims": {"seq": "sample.tokens"}}
+
+
+def plain(ids, labels):
+    """Arrays of a sample that is text alone."""
+    return {"input_ids": ids, "labels": labels, "segments": np.zeros_like(ids), "positions": np.arange(len(ids))}
 
 
 def _rotary(config):
