@@ -201,11 +201,12 @@ LogicalResult ModuleOp::verify() {
       return emitOpError("has no attribute '")
              << other.getName().getValue() << "'";
   for (Operation &op : getBody().front())
-    if (!isa<nn::DimOp, nn::ParameterOp, func::FuncOp, ForwardOp>(op) &&
+    if (!isa<nn::DimOp, nn::ParameterOp, nn::AdapterOp, func::FuncOp,
+             ForwardOp>(op) &&
         op.getName().getDialectNamespace() != "rt")
-      return emitOpError("holds '")
-             << op.getName()
-             << "'; a module has nn.dim, nn.parameter and functions";
+      return emitOpError("holds '") << op.getName()
+                                    << "'; a module has nn.dim, nn.parameter, "
+                                       "nn.adapter and functions";
   if (failed(verifyPlacement(*this)))
     return failure();
   auto forward = getForward();

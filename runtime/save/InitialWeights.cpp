@@ -111,13 +111,14 @@ void expectUsed(const std::vector<NameRule> &renames) {
                   "', or an earlier one has it");
 }
 
-/// Parameters that sources were to give values to, and that keep their own.
+/// Parameters that sources were to give values to, and that keep their own. An
+/// adapter, which no graph has, may.
 void expectAll(const WeightMatcher &matcher,
                const std::vector<WeightSource> &sources,
                const std::vector<Opened> &opened) {
   std::vector<std::string> left, unused;
   for (size_t t = 0; t < matcher.targets.size(); ++t)
-    if (!matcher.targets[t].given &&
+    if (!matcher.targets[t].given && !matcher.isAdapter(t) &&
         std::any_of(sources.begin(), sources.end(),
                     [&](const WeightSource &source) {
                       return matcher.wanted(t, source);

@@ -157,7 +157,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   setPrecision(module, entry);
   if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();
-  return setWeights(module, entry, absent, locate);
+  return failure(failed(setWeights(module, entry, absent, locate)) ||
+                 failed(addAdapters(module, entry, locate)));
 }
 
 LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
@@ -389,6 +390,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
     if (failed(buildTies(at("tie." + alias.module + "." + alias.tensor),
                          *program, alias, parameter)))
       return {};
+  if (failed(checkAdapters(*program, locate)))
+    return {};
   for (auto [i, loss] : llvm::enumerate(recipe.losses))
     if (failed(buildLoss(at("losses[" + Twine(i) + "]"), get(loss.value.module),
                          loss)))

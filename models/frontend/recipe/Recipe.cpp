@@ -28,7 +28,7 @@ const StringRef kTopKeys[] = {
     "modules",   "connections", "items", "dims", "inputs", "tie",      "losses",
     "optimizer", "batch_norm",  "batch", "data", "seed",   "precision"};
 const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
-                                 "init", "dims", "split"};
+                                 "lora", "init", "dims",      "split"};
 const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
@@ -209,6 +209,8 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
     entry.trainable = patterns(reader.at("trainable"));
   if (reader.has("freeze"))
     entry.freeze = patterns(reader.at("freeze"));
+  if (reader.has("lora"))
+    entry.lora = lora(reader.at("lora"));
   if (reader.has("init"))
     for (JsonReader element : reader.at("init").list()) {
       element.keys(kInitKeys);

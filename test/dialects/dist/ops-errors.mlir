@@ -33,7 +33,7 @@ dist.batch global 2 micro 4
 
 // -----
 
-// expected-error @+1 {{'dist.module' op holds 'dist.module'; a module has nn.dim, nn.parameter and functions}}
+// expected-error @+1 {{'dist.module' op holds 'dist.module'; a module has nn.dim, nn.parameter, nn.adapter and functions}}
 dist.module @m {
   "dist.module"() <{sym_name = "n"}> ({
   }) : () -> ()
