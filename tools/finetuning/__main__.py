@@ -56,6 +56,7 @@ def run(options):
     network.check_weights(folder, module)
     network.check_patterns("--train", options.train, module)
     network.check_patterns("--freeze", options.freeze, module)
+    network.check_patterns("--lora", options.lora, module)
     program.check_tools(options) if project else None
 
     encoder = source.Encoder(folder.tokenizer(), options.model, folder.config.vocab_size)
@@ -74,6 +75,7 @@ def run(options):
     validation = Steps(held_out, size, once=True) if held_out else None
     length = options.steps if options.steps is not None else -(-(options.epochs or 1) * len(train) // size)
     samples = {"data": train.fingerprint(), "order": options.order, "seed": options.seed, "global_batch": size}
+    samples |= {"lora": [options.lora, options.rank, options.alpha] if options.lora else None}
     project.check(samples)
     # Parts have room for an epoch at least, so that a longer run has the same in most cases.
     lengths = {steps: length if edited else max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})
@@ -101,7 +103,8 @@ def write_graph(project, folder, module, buffers):
 
 
 def train_and_save(options, folder, module, steps, validation, length, ranks):
-    from . import saving, training
+    from . import adapters, saving, training
+    from .recipe import FILE
 
     out = options.out
     if validation:
@@ -116,8 +119,14 @@ def train_and_save(options, folder, module, steps, validation, length, ranks):
     code = training.train(options, out, ranks, steps, length, folder, bool(validation))
     if code == 0 and (exported / "llm.onnx").is_file():  # not of a run that was stopped before its first step
         newest = out / training.CHECKPOINT / f"step-{training.checkpoints(out)[-1]}"
-        saving.save(folder, module, exported, saving.trained_names(newest), out / "model")
-        say(f"the model: {out / 'model'}")
+        lora = json.loads((out / FILE).read_text())["modules"]["llm"].get("lora")
+        beside = adapters.Adapters(exported, lora) if lora else None
+        if beside:
+            beside.save(folder, out / "adapter")
+            say(f"the adapter: {out / 'adapter'}")
+        if not beside or options.merge:
+            saving.save(folder, module, exported, saving.trained_names(newest), out / "model", beside)
+            say(f"the model: {out / 'model'}")
     shutil.rmtree(exported, ignore_errors=True)
     return code if code >= 0 else 128 - code
 

@@ -22,6 +22,8 @@ def recipe(options, longest, micro, tokens):
     for key, patterns in (("trainable", options.train), ("freeze", options.freeze)):
         if patterns:
             module[key] = [PREFIX + p for p in patterns]
+    if options.lora:
+        module["lora"] = {"pattern": [PREFIX + p for p in options.lora], "rank": options.rank} | ({} if options.alpha is None else {"alpha": options.alpha})
     return {
         "modules": {"llm": module},
         "items": {"sample": {"measures": {"tokens": {"max": longest}}}},
