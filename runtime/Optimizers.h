@@ -194,6 +194,12 @@ DT_HOST_DEVICE void updateElement(const Rule &rule, float scale, float *p,
     moments.at[k][i] = m.at[k];
 }
 
+/// An average of parameters, after their update. `weight`: 1 - averageDecay.
+DT_HOST_DEVICE inline void averageElement(float *average, float p,
+                                          float weight) {
+  *average += (p - *average) * weight;
+}
+
 /// Calls `f(rule, kept)`, `kept` being `count` as a std::integral_constant.
 template <size_t kept, typename Rule, typename F>
 void withMoments(const Rule &rule, size_t count, const F &f) {

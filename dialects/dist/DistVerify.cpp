@@ -426,6 +426,8 @@ LogicalResult OptimizerOp::verify() {
                            << " = …} lr …";
   if (!(value(getDecayFrom()) >= 0 && value(getDecayFrom()) <= 1))
     return emitOpError("decay_from is a fraction of the steps, 0 to 1");
+  if (!(value(getAverageDecay()) >= 0 && value(getAverageDecay()) < 1))
+    return emitOpError("average_decay must be in [0, 1)");
   if (static_cast<int64_t>(getWarmup()) < 0 ||
       static_cast<int64_t>(getTotalSteps()) < 0)
     return emitOpError("warmup and total_steps must not be negative");

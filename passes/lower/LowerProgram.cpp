@@ -323,6 +323,9 @@ private:
     fields.append("decayFrom", number(op.getDecayFrom().convertToDouble()));
     fields.append("finalFraction",
                   number(op.getFinalFraction().convertToDouble()));
+    if (!op.getAverageDecay().isZero())
+      fields.append("averageDecay",
+                    number(op.getAverageDecay().convertToDouble()));
     rt::OptimizerOp::create(b, op.getLoc(),
                             fields.getDictionary(b.getContext()));
   }

@@ -406,9 +406,9 @@ void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
 }
 
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
-                const std::string &target, DType floats) {
+                const std::string &target, DType floats, bool averages) {
   checkExport(trainer, onnxDirectory, target, floats);
-  WholeParameters values(trainer, target + "/weights");
+  WholeParameters values(trainer, target + "/weights", averages);
   onFirstRank(trainer.comm(), {}, [&] {
     std::vector<Replacement> files;
     for (auto &[name, file] :

@@ -32,9 +32,10 @@ void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
 /// a Cast in front of all nodes makes NAME of it: half the bytes, in float32
 /// what bf16 holds. Adapters go to kAdaptersFile. Files appear when all are
 /// complete, else the earlier ones stay. Throws CommonError naming file and
-/// initializer.
+/// initializer. `averages`: of what trains, these are written.
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
-                const std::string &target, DType floats = DType::F32);
+                const std::string &target, DType floats = DType::F32,
+                bool averages = false);
 
 } // namespace dt::rt
 

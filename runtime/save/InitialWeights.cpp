@@ -8,6 +8,7 @@
 #include "runtime/base/FileActivity.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Convert.h"
+#include "runtime/save/Checkpoint.h"
 #include "runtime/save/WeightFiles.h"
 #include "runtime/save/WeightMatcher.h"
 
@@ -51,6 +52,8 @@ void load(Trainer &trainer, size_t row, const std::string &tensor,
 }
 
 bool isOptimizerState(const std::string &name) {
+  if (name.rfind(std::string(kAverage) + ".", 0) == 0)
+    return true;
   for (const OptimizerDescription &optimizer : kOptimizers)
     for (const char *moment : optimizer.moments)
       if (name.rfind(std::string(moment) + ".", 0) == 0)

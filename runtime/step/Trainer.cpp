@@ -46,7 +46,7 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       places(program, comm.rank(), comm.size()), owners(program, places),
       updater(settings.optimizer),
       memory((initializeDevice(comm, settings.threads), program), places,
-             owners, updater.moments().size),
+             owners, updater.moments().size, updater.averages()),
       parameterValues(info, places, owners, memory),
       recordings(program, comm.rank()), inputPlaces(info.modules.size) {
   LinkPlan links = planLinks(info);

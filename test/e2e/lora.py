@@ -7,6 +7,7 @@
 # not zero, so that every gradient says something from the first step on. Ten steps on
 # one rank and under tensor, pipeline and data parallelism with ZeRO must have PyTorch's
 # losses within what float32 roundings do to them here, and leave the frozen weights as they are.
+# So must averages of what trains (EMA), and a run that goes on under another plan.
 # ===-----------------------------------------------------------------------===
 """lora.py --dt-opt PATH: trains adapters under several plans and compares with PyTorch."""
 
@@ -38,7 +39,8 @@ RANK, ALPHA = 8, 16
 PATTERNS = ["*.q.*", "*.v.weight", "*.o.*", "*.down", "head.*"]  # the head is padded where it is cut
 BESIDE = "norm.weight"  # trains beside
 OPTIMIZER = {"lr": 1e-2, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.01}
-CLIP = 1.0
+CLIP, DECAY = 1.0, 0.8
+STOPPED = 4  # steps under one plan, before another one goes on
 PLANS = {
     "one": ("", "f32"),
     "tp2": ("model:tp=2", "f32"),
@@ -102,12 +104,13 @@ def make_adapters(net):
 
 
 def loop(weights, ids, labels, kind):
-    """(losses before each step, trained tensors afterwards, the largest logit)."""
+    """(losses before each step, trained tensors afterwards, their averages, the largest logit)."""
     net = Decoder()
     net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items() if ".lora_" not in name})
     net = net.to(kind).requires_grad_(False)
     net.adapters = {name: torch.from_numpy(value).to(kind).requires_grad_() for name, value in weights.items() if ".lora_" in name}
     trained = net.adapters | {BESIDE: net.norm.weight.requires_grad_()}
+    averages = {name: value.detach().clone() for name, value in trained.items()}
     optimizer, losses, terms = torch.optim.AdamW(trained.values(), **OPTIMIZER), [], 0.0
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -117,7 +120,9 @@ def loop(weights, ids, labels, kind):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained.values(), CLIP)
         optimizer.step()
-    return np.array(losses), {name: value.detach().numpy() for name, value in trained.items()}, terms
+        for name, value in trained.items():
+            averages[name] += (1 - DECAY) * (value.detach() - averages[name])
+    return np.array(losses), {name: value.detach().numpy() for name, value in trained.items()}, {name: value.numpy() for name, value in averages.items()}, terms
 
 
 def run(command, cwd):
@@ -140,24 +145,49 @@ def make_recipe(work, precision):
         "optimizer": {"kind": "adamw", "clip": CLIP, **OPTIMIZER},
         "batch": {"global": SAMPLES},
         "precision": precision,
+        "ema": {"decay": DECAY},
     }
     (work / "recipe.json").write_text(json.dumps(recipe))
 
 
-def train(dt_opt, work, name, plan):
-    """(losses, what is exported) of a program; checks what no plan may change."""
-    ranks = math.prod(int(part.split("=")[1]) for part in plan.split(";")[0].split(":")[-1].split(",") if part[:2] in ("tp", "dp", "pp"))
-    out = work / name
-    done = emit(dt_opt, work / "recipe.json", out, "cpu", *([f"--plan={plan}"] if plan else []))
-    expect(done.returncode == 0, f"{name}: {done.stderr[-2000:]}")
-    build(out, os.environ.get("CCACHE_DIR"), prebuilt(dt_opt), QUICK)
-    launch = ["--ranks", ranks] if ranks > 1 else []
-    command = [out / "build/train", "--batch", work / "batch.safetensors", "--threads", 1, "--steps", STEPS, "--metrics", out / "metrics.jsonl", "--export", out / "export"]
-    said = run([*command, "--init-from", work / "base.safetensors", "--init-from", work / "adapter.safetensors", *launch], out)
-    expect("parameters from base.safetensors" in said.replace(str(work) + "/", ""), f"{name}: {said}")
-    losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
-    graph = onnx.load(out / "export/model.onnx").graph
-    return np.array(losses), {t.name: numpy_helper.to_array(t) for t in graph.initializer}, load_file(out / "export/adapters.safetensors")
+class Program:
+    def __init__(self, dt_opt, work, name, plan, precision):
+        self.work, self.name, self.precision, self.out = work, name, precision, work / name
+        sizes = plan.split(";")[0].split(":")[-1].split(",")
+        self.ranks = math.prod(int(size.split("=")[1]) for size in sizes if size[:2] in ("tp", "dp", "pp"))
+        make_recipe(work, precision)
+        done = emit(dt_opt, work / "recipe.json", self.out, "cpu", *([f"--plan={plan}"] if plan else []))
+        expect(done.returncode == 0, f"{name}: {done.stderr[-2000:]}")
+        build(self.out, os.environ.get("CCACHE_DIR"), prebuilt(dt_opt), QUICK)
+
+    def train(self, steps, *flags):
+        """Losses of the steps that it makes."""
+        (self.out / "metrics.jsonl").unlink(missing_ok=True)
+        command = [self.out / "build/train", "--batch", self.work / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", self.out / "metrics.jsonl"]
+        if "--resume" not in flags:
+            command += ["--init-from", self.work / "base.safetensors", "--init-from", self.work / "adapter.safetensors"]
+        command += ["--export", self.out / "export", "--export-ema", self.out / "averages", *(["--ranks", self.ranks] if self.ranks > 1 else [])]
+        run([*command, *flags], self.out)
+        return np.array([json.loads(line)["loss"] for line in (self.out / "metrics.jsonl").read_text().splitlines()])
+
+    def exported(self, folder, base, adapters):
+        """What trains, by the network's names; nothing else has changed."""
+        graph = {t.name: numpy_helper.to_array(t) for t in onnx.load(self.out / folder / "model.onnx").graph.initializer}
+        changed = sorted(n for n in base if not is_kept(graph[n], base[n], self.precision))
+        expect(changed == [BESIDE], f"{self.name}: {changed} have changed")
+        made = load_file(self.out / folder / "adapters.safetensors")
+        expect(set(made) == {f"model.{n}" for n in adapters}, f"{self.name}: adapters are {sorted(made)}")
+        return {n.removeprefix("model."): value for n, value in made.items()} | {BESIDE: graph[BESIDE]}
+
+
+def compare(name, have, want, drawn):
+    """The worst difference of tensors in units of its limit."""
+    worst = 0.0
+    for n, value in want.items():
+        limit = tolerance.FACTOR * max(tolerance.norm(d[n].astype(np.float64) - value) for d in drawn)
+        worst = max(worst, tolerance.norm(have[n].astype(np.float64) - value) / limit)
+    expect(worst <= 1, f"{name}: {worst:.1f} limits off")
+    return worst
 
 
 def check(dt_opt, work):
@@ -174,24 +204,24 @@ def check(dt_opt, work):
     save_file({"model.ids": ids, "labels": labels}, work / "batch.safetensors")
 
     weights = base | adapters
-    want, trained, terms = loop(weights, ids, labels, torch.float64)
+    want, trained, averages, terms = loop(weights, ids, labels, torch.float64)
     drawn = {p: [loop(tolerance.perturbed(weights, p, seed), ids, labels, torch.float32) for seed in range(tolerance.DRAWS)] for p in ("f32", "bf16")}
+    programs = {}
+
+    def judge(name, program, losses, first):
+        draws = drawn[program.precision]
+        curves = tolerance.CurveDraws(want, [d[0] for d in draws])
+        curve, where = tolerance.compare_curves([*want[:first], *losses], want, terms, curves)
+        expect(len(losses) == STEPS - first and curve <= 1, f"{name}: losses {losses.tolist()}, expected {want.tolist()}: step {where} is {curve:.1f} limits off")
+        weight = compare(f"{name}: trained weights", program.exported("export", base, adapters), trained, [d[1] for d in draws])
+        average = compare(f"{name}: averages", program.exported("averages", base, adapters), averages, [d[2] for d in draws])
+        print(f"{name}: of the limits: losses {curve:.2f} weights {weight:.2f} averages {average:.2f}; losses at most {np.max(np.abs(losses / want[first:] - 1)):.1e} from PyTorch's", flush=True)
+
     for name, (plan, precision) in PLANS.items():
-        make_recipe(work, precision)
-        losses, graph, made = train(dt_opt, work, name, plan)
-        draws = tolerance.CurveDraws(want, [losses for losses, _, _ in drawn[precision]])
-        worst, where = tolerance.compare_curves(losses, want, terms, draws)
-        expect(worst <= 1, f"{name}: losses {losses.tolist()}, expected {want.tolist()}: step {where} is {worst:.1f} limits off")
-        changed = sorted(n for n in base if not is_kept(graph[n], base[n], precision))
-        expect(changed == [BESIDE], f"{name}: {changed} have changed")
-        expect(set(made) == {f"model.{n}" for n in adapters}, f"{name}: adapters are {sorted(made)}")
-        apart = 0.0
-        for n, value in trained.items():
-            limit = tolerance.FACTOR * max(tolerance.norm(t[n].astype(np.float64) - value) for _, t, _ in drawn[precision])
-            apart = max(apart, tolerance.norm((made[f"model.{n}"] if n != BESIDE else graph[n]).astype(np.float64) - value) / limit)
-        expect(apart <= 1, f"{name}: trained weights are {apart:.1f} limits off")
-        far = np.max(np.abs(losses - want) / want)
-        print(f"{name}: losses {worst:.2f} of their limits, at most {far:.1e} from PyTorch's; weights {apart:.2f}", flush=True)
+        program = programs[name] = Program(dt_opt, work, name, plan, precision)
+        judge(name, program, program.train(STEPS), 0)
+    programs["tp2"].train(STOPPED, "--checkpoint", work / "run")
+    judge("tp2, then tp2-dp2-pp2", programs["tp2-dp2-pp2"], programs["tp2-dp2-pp2"].train(STEPS, "--checkpoint", work / "run", "--resume"), STOPPED)
 
 
 def is_kept(have, before, precision):

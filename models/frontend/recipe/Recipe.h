@@ -116,6 +116,7 @@ struct OptimizerEntry {
   int64_t warmup = 0, totalSteps = 0;
   rt::ScheduleKind schedule = rt::ScheduleKind::Constant;
   double decayFrom = 0, finalFraction = 0;
+  double averageDecay = 0; ///< of the recipe's `ema`; 0: none
 };
 
 struct Recipe {

@@ -218,6 +218,11 @@ dist.optimizer adamw lr 1.0 {beta2 = 0.5}
 
 // -----
 
+// expected-error @+1 {{'dist.optimizer' op average_decay must be in [0, 1)}}
+dist.optimizer adamw lr 1.0 {average_decay = 1.0}
+
+// -----
+
 // expected-error @+1 {{'dist.optimizer' op decay_from is a fraction of the steps, 0 to 1}}
 dist.optimizer adamw lr 1.0 {decay_from = 2.0}
 

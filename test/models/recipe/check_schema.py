@@ -61,7 +61,7 @@ EXAMPLES = [{
     "items": {"image": {"max": 3, "measures": {"patches": {"max": 8, "part": 64}}}, "sample": {"measures": {"tokens": {"max": 9}}}},
     "dims": {"rows": "image.patches", "seq": "sample.tokens"},
     "losses": [{"kind": "mse", "output": "m.y"}],
-    "optimizer": {"kind": "lion"},
+    "optimizer": {"kind": "lion"}, "ema": {"decay": 0.999},
     "batch": {"global": 2, "tokens": 64},
 }]
 

@@ -222,6 +222,23 @@ TEST(Optimizer, Lion) {
   EXPECT_TRUE(std::isnan(p));
 }
 
+/// Of updates that apply, and of the new parameters.
+TEST(Optimizer, Average) {
+  OptimizerInfo info = adamw();
+  info.averageDecay = 0.9;
+  Optimizer optimizer(info);
+  EXPECT_TRUE(optimizer.averages());
+  float p = 1, m = 0, v = 0, average = 0.5f;
+  double want = 0.5;
+  for (int step = 0; step < 5; ++step) {
+    float g = 0.5f - 0.3f * float(step);
+    device::UpdateRun run{&p, &g, {&m, &v}, 1, nullptr, &average};
+    update(optimizer, run, {true}, step, 1, step != 2);
+    want = step == 2 ? want : 0.9 * want + 0.1 * double(p);
+    EXPECT_NEAR(average, want, 4 * kEps);
+  }
+}
+
 TEST(Optimizer, Schedules) {
   OptimizerInfo info = adamw();
   info.lr = 1, info.warmupSteps = 10, info.schedule = ScheduleKind::Linear,
