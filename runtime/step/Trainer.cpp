@@ -7,6 +7,7 @@
 #include "runtime/step/Trainer.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/FileActivity.h"
+#include "runtime/base/Files.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Fault.h"
@@ -32,6 +33,12 @@ std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
         e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset;
   }
   return shape;
+}
+
+bool isAdapter(const ParameterInfo &original) {
+  std::string name = original.tensor.name;
+  return original.onnx.empty() &&
+         (endsWith(name, ".lora_A.weight") || endsWith(name, ".lora_B.weight"));
 }
 
 std::vector<int64_t> wholeShape(const ParameterInfo &p) {

@@ -39,9 +39,7 @@ std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims);
 std::vector<int64_t> wholeShape(const ParameterInfo &parameter);
 
 /// Whether it stands beside a weight of a graph (LoRA), and in no graph itself.
-inline bool isAdapter(const ParameterInfo &original) {
-  return original.onnx.empty();
-}
+bool isAdapter(const ParameterInfo &original);
 
 /// What a rank gives to a step besides its work; StepResult says whether any
 /// rank did, so that all of them act on it after the same step.
