@@ -176,6 +176,9 @@ void checkTogether(const Options &o) {
   if (o.checkpoint.empty() && (o.resume || o.saveEvery))
     throw Error(std::string(o.resume ? "--resume" : "--save-every") +
                 " needs --checkpoint DIR");
+  if (!o.exportTo.empty() && o.exportTo == o.exportAverages)
+    throw Error("--export and --export-ema name the same folder, " +
+                o.exportTo);
   if (o.exports().empty() && o.exportNarrow)
     throw Error(
         "--export-precision goes with --export DIR or --export-ema DIR");

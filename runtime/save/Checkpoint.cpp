@@ -403,6 +403,8 @@ void expectOurs(const Trainer &trainer, const WholeCheckpoint &found,
     throw Error(found.folder + ": the checkpoint was made with the optimizer " +
                 index.schedule.value("optimizer", nlohmann::json()).dump() +
                 ", this program has " + schedule["optimizer"].dump());
+  if (schedule.contains("ema") && !index.schedule.contains("ema"))
+    throw Error(another + "recipe: it has no averages (ema)");
   std::string changes = changesOf(index.schedule, schedule);
   if (!changes.empty())
     warnings.push_back(
