@@ -44,6 +44,8 @@ struct UpdateStep {
   const double *settings; ///< in the optimizer's order
   double lr, weightDecay;
   int64_t step; ///< 0-based
+  /// Of the average of parameters, where a range has one; no rule looks at it.
+  double averageDecay = 0;
 };
 
 /// An optimizer is a struct in this namespace that has

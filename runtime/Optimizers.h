@@ -95,11 +95,40 @@ struct SGD {
   float decay, lr, momentum;
 };
 
+/// Chen et al., Symbolic Discovery of Optimization Algorithms, 2023:
+///   p *= 1 - lr * weightDecay
+///   p -= lr * sign(beta1 * m + (1 - beta1) * g)
+///   m = beta2 * m + (1 - beta2) * g
+struct Lion {
+  static constexpr const char *name = "lion";
+  static constexpr OptimizerSetting settings[] = {
+      {"beta1", "betas", 0.9, kBelowOne, "weight of the mean in the update"},
+      {"beta2", "betas", 0.99, kBelowOne, "decay of the mean of gradients"}};
+  static constexpr const char *moments[] = {"exp_avg"};
+  static constexpr size_t countMoments(const double *) { return 1; }
+
+  explicit Lion(const UpdateStep &s)
+      : keep(float(1 - s.lr * s.weightDecay)), beta1(float(s.settings[0])),
+        weight1(float(1 - s.settings[0])), beta2(float(s.settings[1])),
+        weight2(float(1 - s.settings[1])), lr(float(s.lr)) {}
+
+  /// What is no number stays none (u * 0).
+  template <size_t kept>
+  DT_HOST_DEVICE void update(float &p, float g, float scale, float *m) const {
+    float gi = g * scale;
+    float u = m[0] * beta1 + gi * weight1;
+    m[0] = m[0] * beta2 + gi * weight2;
+    p = p * keep - (u > 0 ? lr : u < 0 ? -lr : u * 0);
+  }
+
+  float keep, beta1, weight1, beta2, weight2, lr;
+};
+
 } // namespace optimizers
 
 /// All of them; recipes that name none have the first. Emitted programs hold
 /// the number: new ones come last.
-#define DT_OPTIMIZERS(OPTIMIZER) OPTIMIZER(AdamW) OPTIMIZER(SGD)
+#define DT_OPTIMIZERS(OPTIMIZER) OPTIMIZER(AdamW) OPTIMIZER(SGD) OPTIMIZER(Lion)
 
 #define DT_NAME(Rule) Rule,
 #define DT_CASE(Rule) {#Rule, optimizers::Rule::name},
@@ -163,6 +192,12 @@ DT_HOST_DEVICE void updateElement(const Rule &rule, float scale, float *p,
   rule.template update<kept>(p[i], g[i], scale, m.at);
   for (int k = 0; k < int(kept); ++k)
     moments.at[k][i] = m.at[k];
+}
+
+/// An average of parameters, after their update. `weight`: 1 - averageDecay.
+DT_HOST_DEVICE inline void averageElement(float *average, float p,
+                                          float weight) {
+  *average += (p - *average) * weight;
 }
 
 /// Calls `f(rule, kept)`, `kept` being `count` as a std::integral_constant.

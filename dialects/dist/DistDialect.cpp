@@ -234,7 +234,8 @@ int64_t getNumMoments(mlir::ModuleOp program) {
     return 0;
   rt::OptimizerKind kind = optimizer.getKind();
   return int64_t(rt::describe(kind).countMoments(
-      getAllSettings(kind, optimizer.getSettingsAttr()).data()));
+             getAllSettings(kind, optimizer.getSettingsAttr()).data())) +
+         !optimizer.getAverageDecay().isZero();
 }
 
 int64_t getNumMicrobatches(mlir::ModuleOp program) {

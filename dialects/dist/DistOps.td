@@ -197,7 +197,7 @@ def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
   let arguments = (ins Dist_OptimizerKind:$kind, OptionalAttr<DictionaryAttr>:$settings, F64Attr:$lr,
     DefaultValuedAttr<F64Attr, "0.0">:$weight_decay, DefaultValuedAttr<F64Attr, "0.0">:$clip,
     DefaultValuedAttr<I64Attr, "0">:$warmup, DefaultValuedAttr<Dist_ScheduleKind, "::dt::rt::ScheduleKind::Constant">:$schedule, DefaultValuedAttr<I64Attr, "0">:$total_steps,
-    DefaultValuedAttr<F64Attr, "0.0">:$decay_from, DefaultValuedAttr<F64Attr, "0.0">:$final_fraction);
+    DefaultValuedAttr<F64Attr, "0.0">:$decay_from, DefaultValuedAttr<F64Attr, "0.0">:$final_fraction, DefaultValuedAttr<F64Attr, "0.0">:$average_decay);
   let hasVerifier = 1;
   let assemblyFormat = "custom<RuntimeEnum>($kind) ($settings^)? `lr` $lr (`schedule` custom<RuntimeEnum>($schedule)^)? attr-dict";
 }

@@ -201,11 +201,12 @@ LogicalResult ModuleOp::verify() {
       return emitOpError("has no attribute '")
              << other.getName().getValue() << "'";
   for (Operation &op : getBody().front())
-    if (!isa<nn::DimOp, nn::ParameterOp, func::FuncOp, ForwardOp>(op) &&
+    if (!isa<nn::DimOp, nn::ParameterOp, nn::AdapterOp, func::FuncOp,
+             ForwardOp>(op) &&
         op.getName().getDialectNamespace() != "rt")
-      return emitOpError("holds '")
-             << op.getName()
-             << "'; a module has nn.dim, nn.parameter and functions";
+      return emitOpError("holds '") << op.getName()
+                                    << "'; a module has nn.dim, nn.parameter, "
+                                       "nn.adapter and functions";
   if (failed(verifyPlacement(*this)))
     return failure();
   auto forward = getForward();
@@ -425,6 +426,8 @@ LogicalResult OptimizerOp::verify() {
                            << " = …} lr …";
   if (!(value(getDecayFrom()) >= 0 && value(getDecayFrom()) <= 1))
     return emitOpError("decay_from is a fraction of the steps, 0 to 1");
+  if (!(value(getAverageDecay()) >= 0 && value(getAverageDecay()) < 1))
+    return emitOpError("average_decay must be in [0, 1)");
   if (static_cast<int64_t>(getWarmup()) < 0 ||
       static_cast<int64_t>(getTotalSteps()) < 0)
     return emitOpError("warmup and total_steps must not be negative");

@@ -14,6 +14,7 @@
 
 using namespace mlir;
 using namespace dt;
+using namespace dt::import;
 
 namespace {
 /// The constant that `v` repeats, and the element types that its number goes

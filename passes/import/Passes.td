@@ -16,6 +16,8 @@ def ImportPipeline : Pipeline<[
   // Identities and double transposes hide patterns; equal subexpressions must be one value before a pattern asks whether two operands are the same.
   "dist.module(func.func(canonicalize, cse, "
     "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-losses, canonicalize, cse))",
+  // Behind raising, which looks at products as the exporter wrote them.
+  "dist.module(nn-apply-adapters)",
   "nn-verify-import"
 ]>;
 
@@ -80,10 +82,22 @@ def RaiseLosses : Pass<"nn-raise-losses", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::dt::nn::NNDialect"];
 }
 
+def ApplyAdapters : Pass<"nn-apply-adapters", "::dt::dist::ModuleOp"> {
+  let summary = "Thin products that train beside products of frozen weights (LoRA)";
+  let description = [{
+    `nn.adapter @w down @a up @b scale s`: each product x W^T of the parameter (nn.linear, in either orientation, with or without bias) becomes x W^T + (s (x A^T)) B^T, and the op is gone. All uses of the parameter must be
+    weights of products, in one orientation. The weight itself stays as it is; whether it trains is said elsewhere.
+
+    What is frozen then follows from the parameters: differentiation computes no gradient of W and no more of x than another product gives, masks and norms are those of the model without adapters, and sharding, stages and
+    joined products see products like any other.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
 def VerifyImport : Pass<"nn-verify-import"> {
   let summary = "State what the import phase guarantees";
   let description = [{
-    Only nn, func and dist ops are left, and scalar ones inside of nn ops. Every tensor, including arguments and results of functions, has a rank, and every `?` is an expression over the nn.dim symbols of its
+    Only nn (no nn.adapter), func and dist ops are left, and scalar ones inside of nn ops. Every tensor, including arguments and results of functions, has a rank, and every `?` is an expression over the nn.dim symbols of its
     dist.module.
   }];
 }

@@ -68,6 +68,8 @@ LogicalResult verifyType(Operation *op, Type type) {
 }
 
 LogicalResult verifyOp(Operation *op) {
+  if (isa<nn::AdapterOp>(op))
+    return op->emitOpError("is left after import, which makes products of it");
   if (failed(verifyDialect(op)))
     return failure();
   SmallVector<Type> types(op->getResultTypes());

@@ -299,7 +299,7 @@ private:
   void writeLoss(PlannedLoss &loss) {
     PlannedModule &m = plan.modules[loss.module];
     rt::FuncOp f = loss.denominator;
-    auto made = rt::LossOp::create(
+    rt::LossOp::create(
         b, loss.op.getLoc(), loss.op.getNameAttr(), loss.op.getWeightAttr(),
         loss.op.getModuleAttr(), ref(m.declarations[loss.numerator].name),
         f ? ref(f.getSymName()) : FlatSymbolRefAttr(),
@@ -323,6 +323,9 @@ private:
     fields.append("decayFrom", number(op.getDecayFrom().convertToDouble()));
     fields.append("finalFraction",
                   number(op.getFinalFraction().convertToDouble()));
+    if (!op.getAverageDecay().isZero())
+      fields.append("averageDecay",
+                    number(op.getAverageDecay().convertToDouble()));
     rt::OptimizerOp::create(b, op.getLoc(),
                             fields.getDictionary(b.getContext()));
   }

@@ -142,6 +142,7 @@ std::map<std::string, Setter> settersFor(Options &o) {
       {"--save-outputs", text(o.saveOutputs)},
       {"--save-gradients", text(o.saveGradients)},
       {"--export", text(o.exportTo)},
+      {"--export-ema", text(o.exportAverages)},
       {"--export-precision",
        [&](auto &v) {
          if (v != "bf16" && v != "f32")
@@ -175,8 +176,12 @@ void checkTogether(const Options &o) {
   if (o.checkpoint.empty() && (o.resume || o.saveEvery))
     throw Error(std::string(o.resume ? "--resume" : "--save-every") +
                 " needs --checkpoint DIR");
-  if (o.exportTo.empty() && o.exportNarrow)
-    throw Error("--export-precision goes with --export DIR");
+  if (!o.exportTo.empty() && o.exportTo == o.exportAverages)
+    throw Error("--export and --export-ema name the same folder, " +
+                o.exportTo);
+  if (o.exports().empty() && o.exportNarrow)
+    throw Error(
+        "--export-precision goes with --export DIR or --export-ema DIR");
   if (o.checkpoint.empty() && o.onNaN == OnNaN::Back)
     throw Error("--on-nan back needs --checkpoint DIR");
   if (o.resume && !o.initFrom.empty())
@@ -381,6 +386,8 @@ const char *optionsHelp() {
          "  --save-gradients F      gradients of the first step\n"
          "  --export DIR            write the ONNX files with the trained "
          "weights\n"
+         "  --export-ema DIR        the same with the averages of a recipe's "
+         "ema\n"
          "  --export-precision P    of float32 weights in these files: f32 "
          "(default) or bf16\n"
          "  --seed S, --lr X        replace the recipe's\n"

@@ -55,7 +55,21 @@ struct Options {
       saveGradients; ///< --save-gradients F.safetensors: of the first step
   std::string
       exportTo; ///< --export DIR: the ONNX files with the trained weights
-  bool exportNarrow = false;      ///< --export-precision bf16
+  std::string exportAverages; ///< --export-ema DIR: those with averages
+  bool exportNarrow = false;  ///< --export-precision bf16
+  struct Export {
+    std::string folder;
+    bool averages;
+  };
+  /// Those that are asked for.
+  std::vector<Export> exports() const {
+    std::vector<Export> list;
+    for (bool averages : {false, true})
+      if (const std::string &to = averages ? exportAverages : exportTo;
+          !to.empty())
+        list.push_back({to, averages});
+    return list;
+  }
   std::optional<uint64_t> seed;   ///< --seed S
   std::optional<double> lr;       ///< --lr X
   std::optional<Reorder> reorder; ///< --reorder none|intra|inter|both

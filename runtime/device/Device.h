@@ -223,6 +223,8 @@ struct UpdateRun {
   /// Gets the new parameters, rounded; null: nobody does. The same parameters
   /// either way.
   bf16 *working;
+  /// An average of them, of which UpdateStep::averageDecay is kept; null: none.
+  float *average = nullptr;
 };
 /// One optimizer step over all of them, if the verdict is that it applies; not
 /// before a Snapshot has its copies.

@@ -47,6 +47,27 @@ std::string momentOf(const std::string &parameter, const char *moment) {
   return moment + ("." + parameter);
 }
 
+/// What a rank keeps of a parameter that trains, beside its value: the name of
+/// the tensor, and the memory of the module's.
+struct Kept {
+  std::string name;
+  float *memory;
+};
+std::vector<Kept> keptOf(const Trainer &trainer, size_t index,
+                         const std::string &parameter) {
+  std::vector<Kept> kept;
+  if (!trainer.ownership().updated(index))
+    return kept;
+  const Region &region =
+      trainer.regions().at(size_t(trainer.program().parameters[index].module));
+  Span<const char *> moments = trainer.optimizer().moments();
+  for (size_t k = 0; k < moments.size; ++k)
+    kept.push_back({momentOf(parameter, moments[k]), region.moments.at[k]});
+  if (trainer.optimizer().averages())
+    kept.push_back({momentOf(parameter, kAverage), region.average});
+  return kept;
+}
+
 /// What this rank owns.
 PieceWriter stateOf(const Trainer &trainer, int64_t step) {
   PieceWriter writer;
@@ -58,7 +79,6 @@ PieceWriter stateOf(const Trainer &trainer, int64_t step) {
     if (ownership.owned(i).empty())
       continue;
     ParameterLayout layout = values.layout(i);
-    const Region &region = trainer.regions().at(size_t(p.module));
     bool updated = ownership.updated(i);
     auto finite = [step](const std::string &name, bool state) {
       return [=](const void *values, size_t bytes) {
@@ -69,12 +89,9 @@ PieceWriter stateOf(const Trainer &trainer, int64_t step) {
       writer.add(p.tensor.name, values.type(i), layout, piece.begin, piece.end,
                  values.at(i, piece),
                  updated ? finite(p.tensor.name, false) : PieceWriter::Check());
-      Span<const char *> moments = trainer.optimizer().moments();
-      for (size_t k = 0; updated && k < moments.size; ++k) {
-        std::string name = momentOf(p.tensor.name, moments[k]);
-        writer.add(name, DType::F32, layout, piece.begin, piece.end,
-                   region.moments.at[k] + piece.moment, finite(name, true));
-      }
+      for (const Kept &kept : keptOf(trainer, i, p.tensor.name))
+        writer.add(kept.name, DType::F32, layout, piece.begin, piece.end,
+                   kept.memory + piece.moment, finite(kept.name, true));
     }
   }
   return writer;
@@ -296,17 +313,14 @@ void expectCheckpoints(const std::string &directory) {
 namespace {
 
 /// A moment of a parameter into the ranges that this rank updates.
-void loadMoment(Trainer &trainer, size_t index, size_t moment,
-                const std::string &name, const ParameterLayout &layout,
-                const PieceReader &reader) {
-  size_t module = size_t(trainer.program().parameters[index].module);
-  float *moments = trainer.regions().at(module).moments.at[moment];
+void loadKept(Trainer &trainer, size_t index, const Kept &kept,
+              const ParameterLayout &layout, const PieceReader &reader) {
   std::vector<float> values;
   trainer.values().forUpdates(
       index, [&](int64_t begin, int64_t end, size_t place) {
         values.resize(size_t(end - begin));
-        reader.part(name, DType::F32, layout, begin, end, values.data());
-        device::copyToDevice(moments + place, values.data(),
+        reader.part(kept.name, DType::F32, layout, begin, end, values.data());
+        device::copyToDevice(kept.memory + place, values.data(),
                              values.size() * sizeof(float));
       });
 }
@@ -321,10 +335,8 @@ void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
       index,
       reader.floats(name, values.type(index), layout, 0, layout.partElements())
           .data());
-  Span<const char *> moments = trainer.optimizer().moments();
-  for (size_t i = 0; i < moments.size; ++i)
-    if (trainer.ownership().updated(index))
-      loadMoment(trainer, index, i, momentOf(name, moments[i]), layout, reader);
+  for (const Kept &kept : keptOf(trainer, index, name))
+    loadKept(trainer, index, kept, layout, reader);
 }
 
 /// Before anything else is compared: what another model's checkpoint differs in
@@ -353,6 +365,8 @@ std::string surplusOf(const Trainer &trainer, const std::string &folder,
       known.insert(name);
     for (const char *moment : trainer.optimizer().moments())
       known.insert(momentOf(name, moment));
+    // That there is none now is said of the schedule.
+    known.insert(momentOf(name, kAverage));
   }
   std::vector<std::string> surplus;
   for (const std::string &name : reader.names())
@@ -389,6 +403,8 @@ void expectOurs(const Trainer &trainer, const WholeCheckpoint &found,
     throw Error(found.folder + ": the checkpoint was made with the optimizer " +
                 index.schedule.value("optimizer", nlohmann::json()).dump() +
                 ", this program has " + schedule["optimizer"].dump());
+  if (schedule.contains("ema") && !index.schedule.contains("ema"))
+    throw Error(another + "recipe: it has no averages (ema)");
   std::string changes = changesOf(index.schedule, schedule);
   if (!changes.empty())
     warnings.push_back(

@@ -33,6 +33,9 @@
 
 namespace dt::rt {
 
+/// In front of a parameter's name: its average (OptimizerInfo::averageDecay).
+inline constexpr char kAverage[] = "ema";
+
 /// What a checkpoint remembers beside the state.
 struct CheckpointFacts {
   uint64_t dataHash = 0;

@@ -332,6 +332,24 @@ FileExports filesOf(const Trainer &trainer, const WholeParameters *values,
   return files;
 }
 
+/// In a file of their own, as the program has them: no graph knows them.
+void writeAdapters(const Trainer &trainer, const WholeParameters &values,
+                   const std::string &target, std::vector<Replacement> &out) {
+  SafetensorsWriter writer;
+  bool any = false;
+  const Span<ParameterInfo> &parameters = trainer.program().parameters;
+  for (size_t i = 0; i < parameters.size; ++i) {
+    const ParameterInfo &p = parameters[i];
+    if (trainer.ownership().original(i) != i || !isAdapter(p))
+      continue;
+    any = true;
+    writer.add(p.tensor.name, trainer.values().type(i), wholeShape(p),
+               values.get(p));
+  }
+  if (any)
+    writer.write(out.emplace_back(target + "/" + kAdaptersFile).temporary());
+}
+
 /// Puts all files in place, or, if one cannot be, the earlier ones back.
 void commitAll(std::vector<Replacement> &files) {
   struct Change {
@@ -388,14 +406,15 @@ void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
 }
 
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
-                const std::string &target, DType floats) {
+                const std::string &target, DType floats, bool averages) {
   checkExport(trainer, onnxDirectory, target, floats);
-  WholeParameters values(trainer, target + "/weights");
+  WholeParameters values(trainer, target + "/weights", averages);
   onFirstRank(trainer.comm(), {}, [&] {
     std::vector<Replacement> files;
     for (auto &[name, file] :
          filesOf(trainer, &values, onnxDirectory, target, floats))
       file->write(files);
+    writeAdapters(trainer, values, target, files);
     commitAll(files);
     syncPath(target);
   });

@@ -16,6 +16,9 @@
 
 namespace dt::rt {
 
+/// Of an export: adapters, by the names that checkpoints have for them.
+inline constexpr char kAdaptersFile[] = "adapters.safetensors";
+
 /// Throws CommonError unless exportOnnx can be expected to go well: the folder
 /// takes files, the sources are there and have the parameters. Makes the
 /// folder. All ranks call it.
@@ -27,10 +30,12 @@ void checkExport(const Trainer &trainer, const std::string &onnxDirectory,
 /// exceed 1.5 GB they go to `<file>.data` beside it. All ranks call it, rank 0
 /// writes. With `floats` BF16 a float32 initializer NAME becomes NAME.bf16, and
 /// a Cast in front of all nodes makes NAME of it: half the bytes, in float32
-/// what bf16 holds. Files appear when all are complete, else the earlier ones
-/// stay. Throws CommonError naming file and initializer.
+/// what bf16 holds. Adapters go to kAdaptersFile. Files appear when all are
+/// complete, else the earlier ones stay. Throws CommonError naming file and
+/// initializer. `averages`: of what trains, these are written.
 void exportOnnx(const Trainer &trainer, const std::string &onnxDirectory,
-                const std::string &target, DType floats = DType::F32);
+                const std::string &target, DType floats = DType::F32,
+                bool averages = false);
 
 } // namespace dt::rt
 

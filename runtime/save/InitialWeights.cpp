@@ -8,6 +8,7 @@
 #include "runtime/base/FileActivity.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Convert.h"
+#include "runtime/save/Checkpoint.h"
 #include "runtime/save/WeightFiles.h"
 #include "runtime/save/WeightMatcher.h"
 
@@ -51,6 +52,8 @@ void load(Trainer &trainer, size_t row, const std::string &tensor,
 }
 
 bool isOptimizerState(const std::string &name) {
+  if (name.rfind(std::string(kAverage) + ".", 0) == 0)
+    return true;
   for (const OptimizerDescription &optimizer : kOptimizers)
     for (const char *moment : optimizer.moments)
       if (name.rfind(std::string(moment) + ".", 0) == 0)
@@ -111,13 +114,14 @@ void expectUsed(const std::vector<NameRule> &renames) {
                   "', or an earlier one has it");
 }
 
-/// Parameters that sources were to give values to, and that keep their own.
+/// Parameters that sources were to give values to, and that keep their own. An
+/// adapter, which no graph has, may.
 void expectAll(const WeightMatcher &matcher,
                const std::vector<WeightSource> &sources,
                const std::vector<Opened> &opened) {
   std::vector<std::string> left, unused;
   for (size_t t = 0; t < matcher.targets.size(); ++t)
-    if (!matcher.targets[t].given &&
+    if (!matcher.targets[t].given && !matcher.isAdapter(t) &&
         std::any_of(sources.begin(), sources.end(),
                     [&](const WeightSource &source) {
                       return matcher.wanted(t, source);

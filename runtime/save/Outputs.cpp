@@ -405,9 +405,14 @@ void OutputCollector::write(const std::string &path,
 // Parameters and their gradients
 //===----------------------------------------------------------------------===//
 
-/// This rank's pieces of all parameters (or gradients, of those that have one).
-static void writePieces(const Trainer &trainer, bool gradients,
+namespace {
+enum class Wanted { Values, Averages, Gradients };
+}
+
+/// This rank's pieces of all parameters (gradients: of those that have one).
+static void writePieces(const Trainer &trainer, Wanted wanted,
                         const std::string &path) {
+  bool gradients = wanted == Wanted::Gradients;
   const ProgramInfo &program = trainer.program();
   const ParameterValues &values = trainer.values();
   PieceWriter writer;
@@ -421,7 +426,8 @@ static void writePieces(const Trainer &trainer, bool gradients,
       writer.add(p.tensor.name, gradients ? DType::F32 : values.type(i), layout,
                  piece.begin, piece.end,
                  gradients ? trainer.regions().gradient(p) + piece.begin
-                           : values.at(i, piece));
+                 : wanted == Wanted::Averages ? values.averageAt(i, piece)
+                                              : values.at(i, piece));
   }
   writer.write(path);
 }
@@ -431,7 +437,7 @@ void writeGradients(const Trainer &trainer, const std::string &path) {
   std::vector<std::string> paths = rankFiles(path, comm.size());
   RankFile own(paths[size_t(comm.rank())]);
   std::string failure =
-      failureOf([&] { writePieces(trainer, true, own.path); });
+      failureOf([&] { writePieces(trainer, Wanted::Gradients, own.path); });
   onFirstRank(comm, failure, [&] {
     PieceReader reader(paths);
     SafetensorsWriter writer;
@@ -447,15 +453,17 @@ void writeGradients(const Trainer &trainer, const std::string &path) {
 }
 
 WholeParameters::WholeParameters(const Trainer &trainer,
-                                 const std::string &path)
-    : trainer(trainer) {
+                                 const std::string &path, bool averages)
+    : trainer(trainer), averages(averages) {
   Comm &comm = trainer.comm();
   if (comm.size() == 1)
     return;
   std::vector<std::string> paths = rankFiles(path, comm.size());
   own = std::make_unique<RankFile>(paths[size_t(comm.rank())]);
-  std::string failure =
-      failureOf([&] { writePieces(trainer, false, own->path); });
+  std::string failure = failureOf([&] {
+    writePieces(trainer, averages ? Wanted::Averages : Wanted::Values,
+                own->path);
+  });
   onFirstRank(comm, failure,
               [&] { reader = std::make_unique<PieceReader>(paths); });
 }
@@ -475,7 +483,8 @@ WholeParameters::get(const ParameterInfo &parameter) const {
       whole(size_t(layout.wholeElements()) * size);
   for (const OwnedPiece &piece : trainer.ownership().owned(row))
     device::copyToHost(part.data() + size_t(piece.begin) * size,
-                       values.at(row, piece),
+                       averages ? values.averageAt(row, piece)
+                                : values.at(row, piece),
                        size_t(piece.end - piece.begin) * size);
   for (const ParameterLayout::Run &run : layout.runs())
     std::memcpy(whole.data() + size_t(run.whole) * size,

@@ -88,13 +88,16 @@ void writeGradients(const Trainer &trainer, const std::string &path);
 /// CommonError.
 class WholeParameters {
 public:
-  WholeParameters(const Trainer &trainer, const std::string &path);
+  /// `averages`: of what trains, these.
+  WholeParameters(const Trainer &trainer, const std::string &path,
+                  bool averages = false);
   ~WholeParameters();
   /// As ParameterValues::type has it; rank 0 only.
   std::vector<std::byte> get(const ParameterInfo &parameter) const;
 
 private:
   const Trainer &trainer;
+  bool averages;
   std::unique_ptr<RankFile> own; ///< outlives the reader of all
   std::unique_ptr<PieceReader> reader;
 };

@@ -39,6 +39,8 @@ nlohmann::json scheduleOf(const Trainer &trainer) {
     out[kind.settings[i].name] = o.settings[i];
   if (uint64_t groups = hashOfGroups(trainer.program()))
     out["groups"] = hexText(groups);
+  if (o.averageDecay > 0)
+    out["ema"] = o.averageDecay;
   out["schedule"] = textOf(o.schedule);
   if (o.schedule == ScheduleKind::Constant)
     return out;

@@ -65,6 +65,9 @@ public:
   const char *nameOf(size_t t) const {
     return program.parameters[targets[t].row].tensor.name;
   }
+  bool isAdapter(size_t t) const {
+    return dt::rt::isAdapter(program.parameters[targets[t].row]);
+  }
   /// The target of an original row.
   size_t targetOf(size_t original) const { return numbers[original]; }
   /// "; 5 of them BF16", if any are converted; "; 3 of them under names that

@@ -45,9 +45,29 @@ void ParameterValues::forUpdates(
   }
 }
 
+const void *ParameterValues::averageAt(size_t p,
+                                       const OwnedPiece &piece) const {
+  const float *average =
+      regions.at(size_t(program.parameters[p].module)).average;
+  return average && ownership.updated(p) ? average + piece.moment
+                                         : at(p, piece);
+}
+
+/// What the optimizer keeps of the parameter's part.
+void ParameterValues::writeKept(size_t p, float *kept,
+                                const float *values) const {
+  forUpdates(p, [&](int64_t begin, int64_t end, size_t moment) {
+    device::copyToDevice(kept + moment, values + begin,
+                         size_t(end - begin) * sizeof(float));
+  });
+}
+
 void ParameterValues::write(size_t p, const void *part) const {
   const ParameterInfo &info = program.parameters[p];
+  const Region &region = regions.at(size_t(info.module));
   size_t count = partElements(info);
+  if (region.average)
+    writeKept(p, region.average, static_cast<const float *>(part));
   if (!ownership.hasMaster(p))
     return device::copyToDevice(regions.parameter(info), part,
                                 count * sizeOf(info.tensor.type));
@@ -57,10 +77,7 @@ void ParameterValues::write(size_t p, const void *part) const {
     rounded[i] = values[i];
   device::copyToDevice(regions.parameter(info), rounded.data(),
                        count * sizeof(bf16));
-  forUpdates(p, [&](int64_t begin, int64_t end, size_t moment) {
-    device::copyToDevice(regions.at(size_t(info.module)).masters + moment,
-                         values + begin, size_t(end - begin) * sizeof(float));
-  });
+  writeKept(p, region.masters, values);
 }
 
 } // namespace dt::rt

@@ -33,7 +33,11 @@ public:
   /// The elements of a piece that this rank owns, on the device.
   const void *at(size_t parameter, const OwnedPiece &piece) const;
 
-  /// Gives this rank's part its values: host memory, type() each.
+  /// The average of the same; of one that has none, at().
+  const void *averageAt(size_t parameter, const OwnedPiece &piece) const;
+
+  /// Gives this rank's part its values: host memory, type() each. An average
+  /// begins with them.
   void write(size_t parameter, const void *part) const;
 
   /// Calls f(begin, end, moment) for the ranges of a parameter's part that this
@@ -42,6 +46,8 @@ public:
                   const std::function<void(int64_t, int64_t, size_t)> &f) const;
 
 private:
+  void writeKept(size_t parameter, float *kept, const float *values) const;
+
   const ProgramInfo &program;
   const Placement &placement;
   const Ownership &ownership;

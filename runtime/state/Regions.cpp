@@ -21,7 +21,7 @@ std::byte *Regions::allocate(size_t bytes, const char *what, size_t &sum) {
 }
 
 Regions::Regions(const ProgramInfo &program, const Placement &placement,
-                 const Ownership &ownership, size_t moments)
+                 const Ownership &ownership, size_t moments, bool average)
     : regions(program.modules.size), sizes(program.modules.size) {
   size_t scratch = 0;
   try {
@@ -42,6 +42,10 @@ Regions::Regions(const ProgramInfo &program, const Placement &placement,
       for (size_t i = 0; i < moments; ++i)
         regions[m].moments.at[i] = reinterpret_cast<float *>(
             make(ownership.momentFloats(m) * sizeof(float), "moments",
+                 sizes[m].moments));
+      if (average)
+        regions[m].average = reinterpret_cast<float *>(
+            make(ownership.momentFloats(m) * sizeof(float), "averages",
                  sizes[m].moments));
       if (size_t floats = ownership.masterFloats(m))
         regions[m].masters = reinterpret_cast<float *>(

@@ -25,11 +25,12 @@ struct Region {
   std::byte *gradients = nullptr; ///< ModuleInfo::trainableBytes
   Moments<float *> moments{};     ///< Ownership::momentFloats each
   float *masters = nullptr;       ///< Ownership::masterFloats
+  float *average = nullptr;       ///< Ownership::momentFloats, if there is one
   float *sums = nullptr;          ///< Ownership::sumFloats
 };
 
-/// Bytes that a module has on this rank. `moments`: of all of these and of
-/// masters.
+/// Bytes that a module has on this rank. `moments`: of all of these, of
+/// masters and of the average.
 struct RegionBytes {
   size_t arena = 0, parameters = 0, gradients = 0, moments = 0, sums = 0;
 };
@@ -38,7 +39,7 @@ class Regions {
 public:
   /// Throws Error where there is not enough memory.
   Regions(const ProgramInfo &program, const Placement &placement,
-          const Ownership &ownership, size_t moments);
+          const Ownership &ownership, size_t moments, bool average = false);
   ~Regions();
   Regions(const Regions &) = delete;
   Regions &operator=(const Regions &) = delete;

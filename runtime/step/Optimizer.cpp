@@ -37,9 +37,10 @@ void Optimizer::update(const device::Runs<device::UpdateRun> &runs,
   double decay = !rule.decay             ? 0
                  : rule.weightDecay >= 0 ? rule.weightDecay
                                          : info.weightDecay;
-  device::update(info.kind,
-                 {info.settings.data, lr * rule.lrFactor, decay, step}, runs,
-                 verdict);
+  device::update(
+      info.kind,
+      {info.settings.data, lr * rule.lrFactor, decay, step, info.averageDecay},
+      runs, verdict);
 }
 
 static device::UpdateRun runOf(const Region &region, const UpdateRange &u,
@@ -51,7 +52,8 @@ static device::UpdateRun runOf(const Region &region, const UpdateRange &u,
       reinterpret_cast<const float *>(region.gradients) + u.range.begin,
       {},
       u.range.count,
-      narrow ? reinterpret_cast<bf16 *>(stored) : nullptr};
+      narrow ? reinterpret_cast<bf16 *>(stored) : nullptr,
+      region.average ? region.average + u.moment : nullptr};
   for (size_t k = 0; k < moments; ++k)
     run.moments.at[k] = region.moments.at[k] + u.moment;
   return run;

@@ -30,6 +30,9 @@ public:
     return {kind.moments.data, kind.countMoments(info.settings.data)};
   }
 
+  /// Whether it keeps an average of what it updates.
+  bool averages() const { return info.averageDecay > 0; }
+
   double clipNorm() const { return info.clipNorm; }
 
   /// One update with learning rate `lr` (times the rule's factor) at `step`

@@ -7,6 +7,7 @@
 #include "runtime/step/Trainer.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/FileActivity.h"
+#include "runtime/base/Files.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/Fault.h"
@@ -34,6 +35,12 @@ std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
   return shape;
 }
 
+bool isAdapter(const ParameterInfo &original) {
+  std::string name = original.tensor.name;
+  return original.onnx.empty() &&
+         (endsWith(name, ".lora_A.weight") || endsWith(name, ".lora_B.weight"));
+}
+
 std::vector<int64_t> wholeShape(const ParameterInfo &p) {
   const Span<int64_t> &list = p.unpadded.empty() ? p.whole : p.unpadded;
   return list.empty() ? shapeOf(p.tensor, nullptr)
@@ -46,7 +53,7 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
       places(program, comm.rank(), comm.size()), owners(program, places),
       updater(settings.optimizer),
       memory((initializeDevice(comm, settings.threads), program), places,
-             owners, updater.moments().size),
+             owners, updater.moments().size, updater.averages()),
       parameterValues(info, places, owners, memory),
       recordings(program, comm.rank()), inputPlaces(info.modules.size) {
   LinkPlan links = planLinks(info);

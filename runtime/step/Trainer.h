@@ -38,6 +38,9 @@ std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims);
 /// Shape of a parameter in files: neither cut nor padded.
 std::vector<int64_t> wholeShape(const ParameterInfo &parameter);
 
+/// Whether it stands beside a weight of a graph (LoRA), and in no graph itself.
+bool isAdapter(const ParameterInfo &original);
+
 /// What a rank gives to a step besides its work; StepResult says whether any
 /// rank did, so that all of them act on it after the same step.
 struct StepWishes {

@@ -56,6 +56,7 @@ std::vector<OutputClaim> checkTargets(const Options &options,
       throw Error(flag + (" " + taken));
   };
   claim("--export", options.exportTo);
+  claim("--export-ema", options.exportAverages);
   if (!options.tensorboard.empty() && comm.rank() == 0)
     expectFolder("--tensorboard", options.tensorboard);
   std::map<std::string, const char *> taken;

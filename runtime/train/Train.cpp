@@ -225,7 +225,7 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   bool wantsData = !options.data.empty() || !options.batch.empty();
   int64_t total = settings.totalSteps;
   bool exportOnly =
-      !wantsData && !options.exportTo.empty() && options.steps <= 0;
+      !wantsData && !options.exports().empty() && options.steps <= 0;
   bool trains = wantsData || (total > 0 && !exportOnly);
   nlohmann::json sections;
   std::unique_ptr<BatchSource> source, other; // to train on, to validate on
@@ -236,6 +236,9 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
       throw Error("give --steps: the recipe's schedule has no length");
     if (trains && !wantsData)
       throw Error("nothing to train on: give --data or --batch");
+    if (!options.exportAverages.empty() && program.optimizer.averageDecay == 0)
+      throw Error("--export-ema: the program keeps no averages; expected a "
+                  "recipe with \"ema\"");
   }));
   std::unique_ptr<FolderLock> lock;
   if (!options.checkpoint.empty())
@@ -269,8 +272,8 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
   }
   Trainer trainer(program, settings, comm);
   DType exported = options.exportNarrow ? DType::BF16 : DType::F32;
-  if (!options.exportTo.empty())
-    checkExport(trainer, home + "/onnx", options.exportTo, exported);
+  for (const Options::Export &to : options.exports())
+    checkExport(trainer, home + "/onnx", to.folder, exported);
   int64_t done = 0;
   std::vector<std::string> lines;
   if (options.resume)
@@ -300,11 +303,10 @@ int64_t runTraining(const ProgramInfo &program, const std::string &directory,
     done = end.step;
     late = end.lateFailure;
   }
-  if (!options.exportTo.empty()) {
-    if (source)
-      comm.agree(failureOf([&] { expectFinite(trainer, done); }));
-    exportOnnx(trainer, home + "/onnx", options.exportTo, exported);
-  }
+  if (source && !options.exports().empty())
+    comm.agree(failureOf([&] { expectFinite(trainer, done); }));
+  for (const Options::Export &to : options.exports())
+    exportOnnx(trainer, home + "/onnx", to.folder, exported, to.averages);
   if (!late.empty())
     throw CommonError(late);
   return done;

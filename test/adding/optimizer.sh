@@ -8,5 +8,5 @@ trap 'rm -rf "$copy"' EXIT
 cp -r "$source/runtime" "$copy"
 [ "$(grep -c '^+++ ' "$source/test/adding/optimizer.patch")" = 1 ]
 (cd "$copy" && git apply "$source/test/adding/optimizer.patch")
-"$1" -std=c++17 -O1 -fopenmp -Wall -Wextra -Werror -Wno-pass-failed -I"$copy" "$source/test/adding/Lion.cpp" "$copy/runtime/device/cpu/Device.cpp" "$copy/runtime/device/cpu/Snapshot.cpp" -o "$copy/lion"
-"$copy/lion"
+"$1" -std=c++17 -O1 -fopenmp -Wall -Wextra -Werror -Wno-pass-failed -I"$copy" "$source/test/adding/Adagrad.cpp" "$copy/runtime/device/cpu/Device.cpp" "$copy/runtime/device/cpu/Snapshot.cpp" -o "$copy/adagrad"
+"$copy/adagrad"

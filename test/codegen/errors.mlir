@@ -66,8 +66,8 @@ rt.program @p batch 1 micro 1 seed 0 pace @m {
   }
   rt.module @m ranks [0] arena 0 scratch 0 parameters 0 trainable 0 {
   }
-  // expected-error@below {{field 'kind' cannot be 'lion'}}
-  rt.optimizer {kind = "lion"}
+  // expected-error@below {{field 'kind' cannot be 'nadam'}}
+  rt.optimizer {kind = "nadam"}
 }
 
 // -----

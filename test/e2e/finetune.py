@@ -21,6 +21,7 @@ import sys
 import tempfile
 
 import numpy as np
+from safetensors.numpy import load_file
 
 import tolerance
 import train_model
@@ -28,6 +29,7 @@ import train_model
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, SIZE, SAMPLES, STOPPED = 10, 4, 22, 6
 LR, DECAY, CLIP = 2e-3, 0.01, 1.0
+RANK, ALPHA = 4, 12
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 try:
@@ -105,11 +107,35 @@ def is_frozen(name, patterns):
     return any(fnmatch.fnmatchcase(name, p) for p in patterns)
 
 
-def loop(path, steps, schedule, frozen, kind, seed=None):
-    """(losses before each step, the largest logit, names of what has a gradient); `seed`: of roundings of the weights."""
+class Beside(torch.nn.Module):
+    """LoRA by hand."""
+
+    def __init__(self, base, a, b, scale):
+        super().__init__()
+        self.base, self.scale = base, scale
+        self.lora_A, self.lora_B = (torch.nn.Parameter(v.to(base.weight.dtype)) for v in (a, b))
+
+    def forward(self, x):
+        return self.base(x) + self.scale * torch.nn.functional.linear(torch.nn.functional.linear(x, self.lora_A), self.lora_B)
+
+
+def put_adapters(net, adapters):
+    """{layer.lora_A.weight: value} beside the layers, and nothing else trains."""
+    for layer in {name.rsplit(".lora_", 1)[0] for name in adapters}:
+        parent, _, name = layer.rpartition(".")
+        parts = [torch.from_numpy(adapters[f"{layer}.lora_{part}.weight"]) for part in "AB"]
+        setattr(net.get_submodule(parent), name, Beside(net.get_submodule(layer), *parts, ALPHA / RANK))
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(".lora_" in name)
+
+
+def loop(path, steps, schedule, frozen, kind, seed=None, adapters=None):
+    """(losses before each step, the largest logit, names of what has a gradient); `seed`: of roundings of the weights; `adapters`: how they begin."""
     net = open_net(path, kind)
     for name, parameter in net.named_parameters():
         parameter.requires_grad_(not is_frozen(name, frozen))
+    if adapters:
+        put_adapters(net, adapters)
     if seed is not None:
         weights = {n: p.detach().numpy() for n, p in net.named_parameters()}
         for name, value in tolerance.perturbed(weights, "f32", seed).items():
@@ -136,6 +162,34 @@ def finetune(dt_opt, work, *flags):
     if done.returncode:
         sys.exit(f"{flags}: ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout
+
+
+def first_adapters(arguments, work):
+    """What the program begins with, by the library's names: its draws are its own."""
+    command = [work / "out/program/build/train", "--init-from", work / "model", "--steps", 0, "--export", work / "first"]
+    command += ["--ranks", arguments.ranks] if arguments.ranks > 1 else []
+    subprocess.run([str(c) for c in command], check=True, capture_output=True)
+    names = [name.removeprefix("base_model.model.") for name in load_file(work / "out/adapter/adapter_model.safetensors")]
+    found = {name.split(".", 2)[2]: value for name, value in load_file(work / "first/adapters.safetensors").items()}
+    return {name: next(value for end, value in found.items() if name.endswith(end)) for name in names}
+
+
+def check_adapter(arguments, work, held_out, lines):
+    """PEFT's files, and the folder with them added, have the loss of the last validation."""
+    tensors = load_file(work / "out/adapter/adapter_model.safetensors")
+    config = json.loads((work / "out/adapter/adapter_config.json").read_text())
+    made = {name.removeprefix("base_model.model."): value for name, value in tensors.items()}
+    expect(config["r"] == RANK and config["lora_alpha"] == ALPHA and set(config["target_modules"]) == {n.rsplit(".lora_", 1)[0] for n in made}, f"the adapter says {config}")
+    before, after = (library(work / path).from_pretrained(work / path, dtype=torch.float32) for path in ("model", "out/model"))
+    moved = {n.removesuffix(".weight") for n, p in after.named_parameters() if not torch.equal(p, before.get_parameter(n))}
+    expect(moved == set(config["target_modules"]), f"{sorted(moved)} have changed")
+    beside, units = open_net(work / "model", torch.float64), []
+    put_adapters(beside, made)
+    for net in (beside, open_net(work / "out/model", torch.float64)):
+        want, terms = mean(net, held_out)
+        units.append(abs(lines[-1]["validation_loss"] - want) / tolerance.loss_limit(want, terms, 0))
+        expect(units[-1] <= 1, f"the loss is {want}, the last validation says {lines[-1]['validation_loss']}: {units[-1]:.1f} limits")
+    return f", the adapter's loss {units[0]:.2f}, merged {units[1]:.2f}"
 
 
 def order(arguments, count):
@@ -196,6 +250,7 @@ def check(arguments, work):
     schedule = "constant" if arguments.resume else "linear"
     flags = ["--max-tokens", longest, "--order", arguments.order, "--seed", 3, "--schedule", schedule]
     flags += [f"--freeze={pattern}" for pattern in arguments.freeze]
+    flags += [flag for pattern in arguments.lora for flag in ("--lora", pattern)] + (["--rank", RANK, "--alpha", ALPHA, "--merge"] if arguments.lora else [])
     flags += ["--ranks", arguments.ranks, "--plan", arguments.plan] if arguments.ranks > 1 else []
     places = order(arguments, SAMPLES)
     steps = [[samples[i] for i in places[s * SIZE : (s + 1) * SIZE]] for s in range(STEPS)]
@@ -217,12 +272,13 @@ def check(arguments, work):
         expect(all(line[k] == v for k, v in want.items()), f"step {line['step']} has {line}, expected {want}")
         expect(abs(line["lr"] - rate(line["step"] - 1, schedule)) < 1e-12, f"step {line['step']} has the rate {line['lr']}")
     have = np.array([line["loss"] for line in lines])
-    want, terms, learns = loop(work / "model", steps, schedule, arguments.freeze, torch.float64)
-    draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, arguments.freeze, torch.float32, seed)[0] for seed in range(tolerance.DRAWS)])
+    adapters = first_adapters(arguments, work) if arguments.lora else None
+    want, terms, learns = loop(work / "model", steps, schedule, arguments.freeze, torch.float64, None, adapters)
+    draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, arguments.freeze, torch.float32, seed, adapters)[0] for seed in range(tolerance.DRAWS)])
     worst, where = tolerance.compare_curves(have, want, terms, draws)
     far = np.max(np.abs(have - want) / want)
     expect(worst <= 1, f"losses {have.tolist()}, expected {want.tolist()}: step {where + 1} is {worst:.1f} limits off")
-    return f"losses {worst:.2f} of their limits, at most {far:.1e} from PyTorch's" + check_model(arguments, work, held_out, lines, learns)
+    return f"losses {worst:.2f} of their limits, at most {far:.1e} from PyTorch's" + (check_adapter(arguments, work, held_out, lines) if adapters else check_model(arguments, work, held_out, lines, learns))
 
 
 def main():
@@ -234,6 +290,7 @@ def main():
     parser.add_argument("--resume", action="store_true", help=f"stop after {STOPPED} steps")
     parser.add_argument("--micro", type=int, help="edit the recipe first: so many samples a microbatch")
     parser.add_argument("--freeze", action="append", default=[])
+    parser.add_argument("--lora", action="append", default=[])
     parser.add_argument("--order", choices=("file", "shuffle"), default="file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

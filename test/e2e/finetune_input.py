@@ -213,7 +213,12 @@ class Folders(WithFolders):
 
 class Flags(WithFolders):
     def test_flags(self):
-        self.refused("--lora: adapters .LoRA. are not there yet", "--lora", "*")
+        self.refused("--rank goes with --lora", "--rank", 4)
+        self.refused("--merge goes with --lora", "--merge")
+        self.refused("--freeze does not go with --lora", "--lora", "*", "--freeze", "*")
+        self.refused("--train with --lora needs --merge", "--lora", "*", "--train", "*norm*")
+        self.refused("--alpha 0: adapters would do nothing", "--lora", "*", "--alpha", 0)
+        self.refused(r"--lora \*q_prj\*: no weight has such a name", "--lora", "*q_prj*")
         self.refused("unrecognized arguments: --rate", "--rate", 3)
         self.refused("not allowed with", "--steps", 3, "--epochs", 2)
         self.refused("'0' is not a whole number from 1", "--global-batch", 0)

@@ -23,7 +23,7 @@ namespace dt {
 
 namespace {
 
-/// How often the optimizer keeps a parameter's size.
+/// How often the optimizer keeps a parameter's size, averages included.
 int64_t getMoments(rt::ProgramOp program) {
   for (auto optimizer : program.getBody().getOps<rt::OptimizerOp>()) {
     DictionaryAttr fields = optimizer.getFields();
@@ -31,8 +31,10 @@ int64_t getMoments(rt::ProgramOp program) {
     if (auto known = kind ? rt::fromText<rt::OptimizerKind>(kind.getValue())
                           : std::nullopt)
       return int64_t(rt::describe(*known).countMoments(
-          dist::getAllSettings(*known, fields.getAs<DictionaryAttr>("settings"))
-              .data()));
+                 dist::getAllSettings(*known,
+                                      fields.getAs<DictionaryAttr>("settings"))
+                     .data())) +
+             fields.contains("averageDecay");
   }
   return 0;
 }

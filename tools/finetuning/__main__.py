@@ -55,6 +55,7 @@ def run(options):
     network = Network(folder, family)
     network.check_patterns("--train", options.train)
     network.check_patterns("--freeze", options.freeze)
+    network.check_patterns("--lora", options.lora)
     program.check_tools(options) if project else None
 
     reading, weights = open_sources(options, family)
@@ -94,6 +95,7 @@ def run_on(options, project, network, train, held_out, pool):
     validation = Steps(held_out, size, once=True) if held_out else None
     length = options.steps if options.steps is not None else -(-(options.epochs or 1) * len(train) // size)
     samples = {"data": train.fingerprint(), "order": options.order, "seed": options.seed, "global_batch": size}
+    samples |= {"lora": [options.lora, options.rank, options.alpha] if options.lora else None}
     project.check(samples)
     # Parts have room for an epoch at least, so that a longer run has the same in most cases.
     lengths = {steps: length if edited else max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})
@@ -121,7 +123,8 @@ def write_graphs(project, network):
 
 
 def train_and_save(options, network, steps, validation, length, ranks, pool):
-    from . import saving, training
+    from . import adapters, saving, training
+    from .recipe import lora_of
 
     out = options.out
     if validation:
@@ -138,8 +141,14 @@ def train_and_save(options, network, steps, validation, length, ranks, pool):
         say(f"{len(broken)} samples could not be made and were left out (first {next(iter(broken.values()))})")
     if code == 0 and (exported / "llm.onnx").is_file():  # not of a run that was stopped before its first step
         newest = out / training.CHECKPOINT / f"step-{training.checkpoints(out)[-1]}"
-        saving.save(network, exported, saving.trained_names(newest), out / "model")
-        say(f"the model: {out / 'model'}")
+        lora = lora_of(out)
+        beside = adapters.Adapters(exported, network, lora) if lora else None
+        if beside:
+            beside.save(out / "adapter")
+            say(f"the adapter: {out / 'adapter'}")
+        if not beside or options.merge:
+            saving.save(network, exported, saving.trained_names(newest), out / "model", beside)
+            say(f"the model: {out / 'model'}")
     shutil.rmtree(exported, ignore_errors=True)
     return code if code >= 0 else 128 - code
 

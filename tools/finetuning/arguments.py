@@ -14,8 +14,6 @@ import pathlib
 from .errors import Failure
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Known, and what is to be said of them.
-NOT_YET = {"--lora": "adapters (LoRA)", "--rank": "adapters (LoRA)"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,6 +61,10 @@ def make_parser():
     add("--precision", choices=("f32", "bf16"), default="f32")
     add("--freeze", action="append", default=[], metavar="PATTERN", help="weights that do not train; may be repeated")
     add("--train", action="append", default=[], metavar="PATTERN", help="weights that train, and no others; may be repeated")
+    add("--lora", action="append", default=[], metavar="PATTERN", help="weights that stay and have adapters, which train; may be repeated")
+    add("--rank", type=whole(1), metavar="R", help="of adapters (8)")
+    add("--alpha", type=real, metavar="A", help="adapters count A / R times (R)")
+    add("--merge", action="store_true", help="write a folder with the adapters added to its weights, too")
     add("--plan", metavar="PLAN", help="auto, a plan file, or text such as llm:dp=2")
     add("--ranks", type=whole(1), metavar="N", help="devices that --plan auto may use")
     add("--cluster", metavar="here|FILE", help="what --plan auto plans for (here)")
@@ -82,15 +84,28 @@ def make_parser():
     return parser
 
 
+def check_adapters(options):
+    if not options.lora:
+        for flag, value in (("--rank", options.rank), ("--alpha", options.alpha), ("--merge", options.merge)):
+            if value not in (None, False):
+                raise Failure(f"{flag} goes with --lora PATTERN")
+        return
+    if options.alpha == 0:
+        raise Failure("--alpha 0: adapters would do nothing")
+    if options.freeze:
+        raise Failure("--freeze does not go with --lora: nothing trains but adapters and what --train names")
+    if options.train and not options.merge:
+        raise Failure("--train with --lora needs --merge: an adapter's files have no other weights")
+    options.rank = options.rank or 8
+
+
 def parse(argv):
-    for word in argv:
-        if (flag := word.split("=")[0]) in NOT_YET:
-            raise Failure(f"{flag}: {NOT_YET[flag]} are not there yet (docs/finetune.md)")
     options = make_parser().parse_args(argv)
     if options.out is None and not options.dry_run:
         raise Failure("--out is missing: the folder that results go to")
     if options.validate_every and not options.validate:
         raise Failure("--validate-every goes with --validate FILE")
+    check_adapters(options)
     if options.plan is None and (options.cluster or (options.ranks or 1) > 1):
         options.plan = "auto"
     if options.serve_at and not (options.out or options.token_file):

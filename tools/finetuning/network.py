@@ -88,6 +88,10 @@ class Network:
         """{module: {name in its graph: all names that the folder has of the weight}}."""
         return {module: {keys[0]: keys for _, keys in weights.values()} for module, weights in self.weights.items()}
 
+    def library_name(self, key):
+        """Of the folder's name of a weight."""
+        return next(name for name, keys in self._names.values() if key in keys)
+
     def matching(self, module, patterns):
         """Those of the patterns that a weight of the module has the name of, as patterns of its graph's names."""
         found = []

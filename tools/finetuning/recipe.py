@@ -24,6 +24,8 @@ def recipe(options, network, longest, micro, tokens, items):
         for key, patterns in (("trainable", options.train), ("freeze", options.freeze)):
             if patterns:
                 modules[name][key] = network.matching(name, patterns)
+        if options.lora:
+            modules[name] |= _adapters(options, network.matching(name, options.lora))
     made = network.family.recipe()
     return {
         "modules": modules,
@@ -35,6 +37,19 @@ def recipe(options, network, longest, micro, tokens, items):
         "precision": options.precision,
         "seed": 0,
     }
+
+
+def _adapters(options, patterns):
+    """Of a module with such weights; of one without them nothing trains but what --train names."""
+    if not patterns:
+        return {} if options.train else {"trainable": []}
+    return {"lora": {"pattern": patterns, "rank": options.rank} | ({} if options.alpha is None else {"alpha": options.alpha})}
+
+
+def lora_of(out):
+    """The recipe's `lora`, of whichever module; None: there is none."""
+    modules = json.loads((out / FILE).read_text())["modules"].values()
+    return next((m["lora"] for m in modules if m.get("lora")), None)
 
 
 def _items(items):

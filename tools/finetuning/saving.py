@@ -7,7 +7,7 @@
 # initializer a weight. A weight that does not train is the folder's own: a program
 # may hold it in fewer bits.
 # ===-----------------------------------------------------------------------===
-"""save(network, exported, trained, target): writes the folder at once, or not at all; trained_names(checkpoint)."""
+"""save(network, exported, trained, target, adapters): writes the folder at once, or not at all; trained_names(checkpoint)."""
 
 import re
 import shutil
@@ -57,7 +57,8 @@ def trained_names(checkpoint):
     return moments or {re.sub(r"\[\d+\]$", "", key) for key in keys}
 
 
-def save(network, exported, trained, target):
+def save(network, exported, trained, target, adapters=None):
+    """`adapters`: to be added to the weights that they stand beside."""
     folder, trained = network.folder, Trained(exported, network, trained)
     made = target.with_name(target.name + ".tmp")
     shutil.rmtree(made, ignore_errors=True)
@@ -67,16 +68,18 @@ def save(network, exported, trained, target):
         if path.is_file() and path.suffix not in OTHERS and not path.name.startswith(".") and not index:
             shutil.copy(path, made / path.name)
     for file in sorted({w.file for w in folder.weights.values()}):
-        safetensors.torch.save_file(_tensors(folder, trained, file), made / file, {"format": "pt"})
+        safetensors.torch.save_file(_tensors(folder, trained, file, adapters), made / file, {"format": "pt"})
     shutil.rmtree(target, ignore_errors=True)
     made.rename(target)
 
 
-def _tensors(folder, trained, file):
+def _tensors(folder, trained, file, adapters):
     """Of one file. What does not train, and what the network does not have, stays as it is."""
     tensors = {}
     with safetensors.safe_open(folder.path / file, "pt") as before:
         for name, weight in folder.weights.items():
             if weight.file == file:
                 tensors[name] = trained[name].to(KINDS[weight.kind]).contiguous() if name in trained else before.get_tensor(name)
+                if adapters:
+                    tensors[name] = adapters.merged(name, tensors[name]).contiguous()
     return tensors

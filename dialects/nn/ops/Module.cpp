@@ -76,6 +76,37 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
                          /*stored=*/false, tables);
 }
 
+LogicalResult AdapterOp::verify() {
+  if (!getScale().isFinite() || getScale().isZero())
+    return emitOpError("has a scale that is 0 or no number");
+  return success();
+}
+
+LogicalResult AdapterOp::verifySymbolUses(SymbolTableCollection &tables) {
+  RankedTensorType types[3];
+  FlatSymbolRefAttr names[] = {getBaseAttr(), getDownAttr(), getUpAttr()};
+  for (auto [name, type] : llvm::zip_equal(names, types)) {
+    auto parameter = tables.lookupNearestSymbolFrom<ParameterOp>(*this, name);
+    if (!parameter)
+      return emitOpError() << "names no nn.parameter: " << name;
+    type = cast<RankedTensorType>(parameter.getType());
+    if (!isa<FloatType>(type.getElementType()) || !type.hasStaticShape() ||
+        type.getRank() != 2)
+      return emitOpError() << "needs matrices of floats, but " << name << " is "
+                           << type;
+  }
+  auto [base, down, up] = types;
+  int64_t rank = down.getDimSize(0), in = down.getDimSize(1),
+          out = up.getDimSize(0);
+  bool fits = up.getDimSize(1) == rank && base.getNumElements() == in * out &&
+              (base.getDimSize(0) == out || base.getDimSize(0) == in);
+  if (!fits || base.getElementType() != down.getElementType() ||
+      base.getElementType() != up.getElementType())
+    return emitOpError() << "has down " << down << " and up " << up << " for "
+                         << base;
+  return success();
+}
+
 std::string DimOp::getQuantity() {
   std::string text = getItem().value_or("").str();
   return getMeasure() ? text + "." + getMeasure()->str() : text;

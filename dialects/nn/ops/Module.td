@@ -48,6 +48,16 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   }]>];
   let assemblyFormat = "$sym_name `:` $type (`working` $working^)? (`trainable` $trainable^)? (`buffer` $buffer^)? `from` $source attr-dict";
 }
+def NN_AdapterOp : NN_Op<"adapter", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "what trains beside the products of a frozen weight (LoRA)";
+  let description = [{
+    `nn.adapter @"q.weight" down @"q.lora_A.weight" up @"q.lora_B.weight" scale 2.0`: each product x W^T of the parameter `base`, a matrix [out, in] or [in, out], becomes x W^T + scale (x down^T) up^T, with
+    `down` [rank, in] and `up` [out, rank]. It stands in front of the import phase only: `--nn-apply-adapters` makes ops of it.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$base, FlatSymbolRefAttr:$down, FlatSymbolRefAttr:$up, F64Attr:$scale);
+  let hasVerifier = 1;
+  let assemblyFormat = "$base `down` $down `up` $up `scale` $scale attr-dict";
+}
 def NN_ReadOp : NN_Op<"read", [MemoryEffects<[MemRead]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>, NN_Recomputable]> {
   let summary = "current value of a parameter";
   let description = [{

@@ -157,7 +157,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   setPrecision(module, entry);
   if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();
-  return setWeights(module, entry, absent, locate);
+  return failure(failed(setWeights(module, entry, absent, locate)) ||
+                 failed(addAdapters(module, entry, locate)));
 }
 
 LogicalResult ProgramBuilder::bindDims(const ModuleEntry &entry,
@@ -263,7 +264,7 @@ LogicalResult ProgramBuilder::optimizer() {
       settings.empty() ? DictionaryAttr() : settings.getDictionary(&context),
       f(o.lr), f(o.weightDecay), f(o.clip), n(o.warmup),
       rt::ScheduleKindAttr::get(&context, o.schedule), n(o.totalSteps),
-      f(o.decayFrom), f(o.finalFraction));
+      f(o.decayFrom), f(o.finalFraction), f(o.averageDecay));
   return failure(failed(applyNoDecay(*program, o, locate)) ||
                  failed(applyGroups(*program, o, locate)));
 }
@@ -389,6 +390,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
     if (failed(buildTies(at("tie." + alias.module + "." + alias.tensor),
                          *program, alias, parameter)))
       return {};
+  if (failed(checkAdapters(*program, locate)))
+    return {};
   for (auto [i, loss] : llvm::enumerate(recipe.losses))
     if (failed(buildLoss(at("losses[" + Twine(i) + "]"), get(loss.value.module),
                          loss)))

@@ -36,6 +36,19 @@ setWeights(dist::ModuleOp module, const ModuleEntry &entry,
            llvm::ArrayRef<AbsentFile> absent,
            llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
+/// Adapters of the entry's `lora`: parameters that train beside products of
+/// those that its patterns match. Of the others those train that `trainable`
+/// names. Error if a pattern matches no matrix, or a matrix that is more or
+/// less than the weight of products.
+llvm::LogicalResult
+addAdapters(dist::ModuleOp module, const ModuleEntry &entry,
+            llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
+/// A weight with an adapter is no copy of another one, nor has it copies: these
+/// would not be trained alike. Else one error at `locate("tie")`.
+llvm::LogicalResult
+checkAdapters(mlir::ModuleOp program,
+              llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
+
 /// Writes the entry's precision on its module.
 void setPrecision(dist::ModuleOp module, const ModuleEntry &entry);
 

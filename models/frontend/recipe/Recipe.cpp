@@ -25,10 +25,11 @@ namespace {
 
 // The keys of each object; docs/recipe.schema.json has the same.
 const StringRef kTopKeys[] = {
-    "modules",   "connections", "items", "dims", "inputs", "tie",      "losses",
-    "optimizer", "batch_norm",  "batch", "data", "seed",   "precision"};
+    "modules", "connections", "items",     "dims",       "inputs",
+    "tie",     "losses",      "optimizer", "batch_norm", "batch",
+    "data",    "seed",        "precision", "ema"};
 const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
-                                 "init", "dims", "split"};
+                                 "lora", "init", "dims",      "split"};
 const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
@@ -100,6 +101,13 @@ void RecipeParser::parse() {
   losses();
   if (top.has("optimizer"))
     optimizer(top.at("optimizer"), recipe.optimizer);
+  if (top.has("ema")) {
+    top.at("ema").keys({"decay"});
+    JsonReader decay = top.at("ema").at("decay");
+    double value = recipe.optimizer.averageDecay = decay.number();
+    if (top.ok() && !(value > 0 && value < 1))
+      decay.fail("expected a number above 0 and below 1");
+  }
   rest();
 }
 
@@ -209,6 +217,8 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
     entry.trainable = patterns(reader.at("trainable"));
   if (reader.has("freeze"))
     entry.freeze = patterns(reader.at("freeze"));
+  if (reader.has("lora"))
+    entry.lora = lora(reader.at("lora"));
   if (reader.has("init"))
     for (JsonReader element : reader.at("init").list()) {
       element.keys(kInitKeys);

@@ -50,6 +50,13 @@ struct InitEntry {
 /// "image.patches".
 using DimBinding = std::variant<int64_t, std::string>;
 
+/// Two thin products that train beside products of frozen weights.
+struct LoraEntry {
+  std::vector<std::string> patterns; ///< over names of weights
+  int64_t rank = 0;
+  double alpha = 0; ///< what they give counts alpha / rank times
+};
+
 struct ModuleEntry {
   std::string name;
   std::string onnx;      ///< relative to the recipe
@@ -59,6 +66,7 @@ struct ModuleEntry {
   std::optional<std::vector<std::string>>
       trainable; ///< patterns; absent: as the file says
   std::vector<std::string> freeze;
+  std::optional<LoraEntry> lora;
   std::vector<InitEntry> init;
   std::vector<std::pair<std::string, DimBinding>>
       dims; ///< those of this module only
@@ -108,6 +116,7 @@ struct OptimizerEntry {
   int64_t warmup = 0, totalSteps = 0;
   rt::ScheduleKind schedule = rt::ScheduleKind::Constant;
   double decayFrom = 0, finalFraction = 0;
+  double averageDecay = 0; ///< of the recipe's `ema`; 0: none
 };
 
 struct Recipe {

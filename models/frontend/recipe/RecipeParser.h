@@ -48,6 +48,7 @@ private:
   void rest();
 
   ModuleEntry module(const std::string &name, JsonReader reader);
+  LoraEntry lora(JsonReader reader);
   DimBinding binding(JsonReader reader);
   static TensorName tensor(JsonReader reader, llvm::StringRef name,
                            const Recipe *recipe);

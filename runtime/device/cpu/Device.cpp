@@ -44,8 +44,8 @@ double chunkSumOfSquares(const float *values, size_t n) {
 /// A thread's part. Scalars and addresses are its own: stores of elements
 /// cannot change them, so they stay in registers.
 template <size_t kept, typename Rule>
-void updateChunk(Rule rule, float scale, UpdateRun run, size_t begin,
-                 size_t end) {
+void updateChunk(Rule rule, float scale, float weight, UpdateRun run,
+                 size_t begin, size_t end) {
 #pragma omp simd
   for (size_t i = begin; i < end; ++i)
     updateElement<kept>(rule, scale, run.parameters, run.gradients, run.moments,
@@ -54,14 +54,19 @@ void updateChunk(Rule rule, float scale, UpdateRun run, size_t begin,
 #pragma omp simd
     for (size_t i = begin; i < end; ++i)
       run.working[i] = run.parameters[i];
+  if (run.average)
+#pragma omp simd
+    for (size_t i = begin; i < end; ++i)
+      averageElement(run.average + i, run.parameters[i], weight);
 }
 
 template <size_t kept, typename Rule>
-void updateRun(const Rule &rule, float scale, const UpdateRun &run) {
+void updateRun(const Rule &rule, float scale, float weight,
+               const UpdateRun &run) {
   int64_t chunks = int64_t((run.count + kUpdateChunk - 1) / kUpdateChunk);
 #pragma omp parallel for schedule(static) if (chunks > 1)
   for (int64_t i = 0; i < chunks; ++i)
-    updateChunk<kept>(rule, scale, run, size_t(i) * kUpdateChunk,
+    updateChunk<kept>(rule, scale, weight, run, size_t(i) * kUpdateChunk,
                       std::min(size_t(i + 1) * kUpdateChunk, run.count));
 }
 
@@ -228,6 +233,7 @@ void update(OptimizerKind kind, const UpdateStep &step,
   withOptimizer(kind, step, [&](const auto &rule, auto kept) {
     for (size_t i = 0; i < runs.count; ++i)
       updateRun<decltype(kept)::value>(rule, float(verdict->scale),
+                                       float(1 - step.averageDecay),
                                        runs.table[i]);
   });
 }

@@ -89,7 +89,8 @@ __global__ void judgeKernel(StepNumbers step, const LossInfo *losses,
 }
 
 template <size_t kept, typename Rule>
-__global__ void updateKernel(Rule rule, device::Runs<device::UpdateRun> runs,
+__global__ void updateKernel(Rule rule, float weight,
+                             device::Runs<device::UpdateRun> runs,
                              const Verdict *verdict) {
   if (!verdict->applies)
     return;
@@ -102,6 +103,8 @@ __global__ void updateKernel(Rule rule, device::Runs<device::UpdateRun> runs,
                           run.moments, i);
       if (run.working)
         run.working[i] = run.parameters[i];
+      if (run.average)
+        averageElement(run.average + i, run.parameters[i], weight);
     }
   }
 }
@@ -143,7 +146,8 @@ void update(OptimizerKind kind, const UpdateStep &step,
   withOptimizer(kind, step, [&](const auto &rule, auto kept) {
     using Rule = std::decay_t<decltype(rule)>;
     cuda::launch(describe(kind).name, updateKernel<decltype(kept)::value, Rule>,
-                 blocksFor(runs), kThreads, 0, stream(), rule, runs, verdict);
+                 blocksFor(runs), kThreads, 0, stream(), rule,
+                 float(1 - step.averageDecay), runs, verdict);
   });
 }
 

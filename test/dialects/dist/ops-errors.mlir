@@ -33,7 +33,7 @@ dist.batch global 2 micro 4
 
 // -----
 
-// expected-error @+1 {{'dist.module' op holds 'dist.module'; a module has nn.dim, nn.parameter and functions}}
+// expected-error @+1 {{'dist.module' op holds 'dist.module'; a module has nn.dim, nn.parameter, nn.adapter and functions}}
 dist.module @m {
   "dist.module"() <{sym_name = "n"}> ({
   }) : () -> ()
@@ -215,6 +215,11 @@ dist.optimizer sgd {beta1 = 0.5} lr 1.0
 
 // expected-error @+1 {{'dist.optimizer' op the kind's own 'beta2' stands beside it: {beta2 = …} lr …}}
 dist.optimizer adamw lr 1.0 {beta2 = 0.5}
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op average_decay must be in [0, 1)}}
+dist.optimizer adamw lr 1.0 {average_decay = 1.0}
 
 // -----
 

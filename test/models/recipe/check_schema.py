@@ -24,7 +24,7 @@ failures = []
 
 # Together these hold each kind of object that a recipe may hold.
 EXAMPLES = [{
-    "modules": {"m": {"onnx": "m.onnx", "init": [{"pattern": "*", "rule": "zeros"}], "dims": {"n": 3}}, "k": {"onnx": "k.onnx"}},
+    "modules": {"m": {"onnx": "m.onnx", "init": [{"pattern": "*", "rule": "zeros"}], "dims": {"n": 3}, "lora": {"pattern": ["*"], "rank": 4, "alpha": 8}}, "k": {"onnx": "k.onnx"}},
     "items": {"image": {"max": 3}},
     "dims": {"batch": "sample", "images": "image", "seq": 8},
     "connections": {"m.a": {"from": "k.b", "gather": "rows"}},
@@ -61,6 +61,7 @@ EXAMPLES = [{
     "items": {"image": {"max": 3, "measures": {"patches": {"max": 8, "part": 64}}}, "sample": {"measures": {"tokens": {"max": 9}}}},
     "dims": {"rows": "image.patches", "seq": "sample.tokens"},
     "losses": [{"kind": "mse", "output": "m.y"}],
+    "optimizer": {"kind": "lion"}, "ema": {"decay": 0.999},
     "batch": {"global": 2, "tokens": 64},
 }]
 

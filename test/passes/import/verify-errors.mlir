@@ -73,3 +73,14 @@ dist.module @m {
     return
   }
 }
+
+// -----
+
+// Adapters are products by now.
+dist.module @m {
+  nn.parameter @w : tensor<4x4xf32> from #nn.onnx<"m.onnx", "w">
+  nn.parameter @a : tensor<2x4xf32> trainable from #nn.init<"kaiming_uniform", "", "">
+  nn.parameter @b : tensor<4x2xf32> trainable from #nn.init<"zeros", "", "">
+  // expected-error@+1 {{'nn.adapter' op is left after import, which makes products of it}}
+  nn.adapter @w down @a up @b scale 2.0
+}

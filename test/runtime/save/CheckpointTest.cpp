@@ -344,6 +344,31 @@ TEST_F(CheckpointTest, SaysWhatOfTheScheduleChanged) {
                "made with the optimizer \"adamw\", this program has \"sgd\"");
 }
 
+/// They begin with the values, and are state as moments are.
+TEST_F(CheckpointTest, Averages) {
+  saveCheckpoint(trainer, directory, 1, 7);
+  Trainer::Settings settings = Trainer::defaults(program.info);
+  settings.optimizer.averageDecay = 0.5;
+  Trainer averaging(program.info, settings, solo());
+  EXPECT_ERROR(resumeCheckpoint(averaging, directory, 7),
+               "made with another recipe: it has no averages (ema)");
+  averaging.initializeParameters(folder / "weights.safetensors");
+  auto *p = reinterpret_cast<float *>(averaging.regions().at(0).parameters);
+  float *average = averaging.regions().at(0).average;
+  ASSERT_NE(average, nullptr);
+  EXPECT_EQ(std::vector<float>(average, average + 6),
+            std::vector<float>(p, p + 6));
+  average[3] = 42;
+  saveCheckpoint(averaging, directory, 2, 7);
+  average[3] = 0;
+  EXPECT_TRUE(resumeCheckpoint(averaging, directory, 7).warnings.empty());
+  EXPECT_EQ(average[3], 42);
+  std::vector<std::string> said =
+      resumeCheckpoint(trainer, directory, 7).warnings;
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_CONTAINS(said[0], "ema 0.5 -> none");
+}
+
 TEST_F(CheckpointTest, ANoteNestedWithoutEnd) {
   std::string note = "{\"a\":" + std::string(200000, '[') + "1" +
                      std::string(200000, ']') + "}";

@@ -253,6 +253,25 @@ TEST_F(InitialWeights, NamesThatOnlyBeginAlikeAreOthers) {
   EXPECT_EQ(take({from(withTensor("module.model.w.weight"))}, 0), w);
 }
 
+/// What no graph has and no model's file: it begins as the program says, and
+/// from a file of adapters as that does.
+TEST_F(InitialWeights, Adapters) {
+  program.parameters[0].onnx = {};
+  program.parameters[0].tensor.name = "tower.net.q.lora_A.weight";
+  partial = false;
+  std::string model = write("model.safetensors", [&](SafetensorsWriter &f) {
+    for (const char *name : {"u", "v", "frozen"})
+      f.add(name, DType::F32, {2}, two.data());
+  });
+  EXPECT_NE(take({from(model)}, 0), w);
+  EXPECT_EQ(said.back(),
+            "as the program begins: 1 (tower.net.q.lora_A.weight)");
+  std::string adapter = write("adapter.safetensors", [&](SafetensorsWriter &f) {
+    f.add("base_model.model.q.lora_A.weight", DType::F32, {2, 3}, w.data());
+  });
+  EXPECT_EQ(take({from(model), from(adapter)}, 0), w);
+}
+
 /// Shapes tell apart what names do not; else it must be said.
 TEST_F(InitialWeights, WrappersThatLeaveADoubt) {
   program.parameters[0].onnx = {};

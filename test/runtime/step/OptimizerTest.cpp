@@ -198,6 +198,47 @@ TEST(Optimizer, SgdWithMomentum) {
   EXPECT_NEAR(s.p[0], 0.949 - 0.1 * b, 1e-6);
 }
 
+/// The paper's formula in double: gradients of both signs, and 0, which moves
+/// nothing but by decay.
+TEST(Optimizer, Lion) {
+  constexpr double kSettings[] = {0.9, 0.99};
+  Optimizer optimizer({OptimizerKind::Lion, kSettings, 0.1, 0.3});
+  ASSERT_EQ(optimizer.moments().size, 1u);
+  for (double sign : {1., -1., 0.}) {
+    float have = 1, mean = 0;
+    double p = 1, m = 0;
+    for (int step = 0; step < 12; ++step) {
+      float g = float(sign) * (step < 3 ? 0.5f : -0.02f);
+      update(optimizer, {&have, &g, {&mean}, 1, nullptr}, {true, 0.5}, step);
+      double u = 0.9 * m + 0.1 * double(g);
+      p = p * (1 - 0.05 * 0.3) - 0.05 * double((u > 0) - (u < 0));
+      m = 0.99 * m + 0.01 * double(g);
+      EXPECT_NEAR(have, p, 4 * (step + 1) * kEps) << sign << " " << step;
+      EXPECT_NEAR(mean, m, 4 * kEps);
+    }
+  }
+  float p = 1, g = NAN, m = 0;
+  update(optimizer, {&p, &g, {&m}, 1, nullptr}, {false}, 0);
+  EXPECT_TRUE(std::isnan(p));
+}
+
+/// Of updates that apply, and of the new parameters.
+TEST(Optimizer, Average) {
+  OptimizerInfo info = adamw();
+  info.averageDecay = 0.9;
+  Optimizer optimizer(info);
+  EXPECT_TRUE(optimizer.averages());
+  float p = 1, m = 0, v = 0, average = 0.5f;
+  double want = 0.5;
+  for (int step = 0; step < 5; ++step) {
+    float g = 0.5f - 0.3f * float(step);
+    device::UpdateRun run{&p, &g, {&m, &v}, 1, nullptr, &average};
+    update(optimizer, run, {true}, step, 1, step != 2);
+    want = step == 2 ? want : 0.9 * want + 0.1 * double(p);
+    EXPECT_NEAR(average, want, 4 * kEps);
+  }
+}
+
 TEST(Optimizer, Schedules) {
   OptimizerInfo info = adamw();
   info.lr = 1, info.warmupSteps = 10, info.schedule = ScheduleKind::Linear,
