@@ -205,10 +205,11 @@ def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
 def Dist_BatchOp : Dist_TopOp<"batch"> {
   let summary = "samples of a step and of a microbatch";
   let description = [{ A step is ceil(global / micro) microbatches; the last may have fewer samples. `local_statistics`: batch normalisation in training form takes each part's statistics
-    (otherwise it is an error if there are several microbatches). `open_micro`: the recipe does not say `micro`; a plan may, until then it is all. }];
-  let arguments = (ins I64Attr:$global, I64Attr:$micro, UnitAttr:$local_statistics, UnitAttr:$open_micro);
+    (otherwise it is an error if there are several microbatches). `open_micro`: the recipe does not say `micro`; a plan may, until then it is all.
+    `parts 4 of 8192`: a step is as many samples as fit into so many parts of so many tokens, `global` at most (docs/sizes.md). }];
+  let arguments = (ins I64Attr:$global, I64Attr:$micro, UnitAttr:$local_statistics, UnitAttr:$open_micro, OptionalAttr<I64Attr>:$parts, OptionalAttr<I64Attr>:$tokens);
   let hasVerifier = 1;
-  let assemblyFormat = "`global` $global `micro` $micro (`local_statistics` $local_statistics^)? (`open_micro` $open_micro^)? attr-dict";
+  let assemblyFormat = "`global` $global `micro` $micro (`parts` $parts^ `of` $tokens)? (`local_statistics` $local_statistics^)? (`open_micro` $open_micro^)? attr-dict";
 }
 
 def Dist_SeedOp : Dist_TopOp<"seed"> {

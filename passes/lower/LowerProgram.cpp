@@ -42,7 +42,11 @@ public:
     auto program = rt::ProgramOp::create(
         b, top.getLoc(), top.getSymName().value_or("program"), plan.globalBatch,
         plan.microBatch, seed, getPace(), order.name, reorder, bucket,
-        narrowSums);
+        narrowSums, nullptr, nullptr);
+    if (auto batch = dist::getOnly<dist::BatchOp>(top)) {
+      program.setPartsAttr(batch.getPartsAttr());
+      program.setPartTokensAttr(batch.getTokensAttr());
+    }
     b.createBlock(&program.getBody());
     for (PlannedModule &m : plan.modules)
       writeModule(m);

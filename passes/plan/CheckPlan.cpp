@@ -49,6 +49,7 @@ private:
   Error assignRanks();
   Error checkRanks(const UnitEntry &unit);
   Error cutBatch();
+  Error cutParts(dist::BatchOp batch);
   Error checkBatch();
   Error checkParts(const UnitEntry &unit);
   Error checkSpan(const UnitEntry &unit, int64_t microbatches);
@@ -175,9 +176,46 @@ Error Checker::assignRanks() {
                                  Twine(plan.ranks));
 }
 
+static bool addsUpTokens(dist::ModuleOp module) {
+  return llvm::any_of(module.getOps<nn::DimOp>(), [](nn::DimOp dim) {
+    return dim.getQuantity() == "sample.tokens";
+  });
+}
+
+/// Of a step of parts every microbatch has as many, one a replica at most.
+Error Checker::cutParts(dist::BatchOp batch) {
+  int64_t parts = *batch.getParts(), samples = batch.getGlobal() / parts,
+          n = plan.microbatches.value_or(1);
+  const UnitEntry *least = &unitOf(plan.pace);
+  for (const UnitEntry &unit : plan.units)
+    if (addsUpTokens(moduleOf(unit)) && unit.dp < least->dp)
+      least = &unit;
+  while (!plan.microbatches && batch.getOpenMicro() &&
+         (parts % n || parts / n > least->dp))
+    ++n;
+  if (n != 1 && !batch.getOpenMicro())
+    return plan.error("microbatches",
+                      "the recipe's batch makes 1, not " + Twine(n));
+  if (parts % n)
+    return plan.error("microbatches", Twine(parts) +
+                                          " parts of a step are not as many in "
+                                          "each of " +
+                                          Twine(n));
+  if (parts / n > least->dp)
+    return plan.error(least->at("dp"),
+                      "a microbatch has " + Twine(parts / n) +
+                          " parts of the step, each for another replica; "
+                          "expected at least as many, or more microbatches");
+  plan.micro = parts / n * samples;
+  plan.microbatches = n;
+  return Error::success();
+}
+
 /// Of a recipe that leaves it open the plan says what a microbatch has.
 Error Checker::cutBatch() {
   auto batch = dist::getOnly<dist::BatchOp>(program);
+  if (batch && batch.getParts())
+    return cutParts(batch);
   int64_t global = batch ? batch.getGlobal() : 1;
   plan.micro = getMicro(program);
   bool says = batch && batch.getOpenMicro() && plan.microbatches;
@@ -480,10 +518,16 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   int64_t micro = getMicro(program);
   int64_t most = dist::getItemMax(program, kind).value_or(1) * unit.span;
   StringRef own = module.getItem().value_or("");
+  // Of a step of parts a replica may have any whole one.
+  int64_t samples = getShare(unit, micro), part = 0;
+  if (auto batch = dist::getOnly<dist::BatchOp>(program))
+    if (auto parts = batch.getParts())
+      part = int64_t(batch.getGlobal() / *parts);
+  samples = std::max(samples, part);
   // Copies keep unlike samples whole; of more replicas than those none is one.
   if (kind == own) {
     int64_t even = getShare(unit, micro * most);
-    int64_t whole = unit.dp > micro ? 0 : getShare(unit, micro) * most;
+    int64_t whole = unit.dp > micro && !part ? 0 : samples * most;
     return llvm::divideCeilSigned(std::max(whole, even), unit.sub);
   }
   // Of what is inside samples: as many as the part's samples hold.

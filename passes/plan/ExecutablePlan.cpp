@@ -120,6 +120,12 @@ std::optional<std::string> makeExecutable(Plan &plan,
   }
   for (const UnitPlan &unit : plan.units) {
     const planner::Module &module = input.model().modules[unit.module];
+    int64_t own = program.parts / plan.microbatches;
+    if (own > unit.dp && module.partTokens > 0 &&
+        module.item == planner::ItemKind::Sample)
+      return "unit '" + module.name + "': a microbatch has " +
+             std::to_string(own) + " parts of the step, each for another " +
+             "replica, of which there are " + std::to_string(unit.dp);
     double tokens = planner::momentsOf(input.batch, module.item).tokens,
            parts = double(plan.microbatches * unit.dp * unit.sub);
     if (module.partTokens > 0 && tokens > module.partTokens * parts)

@@ -323,13 +323,38 @@ StepCutter::timesOf(int32_t module, const Lists &own, int32_t pieces) const {
   return times;
 }
 
+/// Of a step of parts those that a microbatch is made of, one a replica; empty:
+/// it is made of others, or of more.
+std::vector<Items> StepCutter::given(const Items &microbatch,
+                                     int32_t replicas) const {
+  if (items.parts.empty())
+    return {};
+  std::vector<Items> shares(static_cast<size_t>(replicas));
+  if (microbatch.empty())
+    return shares;
+  auto begin = std::lower_bound(items.parts.begin(), items.parts.end(),
+                                microbatch.front());
+  int64_t end = microbatch.back() + 1;
+  if (*begin != microbatch.front() ||
+      end - *begin != int64_t(microbatch.size()))
+    return {};
+  for (size_t r = 0; *begin < end; ++begin) {
+    if (begin[1] > end || (begin[1] > begin[0] && r == shares.size()))
+      return {};
+    for (int64_t place = begin[0]; place < begin[1]; ++place)
+      shares[r].push_back(place);
+    r += begin[1] > begin[0];
+  }
+  return shares;
+}
+
 /// What is larger than a bound, in words.
 std::string StepCutter::tryCut(const PartGroup &group,
                                const std::vector<Items> &microbatches,
                                Alike alike, CutParts &out) const {
   bool bySample = group.item == kSample, balance = alike != Alike::Count;
   std::vector<int64_t> groupCost;
-  if (balance)
+  if (balance && alike != Alike::Parts)
     groupCost = alike == Alike::Cost ? groupCosts(group) : groupRows(group);
   auto whole = std::make_shared<Lists>();
   for (const Items &places : microbatches)
@@ -342,7 +367,10 @@ std::string StepCutter::tryCut(const PartGroup &group,
   auto shares = std::make_shared<Lists>();
   SharedLists all = bySamples(kind, whole);
   for (const auto &row : *all)
-    shares->push_back(split(row[0], balance ? &groupCost : nullptr, options));
+    shares->push_back(
+        alike == Alike::Parts
+            ? given(row[0], group.dp)
+            : split(row[0], balance ? &groupCost : nullptr, options));
   // Modules with as many pieces of the same kind and span have equal parts.
   std::map<int32_t, TaskLists> tasks; // by span
   std::map<std::tuple<int32_t, int, int32_t>, std::shared_ptr<PieceLists>> cuts;
@@ -369,17 +397,35 @@ std::string StepCutter::tryCut(const PartGroup &group,
   return tooLarge;
 }
 
+/// In the order in which they are tried.
+std::vector<StepCutter::Alike>
+StepCutter::waysOf(const PartGroup &group,
+                   const std::vector<Items> &microbatches, bool balance) const {
+  bool bySample = group.item == kSample,
+       parts = bySample && !items.parts.empty() &&
+               std::none_of(microbatches.begin(), microbatches.end(),
+                            [&](const Items &microbatch) {
+                              return given(microbatch, group.dp).empty();
+                            });
+  std::vector<Alike> ways;
+  if (balance)
+    ways.push_back(Alike::Cost);
+  if (parts && group.speeds.empty())
+    ways.push_back(Alike::Parts);
+  else if (!balance || bySample)
+    ways.push_back(Alike::Count);
+  if (parts && !group.speeds.empty())
+    ways.push_back(Alike::Parts);
+  if (addsUp(group))
+    ways.push_back(Alike::Rows);
+  return ways;
+}
+
 /// The first way in which all parts keep to their bounds.
 void StepCutter::cutGroup(const PartGroup &group,
                           const std::vector<Items> &microbatches, bool balance,
                           CutParts &out) const {
-  std::vector<Alike> ways;
-  if (balance)
-    ways.push_back(Alike::Cost);
-  if (!balance || group.item == kSample)
-    ways.push_back(Alike::Count);
-  if (!groupRows(group).empty())
-    ways.push_back(Alike::Rows);
+  std::vector<Alike> ways = waysOf(group, microbatches, balance);
   std::string first;
   for (Alike way : ways) {
     std::string tooLarge = tryCut(group, microbatches, way, out);

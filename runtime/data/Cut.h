@@ -92,6 +92,9 @@ private:
                     int kind) const;
   std::vector<int64_t> measuredItems(size_t module, size_t symbol,
                                      int kind) const;
+  /// Symbols of a module that add up a measure of what the group cuts.
+  std::vector<size_t> addedUp(const PartGroup &group, int32_t module) const;
+  bool addsUp(const PartGroup &group) const;
   std::vector<int64_t> groupRows(const PartGroup &group) const;
   int64_t countOf(int kind) const;
   std::vector<int64_t> itemCosts(size_t module) const;
@@ -104,7 +107,11 @@ private:
   Lists intoPieces(const Lists &shares, int32_t pieces) const;
   SharedLists bySamples(int kind, const SharedLists &places) const;
   /// What shares of a microbatch are made alike in.
-  enum class Alike { Count, Cost, Rows };
+  enum class Alike { Count, Cost, Rows, Parts };
+  std::vector<Items> given(const Items &microbatch, int32_t replicas) const;
+  std::vector<Alike> waysOf(const PartGroup &group,
+                            const std::vector<Items> &microbatches,
+                            bool balance) const;
   std::string tryCut(const PartGroup &group,
                      const std::vector<Items> &microbatches, Alike alike,
                      CutParts &out) const;

@@ -75,20 +75,39 @@ std::vector<int64_t> StepCutter::sampleRows() const {
   return shares;
 }
 
+std::vector<size_t> StepCutter::addedUp(const PartGroup &group,
+                                        int32_t module) const {
+  std::vector<size_t> symbols;
+  int cut = group.item == kSample ? kSampleKind : kinds[size_t(module)];
+  for (size_t s = 0; s < symbolKinds[size_t(module)].size(); ++s) {
+    int kind = symbolKinds[size_t(module)][s];
+    bool known = kind == cut || (cut == kSampleKind && kind > kSampleKind);
+    if (symbolMeasures[size_t(module)][s] && known)
+      symbols.push_back(s);
+  }
+  return symbols;
+}
+
+/// Whether groupRows() says anything. Cheap: it is asked for every cut.
+bool StepCutter::addsUp(const PartGroup &group) const {
+  int64_t all = 0;
+  for (int32_t m : group.modules)
+    if (!addedUp(group, m).empty())
+      all = std::max(
+          all, countOf(group.item == kSample ? kSampleKind : kinds[size_t(m)]));
+  return all > 0;
+}
+
 /// The same of every item (or sample) that the group cuts, and of a share.
 std::vector<int64_t> StepCutter::groupRows(const PartGroup &group) const {
   std::vector<int64_t> shares;
   for (int32_t m : group.modules) {
     const ModuleInfo &info = program.modules[size_t(m)];
     int cut = group.item == kSample ? kSampleKind : kinds[size_t(m)];
-    for (size_t s = 0; s < info.symbols.size; ++s) {
-      int kind = symbolKinds[size_t(m)][s];
-      bool known = kind == cut || (cut == kSampleKind && kind > kSampleKind);
-      if (symbolMeasures[size_t(m)][s] && known)
-        raise(shares, measuredItems(size_t(m), s, cut),
-              std::max<int64_t>(1, info.symbols[s].max * piecesOf(info) /
-                                       spanOf(info)));
-    }
+    for (size_t s : addedUp(group, m))
+      raise(shares, measuredItems(size_t(m), s, cut),
+            std::max<int64_t>(1, info.symbols[s].max * piecesOf(info) /
+                                     spanOf(info)));
   }
   return shares;
 }

@@ -52,8 +52,8 @@ public:
         unused.push_back(name);
     for (auto &[name, tensor] : file.otherTensors())
       unused.push_back(name);
-    return "batch of " + std::to_string(program.globalBatch) +
-           " samples from " + file.path() +
+    return "batch of " + std::to_string(samples()) + " samples from " +
+           file.path() +
            (unused.empty() ? "" : "\nnot used of it: " + listed(unused));
   }
 
@@ -72,6 +72,8 @@ private:
                  const std::string &where);
   void bindSymbols();
   // Measures
+  int64_t samples() const { return counts.at(kSample); }
+  void countSamples();
   void readMeasures();
   Measure readOffsets(const SymbolInfo &symbol, const std::string &dim);
   std::vector<int64_t> beginsOf(const std::string &quantity, int64_t rows,
@@ -88,6 +90,7 @@ private:
   void checkParts() const;
   void checkApart(size_t module, size_t input) const;
   void checkApart() const;
+  std::vector<int64_t> partBegins(const std::vector<int64_t> &tokens) const;
   StepItems stepItems() const;
   void cut(Reorder reorder);
   Part makePart(size_t module, const PartItems &items);

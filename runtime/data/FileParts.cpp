@@ -9,6 +9,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/FileBatch.h"
+#include "runtime/data/Manifest.h"
 #include "runtime/data/PartGroups.h"
 
 #include <cstring>
@@ -91,10 +92,21 @@ void FileBatch::checkApart() const {
         checkApart(m, entry.first);
 }
 
+/// Into which the samples fit as they come; empty: they do not.
+std::vector<int64_t>
+FileBatch::partBegins(const std::vector<int64_t> &tokens) const {
+  data::StepRule rule{program.parts, program.partTokens,
+                      program.globalBatch / program.parts};
+  std::vector<int64_t> parts = data::fillParts(rule, [&](int64_t i) {
+    return i < int64_t(tokens.size()) ? tokens[size_t(i)] : -1;
+  });
+  return parts.back() == samples() ? parts : std::vector<int64_t>();
+}
+
 StepItems FileBatch::stepItems() const {
   StepItems out;
   out.where = file.path();
-  out.samples = program.globalBatch;
+  out.samples = samples();
   for (auto &[kind, count] : counts) {
     if (kind == kSample || measures.count(kind))
       continue;
@@ -112,6 +124,9 @@ StepItems FileBatch::stepItems() const {
       if (other.name == kind)
         other.measures[name] = measure;
   }
+  if (auto tokens = measures.find(kSampleTokens);
+      program.parts && tokens != measures.end())
+    out.parts = partBegins(*tokens->second);
   return out;
 }
 
@@ -207,7 +222,7 @@ void FileBatch::rebaseInput(size_t module, size_t input, const Part &part,
 }
 
 void FileBatch::cut(Reorder reorder) {
-  batch.samples = program.globalBatch;
+  batch.samples = samples();
   Assigner assigner(program, reorder);
   batch.assignment = assigner.assign(stepItems());
   batch.utilisation = utilisation(program, batch.assignment);

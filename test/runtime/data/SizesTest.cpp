@@ -165,6 +165,27 @@ TEST(Sizes, PackedPartsAreFull) {
   }
 }
 
+/// A step of parts is these parts, however many replicas share them: no part
+/// would fit if samples were dealt by number, or by size as packing deals them.
+TEST(Sizes, StepsOfPartsAreTheseParts) {
+  for (int32_t dp : {1, 2, 4, 5}) {
+    int64_t each = std::min<int64_t>(dp, 4);
+    Sized program(32, 8 * each, 1, dp, 1000, 100, 100);
+    program.info.parts = 4, program.info.partTokens = 100;
+    StepItems items = sized(9, Counts(9, 0), {},
+                            {60, 40, 60, 40, 34, 33, 33, 50, 50});
+    items.parts = {0, 2, 4, 7, 9};
+    for (Reorder mode : kModes) {
+      Assignment a = Assigner(program.info, mode).assign(items);
+      ASSERT_EQ(int64_t(a.modules[1].size()), 4 / each);
+      EXPECT_EQ(joined(a, 1), range(0, 9));
+      for (const auto &task : a.modules[1])
+        for (const PartItems &part : task)
+          EXPECT_TRUE(part.dims[0] == 100 || (dp == 5 && part.dims[0] < 100));
+    }
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Batch files
 //===----------------------------------------------------------------------===//
@@ -252,6 +273,33 @@ TEST(Sizes, BatchFilesAreCutByItem) {
   EXPECT_EQ(valuesOf<int64_t>(parts[1].inputs[0]), range(4, 9));
   EXPECT_EQ(valuesOf<int64_t>(parts[0].inputs[1]), (Items{0, 2, 3}));
   EXPECT_EQ(valuesOf<int64_t>(parts[1].inputs[1]), (Items{1, 4}));
+}
+
+/// Of a step of parts a file has as many samples as it has, in these parts if
+/// they fit as they come, else in any.
+TEST(Sizes, BatchFilesHaveAsManySamplesAsFit) {
+  TemporaryFolder folder;
+  SizedFile program;
+  program.modules[1].inputs.clear();
+  program.finish();
+  program.info.globalBatch = 8, program.info.microBatch = 4;
+  program.info.parts = 2, program.info.partTokens = 5;
+  program.modules[1].symbols[0].max = 5;
+  auto parts = [&](const SizedBatch &batch) {
+    auto source = openFileBatch(program.info, kSections,
+                                batch.write(folder / "batch"),
+                                viewOf(program.info, 0), Reorder::None);
+    EXPECT_EQ(source->next(0).samples, int64_t(batch.tokens.size()) - 1);
+    return source->next(0).assignment.microbatches;
+  };
+  SizedBatch batch; // of 4, 0 and 5 tokens
+  EXPECT_EQ(parts(batch), (std::vector<Items>{range(0, 2), range(2, 3)}));
+  batch.tokens = {0, 2, 4, 6, 7, 9}; // in order 4, 3 and 2
+  EXPECT_EQ(parts(batch).size(), 2u);
+  batch.tokens = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT_CONTAINS(errorOf([&] { parts(batch); }),
+                  "tensor 'offsets.sample.tokens' is of 9 samples; the program "
+                  "was compiled for at most 8");
 }
 
 TEST(Sizes, BatchFilesThatContradictThemselves) {
