@@ -74,6 +74,7 @@ for network in ("packed", "windowed", "qwen3", "places", "library"):
     case("interleaved", network, 2, "llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
     case("dp2-sub2", network, 8, "llm:dp=2,sub=2,save=none | reorder=both", subset=subset)
     case("tokens", network, 4, "llm:dp=2", tokens=64)
+    case("parts", network, 9, "llm:dp=3 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9}, subset=subset)
 for network in ("vlm", "reordered"):
     subset = network == "vlm"
     case("one", network, 8, "vision: llm:ranks=0")
@@ -83,6 +84,7 @@ for network in ("vlm", "reordered"):
     case("tp2-tp2", network, 4, "vision:tp=2 llm:tp=2,dp=2", subset=subset)
     case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
     case("sub2-zb", network, 4, "vision:sub=2 llm:pp=2 | schedule=zb-h1", subset=subset)
+    case("parts", network, 9, "vision:dp=3 llm:dp=2,sub=2", parts={"tokens": 100, "parts": 8, "samples": 9})
     case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
 for network in ("qwen2_vl", "qwen3_vl", "naflex", "pooled"):
     subset = network == "qwen3_vl"
@@ -181,7 +183,7 @@ class Runner(layouts.Runner):
         for file in figures.graphs.values():
             shutil.copy(self.models / case["model"] / file, folder / file)
         # Of numbers the batch is one sample.
-        batch = {"global": 1} if self.static else {"global": figures.sizes.samples, "micro": micro} | ({"tokens": case["tokens"]} if "tokens" in case else {})
+        batch = {"global": 1} if self.static else case.get("parts") or {"global": figures.sizes.samples, "micro": micro} | ({"tokens": case["tokens"]} if "tokens" in case else {})
         made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None, figures.rows)
         (folder / "recipe.json").write_text(json.dumps(made, indent=1))
         return folder / "recipe.json"
