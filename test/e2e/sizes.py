@@ -62,7 +62,7 @@ case("other-pictures", "pooled", None, "vision: llm:ranks=0", STATIC, planted=("
 case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.windows", np.zeros_like))
 case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
 
-# Sizes are what items have; the subset is thirteen plans.
+# Sizes are what items have; the subset is fifteen plans.
 for network in ("packed", "windowed", "qwen3", "places", "library"):
     subset = network == "packed"
     case("one", network, 8, "llm:")
@@ -72,9 +72,10 @@ for network in ("packed", "windowed", "qwen3", "places", "library"):
     case("dp3", network, 8, "llm:dp=3,zero=1", subset=subset)
     case("pp2-zb", network, 1, "llm:pp=2 | schedule=zb-h1", subset=subset)
     case("interleaved", network, 2, "llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
+    case("dp2-pp2", network, 3, "llm:dp=2,pp=2", subset=subset)
     case("dp2-sub2", network, 8, "llm:dp=2,sub=2,save=none | reorder=both", subset=subset)
     case("tokens", network, 4, "llm:dp=2", tokens=64)
-    case("parts", network, 9, "llm:dp=3 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9}, subset=subset)
+    case("parts", network, 9, "llm:dp=3,pp=2 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9}, subset=subset)
 for network in ("vlm", "reordered"):
     subset = network == "vlm"
     case("one", network, 8, "vision: llm:ranks=0")
@@ -287,7 +288,7 @@ def main():
     parser.add_argument("--slow", action="store_true", help="with --fresh: pictures of up to 1,024 patches, texts of up to 400 tokens")
     parser.add_argument("--networks", type=lambda text: text.split(","), help="by default those that are kept")
     parser.add_argument("--only", default="", help="cases whose name matches")
-    parser.add_argument("--subset", action="store_true", help="thirteen plans, every kind once")
+    parser.add_argument("--subset", action="store_true", help="fifteen plans, every kind once")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
