@@ -120,10 +120,10 @@ def Dist_SegmentsOp : Dist_TopOp<"segments"> {
   let summary = "a raw input whose numbers keep the rows of items apart";
   let description = [{
     `dist.segments "llm" "segments"`: attention of that module compares the numbers, one for each row of its items, which no other rule keeps apart. So no number may be of two items: the program checks every
-    batch (docs/sizes.md). The module is named as files name it.
+    batch (docs/sizes.md). `with "pictures"`: they are compared with those of that input, so that what is of one item there is of no other here. The module is named as files name it.
   }];
-  let arguments = (ins StrAttr:$module, StrAttr:$input);
-  let assemblyFormat = "$module $input attr-dict";
+  let arguments = (ins StrAttr:$module, StrAttr:$input, OptionalAttr<StrAttr>:$with);
+  let assemblyFormat = "$module $input (`with` $with^)? attr-dict";
 }
 
 def Dist_InputOp : Dist_TopOp<"input"> {

@@ -98,8 +98,8 @@ def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
 }
 def RT_InputOp : RT_Op<"input"> {
   let summary = "InputInfo: from the batch, or output `output` (index) of module `from`";
-  let description = [{ `apart`: its numbers keep the rows of items apart (dist.segments). }];
-  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer, OptionalAttr<FlatSymbolRefAttr>:$from, DefaultValuedAttr<I64Attr, "-1">:$output, UnitAttr:$apart);
+  let description = [{ `apart`: its numbers keep the rows of items apart (dist.segments), together with those of inputs that say the same name. }];
+  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer, OptionalAttr<FlatSymbolRefAttr>:$from, DefaultValuedAttr<I64Attr, "-1">:$output, OptionalAttr<StrAttr>:$apart);
   let assemblyFormat = "$name $buffer (`from` $from^)? (`apart` $apart^)? attr-dict";
 }
 def RT_OutputOp : RT_Op<"output"> {

@@ -112,4 +112,36 @@ std::vector<int64_t> StepCutter::groupRows(const PartGroup &group) const {
   return shares;
 }
 
+const StepCutter::Weights &StepCutter::weightsOf(const PartGroup &group,
+                                                 Alike alike) const {
+  auto [found, fresh] = weights.try_emplace({&group, int(alike)});
+  Weights &made = found->second;
+  if (fresh) {
+    made.costs = alike == Alike::Cost ? groupCosts(group) : groupRows(group);
+    made.order = reorder::sortedByCost(made.costs);
+  }
+  return made;
+}
+
+/// Lists of microbatches have no item in common: sorting all of them once sorts
+/// each.
+std::vector<StepCutter::Weighed> StepCutter::weigh(const Weights *weights,
+                                                   const Lists &lists) {
+  std::vector<Weighed> result(lists.size());
+  if (!weights)
+    return result;
+  std::vector<std::pair<int32_t, int32_t>> at(weights->costs.size(), {-1, 0});
+  for (size_t k = 0; k < lists.size(); ++k) {
+    const Items &list = lists[k][0];
+    result[k].weights = weights;
+    result[k].order.reserve(list.size());
+    for (size_t i = 0; i < list.size(); ++i)
+      at[size_t(list[i])] = {int32_t(k), int32_t(i)};
+  }
+  for (int32_t item : weights->order)
+    if (auto [k, i] = at[size_t(item)]; k >= 0)
+      result[size_t(k)].order.push_back(i);
+  return result;
+}
+
 } // namespace dt::rt

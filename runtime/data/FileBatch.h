@@ -24,6 +24,7 @@
 
 #include <map>
 #include <set>
+#include <unordered_map>
 
 namespace dt::rt {
 
@@ -88,7 +89,15 @@ private:
                  const std::string &where);
   // Parts
   void checkParts() const;
-  void checkApart(size_t module, size_t input) const;
+  /// An item, and the tensor that has a number for it.
+  struct Numbered {
+    const char *kind;
+    size_t item;
+    const std::string *tensor;
+  };
+  using Numbers = std::unordered_map<int64_t, Numbered>;
+  bool together(const Numbered &a, const Numbered &b, bool bySample) const;
+  void checkApart(size_t module, size_t input, Numbers &known) const;
   void checkApart() const;
   std::vector<int64_t> partBegins(const std::vector<int64_t> &tokens) const;
   StepItems stepItems() const;
