@@ -63,7 +63,7 @@ inputs(TableWriter &writer, rt::ModuleOp module,
     row.fromModule = from;
     row.fromOutput = int64_t(input.getOutput());
     if (input.getApart())
-      row.apart = true;
+      row.apart = quoted(*input.getApart());
     table.push_back(fieldsText(row));
   }
   return table;

@@ -133,6 +133,10 @@ static LogicalResult writeTables(TableWriter &writer) {
   row.bucketBytes = program.getBucket();
   if (program.getNarrowSums())
     row.narrowSums = true;
+  if (auto parts = program.getParts()) {
+    row.parts = int64_t(*parts);
+    row.partTokens = int64_t(*program.getPartTokens());
+  }
   writeProgram(writer, row);
   return success();
 }

@@ -120,10 +120,10 @@ def Dist_SegmentsOp : Dist_TopOp<"segments"> {
   let summary = "a raw input whose numbers keep the rows of items apart";
   let description = [{
     `dist.segments "llm" "segments"`: attention of that module compares the numbers, one for each row of its items, which no other rule keeps apart. So no number may be of two items: the program checks every
-    batch (docs/sizes.md). The module is named as files name it.
+    batch (docs/sizes.md). `with "pictures"`: they are compared with those of that input, so that what is of one item there is of no other here. The module is named as files name it.
   }];
-  let arguments = (ins StrAttr:$module, StrAttr:$input);
-  let assemblyFormat = "$module $input attr-dict";
+  let arguments = (ins StrAttr:$module, StrAttr:$input, OptionalAttr<StrAttr>:$with);
+  let assemblyFormat = "$module $input (`with` $with^)? attr-dict";
 }
 
 def Dist_InputOp : Dist_TopOp<"input"> {
@@ -205,10 +205,11 @@ def Dist_OptimizerOp : Dist_TopOp<"optimizer"> {
 def Dist_BatchOp : Dist_TopOp<"batch"> {
   let summary = "samples of a step and of a microbatch";
   let description = [{ A step is ceil(global / micro) microbatches; the last may have fewer samples. `local_statistics`: batch normalisation in training form takes each part's statistics
-    (otherwise it is an error if there are several microbatches). `open_micro`: the recipe does not say `micro`; a plan may, until then it is all. }];
-  let arguments = (ins I64Attr:$global, I64Attr:$micro, UnitAttr:$local_statistics, UnitAttr:$open_micro);
+    (otherwise it is an error if there are several microbatches). `open_micro`: the recipe does not say `micro`; a plan may, until then it is all.
+    `parts 4 of 8192`: a step is as many samples as fit into so many parts of so many tokens, `global` at most (docs/sizes.md). }];
+  let arguments = (ins I64Attr:$global, I64Attr:$micro, UnitAttr:$local_statistics, UnitAttr:$open_micro, OptionalAttr<I64Attr>:$parts, OptionalAttr<I64Attr>:$tokens);
   let hasVerifier = 1;
-  let assemblyFormat = "`global` $global `micro` $micro (`local_statistics` $local_statistics^)? (`open_micro` $open_micro^)? attr-dict";
+  let assemblyFormat = "`global` $global `micro` $micro (`parts` $parts^ `of` $tokens)? (`local_statistics` $local_statistics^)? (`open_micro` $open_micro^)? attr-dict";
 }
 
 def Dist_SeedOp : Dist_TopOp<"seed"> {

@@ -282,6 +282,10 @@ LogicalResult SeedOp::verify() { return verifyOnly(*this); }
 LogicalResult BatchOp::verify() {
   if (static_cast<int64_t>(getMicro()) < 1 || getGlobal() < getMicro())
     return emitOpError("needs 1 <= micro <= global");
+  int64_t parts = getParts().value_or(1);
+  if (parts < 1 || int64_t(getTokens().value_or(1)) < 1 ||
+      int64_t(getGlobal()) % parts != 0)
+    return emitOpError("needs as many samples and tokens in each of its parts");
   return verifyOnly(*this);
 }
 

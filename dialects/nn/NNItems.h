@@ -46,9 +46,10 @@ struct ItemState {
   /// for the places and the rows of a part are those of its samples. `culprit`
   /// is the sum.
   bool isRunningCount = false;
-  /// PerItem, integers: those of a raw input, one for one. Of these the program
-  /// can check that items have different ones.
+  /// PerItem, integers: those of a raw input, one for one, plus a number. Of
+  /// these the program can check that items have different ones.
   bool isGiven = false;
+  int64_t givenPlus = 0;
   /// Coupled: where, and why.
   mlir::Operation *culprit = nullptr;
   std::string reason;

@@ -24,12 +24,13 @@ def RT_CutsAttr : TypedArrayAttrBase<RT_DistAttr<"Cut", "#dist.cut">, "array of 
 def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "everything that code generation needs: ProgramInfo";
   let description = [{
-    Holds rt.module (topological order), rt.edge, rt.loss, rt.optimizer (one), and one rt.rank for each rank, in order. Offsets and sizes are in bytes. `narrow_sums`: gradients are summed over replicas in bf16. `pace`: the module whose replicas together hold a microbatch's samples.
+    Holds rt.module (topological order), rt.edge, rt.loss, rt.optimizer (one), and one rt.rank for each rank, in order. Offsets and sizes are in bytes. `narrow_sums`: gradients are summed over replicas in bf16. `pace`: the module whose replicas together hold a microbatch's samples. `parts`: as in dist.batch, of `part_tokens` tokens.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$global_batch, I64Attr:$micro_batch, I64Attr:$seed, FlatSymbolRefAttr:$pace, DefaultValuedAttr<StrAttr, "\"accumulate\"">:$schedule,
-                       DefaultValuedAttr<StrAttr, "\"none\"">:$reorder, DefaultValuedAttr<I64Attr, "4194304">:$bucket, UnitAttr:$narrow_sums);
+                       DefaultValuedAttr<StrAttr, "\"none\"">:$reorder, DefaultValuedAttr<I64Attr, "4194304">:$bucket, UnitAttr:$narrow_sums,
+                       OptionalAttr<I64Attr>:$parts, OptionalAttr<I64Attr>:$part_tokens);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name `batch` $global_batch `micro` $micro_batch `seed` $seed `pace` $pace (`schedule` $schedule^)? (`reorder` $reorder^)? (`bucket` $bucket^)? (`narrow_sums` $narrow_sums^)? attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name `batch` $global_batch `micro` $micro_batch `seed` $seed `pace` $pace (`schedule` $schedule^)? (`reorder` $reorder^)? (`bucket` $bucket^)? (`narrow_sums` $narrow_sums^)? (`parts` $parts^ `of` $part_tokens)? attr-dict-with-keyword $body";
   let hasRegionVerifier = 1;
 }
 def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
@@ -97,8 +98,8 @@ def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
 }
 def RT_InputOp : RT_Op<"input"> {
   let summary = "InputInfo: from the batch, or output `output` (index) of module `from`";
-  let description = [{ `apart`: its numbers keep the rows of items apart (dist.segments). }];
-  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer, OptionalAttr<FlatSymbolRefAttr>:$from, DefaultValuedAttr<I64Attr, "-1">:$output, UnitAttr:$apart);
+  let description = [{ `apart`: its numbers keep the rows of items apart (dist.segments), together with those of inputs that say the same name. }];
+  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer, OptionalAttr<FlatSymbolRefAttr>:$from, DefaultValuedAttr<I64Attr, "-1">:$output, OptionalAttr<StrAttr>:$apart);
   let assemblyFormat = "$name $buffer (`from` $from^)? (`apart` $apart^)? attr-dict";
 }
 def RT_OutputOp : RT_Op<"output"> {

@@ -42,7 +42,11 @@ public:
     auto program = rt::ProgramOp::create(
         b, top.getLoc(), top.getSymName().value_or("program"), plan.globalBatch,
         plan.microBatch, seed, getPace(), order.name, reorder, bucket,
-        narrowSums);
+        narrowSums, nullptr, nullptr);
+    if (auto batch = dist::getOnly<dist::BatchOp>(top)) {
+      program.setPartsAttr(batch.getPartsAttr());
+      program.setPartTokensAttr(batch.getTokensAttr());
+    }
     b.createBlock(&program.getBody());
     for (PlannedModule &m : plan.modules)
       writeModule(m);
@@ -216,12 +220,14 @@ private:
                              d.unjoined, d.layout);
   }
 
-  bool keepsApart(dist::ModuleOp module, StringRef input) {
+  /// What an input's segments are checked together with, by name; null: they
+  /// are none.
+  StringAttr keptApart(dist::ModuleOp module, StringRef input) {
     auto program = module->getParentOfType<mlir::ModuleOp>();
-    return llvm::any_of(program.getOps<dist::SegmentsOp>(), [&](auto op) {
-      return op.getModule() == module.getExternalName() &&
-             op.getInput() == input;
-    });
+    for (auto op : program.getOps<dist::SegmentsOp>())
+      if (op.getModule() == module.getExternalName() && op.getInput() == input)
+        return op.getWithAttr() ? op.getWithAttr() : op.getInputAttr();
+    return {};
   }
 
   void writeInput(PlannedModule &m, const PlannedModule::Input &input) {
@@ -232,10 +238,11 @@ private:
       from = ref(dist::EdgeOp(edge.op).getSource());
       index = edge.fromOutput;
     }
-    auto op = rt::InputOp::create(b, m.op.getLoc(), b.getStringAttr(input.name),
-                                  ref(m.declarations[input.declaration].name),
-                                  from, b.getI64IntegerAttr(index));
-    op.setApart(input.edge < 0 && keepsApart(m.op, input.name));
+    rt::InputOp::create(b, m.op.getLoc(), b.getStringAttr(input.name),
+                        ref(m.declarations[input.declaration].name), from,
+                        b.getI64IntegerAttr(index),
+                        input.edge < 0 ? keptApart(m.op, input.name)
+                                       : StringAttr());
   }
 
   void writeEdge(const PlannedEdge &edge) {

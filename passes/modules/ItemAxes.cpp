@@ -6,6 +6,8 @@
 
 #include "passes/modules/ItemAxes.h"
 
+#include "dialects/nn/NNNumbers.h"
+
 using namespace mlir;
 
 namespace dt::modules {
@@ -128,17 +130,49 @@ static bool keepsRunningCount(Operation *op) {
          getElementTypeOrSelf(op->getResult(0)).isIntOrIndex();
 }
 
-/// Whether different integers stay different.
-static bool keepsGiven(Operation *op) {
-  if (isa<nn::ReshapeOp, nn::BroadcastOp>(op))
-    return true;
-  auto cast = dyn_cast<nn::CastOp>(op);
-  if (!cast)
-    return false;
+/// Numbers of items and rows have 32 bits.
+static bool keepsIntegers(nn::CastOp cast) {
   auto from = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getInput())),
        to = dyn_cast<IntegerType>(getElementTypeOrSelf(cast.getType()));
-  // Numbers of items and rows have 32 bits.
   return from && to && to.getWidth() >= std::min(from.getWidth(), 32u);
+}
+
+std::optional<unsigned> findShifted(Operation *op) {
+  if (!isa<nn::AddOp, nn::SubOp>(op) ||
+      !getElementTypeOrSelf(op->getResult(0)).isIntOrIndex())
+    return std::nullopt;
+  if (nn::splatOf(op->getOperand(1)))
+    return 0;
+  if (isa<nn::AddOp>(op) && nn::splatOf(op->getOperand(0)))
+    return 1;
+  return std::nullopt;
+}
+
+/// Where different integers stay different: what has been added to all.
+static std::optional<int64_t> keepGiven(Operation *op,
+                                        nn::ItemStates operands) {
+  auto cast = dyn_cast<nn::CastOp>(op);
+  if (isa<nn::ReshapeOp, nn::BroadcastOp>(op) || (cast && keepsIntegers(cast)))
+    return operands[0].isGiven ? std::optional(operands[0].givenPlus)
+                               : std::nullopt;
+  std::optional<unsigned> shifted = findShifted(op);
+  if (!shifted || !operands[*shifted].isGiven)
+    return std::nullopt;
+  auto more = int64_t(*nn::splatOf(op->getOperand(1 - *shifted)));
+  return operands[*shifted].givenPlus + (isa<nn::AddOp>(op) ? more : -more);
+}
+
+/// Whether a comparison says the same of places wherever these are counted
+/// from: of none or some (numbers below 0 say that there is none).
+static bool asksWhetherPlace(nn::CmpOp op, unsigned place) {
+  std::optional<double> bound = nn::splatOf(op->getOperand(1 - place));
+  if (!bound || *bound > 0)
+    return false;
+  auto predicate = op.getPredicate();
+  bool sign =
+      place == 0 ? predicate == nn::Compare::lt || predicate == nn::Compare::ge
+                 : predicate == nn::Compare::gt || predicate == nn::Compare::le;
+  return *bound < 0 || sign;
 }
 
 static bool picksItems(Operation *op, nn::ItemStates operands) {
@@ -168,12 +202,34 @@ static SmallVector<ItemState> hideForeignPairs(Operation *op,
   return states;
 }
 
+/// Whether places become something else than rows picked by them: each part
+/// counts them anew, so as numbers they differ from part to part.
+static bool losesPlace(Operation *op, nn::ItemStates operands,
+                       const ItemState &result) {
+  for (auto [i, state] : llvm::enumerate(operands)) {
+    if (!state.declaredIndex || (i == 1 && picksItems(op, operands)))
+      continue;
+    auto cast = dyn_cast<nn::CastOp>(op);
+    auto compare = dyn_cast<nn::CmpOp>(op);
+    // What has no place may get the first one.
+    bool clamps = isa<nn::MaxOp>(op) &&
+                  nn::splatOf(op->getOperand(1 - i)).value_or(1) <= 0;
+    bool moves = isa<nn::ReshapeOp, nn::BroadcastOp, nn::TransposeOp,
+                     nn::SliceOp, nn::ConcatOp>(op) ||
+                 (cast && keepsIntegers(cast)) || clamps;
+    if (!(moves && result.declaredIndex) &&
+        !(compare && asksWhetherPlace(compare, i)))
+      return true;
+  }
+  return false;
+}
+
 SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
-                                              nn::ItemStates given) const {
+                                              nn::ItemStates states) const {
   SmallVector<ItemState> results(op->getNumResults());
   if (results.empty())
     return results;
-  SmallVector<ItemState> operands = hideForeignPairs(op, given);
+  SmallVector<ItemState> operands = hideForeignPairs(op, states);
   auto *coupled = llvm::find_if(
       operands, [](const ItemState &s) { return s.is(ItemState::Coupled); });
   if (coupled != operands.end()) {
@@ -199,8 +255,13 @@ SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
     state = ItemState::coupled(op, "is not known to treat items alone");
   if (!state.is(ItemState::Coupled) && losesOwnNumber(op, operands, state))
     state = ItemState::coupled(op, nn::kNumberInPart);
-  state.isGiven =
-      state.is(ItemState::PerItem) && keepsGiven(op) && operands[0].isGiven;
+  if (!state.is(ItemState::Coupled) && losesPlace(op, operands, state))
+    state = ItemState::coupled(op, kPlaces);
+  state.declaredIndex &= !isa<nn::CmpOp>(op);
+  std::optional<int64_t> given =
+      state.is(ItemState::PerItem) ? keepGiven(op, operands) : std::nullopt;
+  state.isGiven = given.has_value();
+  state.givenPlus = given.value_or(0);
   if (counts && state.is(ItemState::PerItem) && keepsRunningCount(op)) {
     state.isRunningCount = true;
     state.culprit = count->culprit;

@@ -58,6 +58,15 @@ bool takesLocalStatistics(mlir::ModuleOp program);
 /// into parts, since the program takes local statistics; null: there is none.
 mlir::Operation *findLocalStatistics(dist::ModuleOp module);
 
+/// The operand that the op adds one integer to all of; nothing: it does
+/// something else.
+std::optional<unsigned> findShifted(mlir::Operation *op);
+
+/// Why places (indices that the recipe declares) may only pick rows.
+inline constexpr llvm::StringLiteral kPlaces =
+    "computes with places of an input, which each part counts anew, instead of "
+    "picking rows by them";
+
 /// "'nn.matmul' at "vision.onnx: node_3"" for messages.
 std::string describe(mlir::Operation *op);
 

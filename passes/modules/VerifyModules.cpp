@@ -12,6 +12,7 @@
 #include "passes/modules/Passes.h"
 #include "passes/modules/SplitLosses.h"
 
+#include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -42,29 +43,45 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   /// Raw inputs that attention compares along an axis of several items' rows.
   void findSegments(dist::ModuleOp module) {
     llvm::SetVector<BlockArgument> inputs;
+    llvm::EquivalenceClasses<unsigned> compared;
     module.getForward().walk([&](nn::AttentionOp op) {
       BlockArgument queries = rawInput(op.getQuerySegments()),
                     keys = rawInput(op.getKeySegments());
       // What rows of several items are compared with may be items, one number
       // each.
-      if (hasRowsOfItems(module, queries) || hasRowsOfItems(module, keys))
-        for (BlockArgument ids : {queries, keys})
-          if (ids)
-            inputs.insert(ids);
+      bool rows =
+          hasRowsOfItems(module, queries) || hasRowsOfItems(module, keys);
+      for (BlockArgument ids : {queries, keys})
+        if (rows && ids)
+          inputs.insert(ids);
+      if (rows && queries && keys)
+        compared.unionSets(queries.getArgNumber(), keys.getArgNumber());
     });
+    auto name = [&](unsigned argument) {
+      return dist::ModuleOp::getArgumentName(module.getForward(), argument);
+    };
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    for (BlockArgument input : inputs)
-      dist::SegmentsOp::create(builder, module.getLoc(),
-                               module.getExternalName(),
-                               dist::ModuleOp::getArgumentName(
-                                   module.getForward(), input.getArgNumber()));
+    for (BlockArgument input : inputs) {
+      unsigned number = input.getArgNumber(),
+               first = compared.contains(number)
+                           ? compared.getLeaderValue(number)
+                           : number;
+      dist::SegmentsOp::create(
+          builder, module.getLoc(), module.getExternalName(), name(number),
+          first == number ? StringAttr() : builder.getStringAttr(name(first)));
+    }
   }
 
   /// Of numbers that may have been cast and reshaped; null: of none.
   BlockArgument rawInput(Value ids) {
-    while (ids && ids.getDefiningOp() &&
-           isa<nn::CastOp, nn::ReshapeOp, nn::BroadcastOp>(ids.getDefiningOp()))
-      ids = ids.getDefiningOp()->getOperand(0);
+    while (Operation *op = ids ? ids.getDefiningOp() : nullptr) {
+      bool moves = isa<nn::CastOp, nn::ReshapeOp, nn::BroadcastOp>(op);
+      std::optional<unsigned> from =
+          moves ? std::optional(0u) : findShifted(op);
+      if (!from)
+        return {};
+      ids = op->getOperand(*from);
+    }
     return dyn_cast_or_null<BlockArgument>(ids);
   }
 
@@ -177,6 +194,12 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
             module,
             ItemState::coupled(value.getDefiningOp(), nn::kNumberInPart),
             "output '" + name + "'");
+      if (state.declaredIndex)
+        return edge.emitError()
+               << "output '" << name << "' of module '"
+               << module.getExternalName()
+               << "' has places of an input, which each part counts anew"
+               << kCut;
       bool leading =
           state.is(ItemState::PerItem) && state.major == nn::DimExpr(1) &&
           state.axis == dist::getRowAxis(nn::getShape(value.getType()));
@@ -195,7 +218,8 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
                     const ItemAnalysis &analysis) {
     const ItemState &state = analysis.get(value);
     bool joins = state.is(ItemState::PerItem) &&
-                 state.major == nn::DimExpr(1) && !state.hasOwnNumber();
+                 state.major == nn::DimExpr(1) && !state.hasOwnNumber() &&
+                 !state.declaredIndex;
     if (joins || analysis.getItemAxes(value.getType()).empty())
       return;
     func::FuncOp forward = module.getForward();

@@ -10,7 +10,6 @@
 #include "passes/plan/PlanModel.h"
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/stages/StageCuts.h"
-#include "runtime/reorder/Partition.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -49,6 +48,7 @@ private:
   Error assignRanks();
   Error checkRanks(const UnitEntry &unit);
   Error cutBatch();
+  Error cutParts(dist::BatchOp batch);
   Error checkBatch();
   Error checkParts(const UnitEntry &unit);
   Error checkSpan(const UnitEntry &unit, int64_t microbatches);
@@ -175,9 +175,46 @@ Error Checker::assignRanks() {
                                  Twine(plan.ranks));
 }
 
+static bool addsUpTokens(dist::ModuleOp module) {
+  return llvm::any_of(module.getOps<nn::DimOp>(), [](nn::DimOp dim) {
+    return dim.getQuantity() == "sample.tokens";
+  });
+}
+
+/// Of a step of parts every microbatch has as many, one a replica at most.
+Error Checker::cutParts(dist::BatchOp batch) {
+  int64_t parts = *batch.getParts(), samples = batch.getGlobal() / parts,
+          n = plan.microbatches.value_or(1);
+  const UnitEntry *least = &unitOf(plan.pace);
+  for (const UnitEntry &unit : plan.units)
+    if (addsUpTokens(moduleOf(unit)) && unit.dp < least->dp)
+      least = &unit;
+  while (!plan.microbatches && batch.getOpenMicro() &&
+         (parts % n || parts / n > least->dp))
+    ++n;
+  if (n != 1 && !batch.getOpenMicro())
+    return plan.error("microbatches",
+                      "the recipe's batch makes 1, not " + Twine(n));
+  if (parts % n)
+    return plan.error("microbatches", Twine(parts) +
+                                          " parts of a step are not as many in "
+                                          "each of " +
+                                          Twine(n));
+  if (parts / n > least->dp)
+    return plan.error(least->at("dp"),
+                      "a microbatch has " + Twine(parts / n) +
+                          " parts of the step, each for another replica; "
+                          "expected at least as many, or more microbatches");
+  plan.micro = parts / n * samples;
+  plan.microbatches = n;
+  return Error::success();
+}
+
 /// Of a recipe that leaves it open the plan says what a microbatch has.
 Error Checker::cutBatch() {
   auto batch = dist::getOnly<dist::BatchOp>(program);
+  if (batch && batch.getParts())
+    return cutParts(batch);
   int64_t global = batch ? batch.getGlobal() : 1;
   plan.micro = getMicro(program);
   bool says = batch && batch.getOpenMicro() && plan.microbatches;
@@ -439,58 +476,6 @@ Error Checker::trySchedule() {
 }
 
 } // namespace
-
-/// The most of so many items that a replica gets as its share.
-static int64_t getShare(const UnitEntry &unit, int64_t items) {
-  if (unit.speeds.empty())
-    return llvm::divideCeilSigned(items, unit.dp);
-  reorder::PartitionOptions options;
-  options.groups = int32_t(unit.dp);
-  options.speeds.assign(unit.speeds.begin(), unit.speeds.end());
-  size_t most = 0;
-  for (const std::vector<int32_t> &share :
-       reorder::partitionLPT(std::vector<int64_t>(size_t(items), 1), options)
-           .groups)
-    most = std::max(most, share.size());
-  return int64_t(most);
-}
-
-int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
-                   nn::DimOp dim) {
-  int64_t items = getRowsMax(unit, module, *dim.getItem());
-  if (!dim.getMeasure())
-    return items;
-  auto given = unit.rowsMax.find(dim.getQuantity());
-  if (given != unit.rowsMax.end())
-    return given->second;
-  int64_t most = items * int64_t(*dim.getLargest());
-  auto measure = dist::getMeasure(module->getParentOfType<mlir::ModuleOp>(),
-                                  *dim.getItem(), *dim.getMeasure());
-  return measure && measure.getPart()
-             ? std::min<int64_t>(most, int64_t(*measure.getPart()) * unit.span)
-             : most;
-}
-
-int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
-                   StringRef kind) {
-  auto given = unit.rowsMax.find(kind.str());
-  if (given != unit.rowsMax.end())
-    return given->second;
-  auto program = module->getParentOfType<mlir::ModuleOp>();
-  int64_t micro = getMicro(program);
-  int64_t most = dist::getItemMax(program, kind).value_or(1) * unit.span;
-  StringRef own = module.getItem().value_or("");
-  // Copies keep unlike samples whole; of more replicas than those none is one.
-  if (kind == own) {
-    int64_t even = getShare(unit, micro * most);
-    int64_t whole = unit.dp > micro ? 0 : getShare(unit, micro) * most;
-    return llvm::divideCeilSigned(std::max(whole, even), unit.sub);
-  }
-  // Of what is inside samples: as many as the part's samples hold.
-  return own == dist::kSample
-             ? getRowsMax(unit, module, own) * (most / unit.span)
-             : micro * most;
-}
 
 Error completePlan(PlanFile &plan, mlir::ModuleOp program) {
   return Checker(plan, program).run();

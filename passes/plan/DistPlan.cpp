@@ -172,9 +172,10 @@ DistPlanPass::drawSamples(const PlannedProgram &program, int draw) {
   auto opened = planner::openData(data);
   if (!opened)
     return opened.takeError();
-  return fitToProgram(planner::drawBatch(**opened, getSeed() + uint64_t(draw),
-                                         0, program.global),
-                      (*opened)->getKinds(), program);
+  FittedData fitted(std::move(*opened), program);
+  return takeStep(program, [&](int64_t index) {
+    return fitted.draw(getSeed() + uint64_t(draw), uint64_t(index));
+  });
 }
 
 llvm::Expected<std::optional<planner::Profile>>
@@ -276,6 +277,7 @@ llvm::Error DistPlanPass::writeExplained(const planner::Plan &plan,
     int64_t factor = std::max<int64_t>(
         1, other.samples() / std::max<int64_t>(1, input.samples()));
     larger.global *= factor;
+    larger.parts *= factor;
     larger.microbatches.clear();
     for (auto [number, samples] : program.microbatches)
       larger.microbatches[number * factor] = samples;

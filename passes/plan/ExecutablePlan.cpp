@@ -86,17 +86,28 @@ static bool runsSequenceParallel(const Plan &plan,
   return any;
 }
 
+/// Whether a replica takes one part of a step of parts at a time.
+static bool holdsPart(const planner::Module &module) {
+  return module.partTokens > 0 && module.item == planner::ItemKind::Sample;
+}
+
 std::optional<std::string> makeExecutable(Plan &plan,
                                           const planner::PolicyInput &input,
                                           const PlannedProgram &program) {
   if (!plan.notExecutable.empty())
     return plan.notExecutable;
-  // The nearest number that there may be.
+  // The nearest number that there may be, if possible with replicas for all
+  // parts of a step.
+  auto apart = [&](int64_t number) {
+    bool few = llvm::any_of(plan.units, [&](const UnitPlan &unit) {
+      return holdsPart(input.model().modules[unit.module]) &&
+             number * unit.dp < program.parts;
+    });
+    return std::pair(
+        few, std::abs(std::log(double(number) / double(plan.microbatches))));
+  };
   plan.microbatches =
       llvm::min_element(program.microbatches, [&](auto &a, auto &b) {
-        auto apart = [&](int64_t number) {
-          return std::abs(std::log(double(number) / double(plan.microbatches)));
-        };
         return apart(a.first) < apart(b.first);
       })->first;
   plan.compiled = true;
@@ -120,6 +131,11 @@ std::optional<std::string> makeExecutable(Plan &plan,
   }
   for (const UnitPlan &unit : plan.units) {
     const planner::Module &module = input.model().modules[unit.module];
+    int64_t own = program.parts / plan.microbatches;
+    if (own > unit.dp && holdsPart(module))
+      return "unit '" + module.name + "': a microbatch has " +
+             std::to_string(own) + " parts of the step, each for another " +
+             "replica, of which there are " + std::to_string(unit.dp);
     double tokens = planner::momentsOf(input.batch, module.item).tokens,
            parts = double(plan.microbatches * unit.dp * unit.sub);
     if (module.partTokens > 0 && tokens > module.partTokens * parts)

@@ -216,8 +216,13 @@ private:
 void ProgramBuilder::cutBatch() {
   auto batch = dist::getOnly<dist::BatchOp>(program);
   result.global = batch ? batch.getGlobal() : 1;
+  if (batch && batch.getParts()) {
+    result.parts = *batch.getParts();
+    result.partTokens = *batch.getTokens();
+  }
   if (batch && batch.getOpenMicro())
-    for (int64_t number : planner::divisors(result.global))
+    for (int64_t number :
+         planner::divisors(result.parts ? result.parts : result.global))
       result.microbatches[number] = result.global / number;
   else
     result.microbatches[dist::getNumMicrobatches(program)] =

@@ -16,6 +16,8 @@
 #include "dialects/dist/DistOps.h"
 #include "passes/planner/describe/Data.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <map>
 
 namespace dt::plan {
@@ -39,7 +41,9 @@ struct PlannedProgram {
   std::vector<int64_t> items;
   std::vector<ItemBound> kinds; ///< beside samples, by name
   ItemBound sample;
-  int64_t global = 1; ///< samples of a step
+  int64_t global = 1;     ///< samples of a step; of one of parts the most
+  int64_t parts = 0;      ///< of a step of as many samples as fit; 0: it is not
+  int64_t partTokens = 0; ///< most of such a part
   /// How a step may be cut: samples of a microbatch by their number. Where the
   /// recipe says it, one way.
   std::map<int64_t, int64_t> microbatches;
@@ -73,6 +77,10 @@ fitToProgram(const std::vector<planner::Sample> &samples,
 /// Samples with as many items as they may have, each as large as it may be, but
 /// no larger than fill the parts of a module of one replica.
 std::vector<planner::Sample> fullBatch(const PlannedProgram &program);
+/// A step's samples, of those that come one after another.
+std::vector<planner::Sample>
+takeStep(const PlannedProgram &program,
+         llvm::function_ref<planner::Sample(int64_t)> sample);
 
 } // namespace dt::plan
 

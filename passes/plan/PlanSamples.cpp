@@ -61,7 +61,36 @@ std::vector<planner::Sample> fullBatch(const PlannedProgram &program) {
     auto item = planner::ItemKind(k + 1);
     sample.of(item).assign(kind.most, tokensOf(kind, item));
   }
+  if (program.parts) {
+    sample.tokens = program.sample.tokens;
+    return takeStep(program, [&](int64_t) { return sample; });
+  }
   return std::vector<planner::Sample>(program.global, sample);
+}
+
+std::vector<planner::Sample>
+takeStep(const PlannedProgram &program,
+         llvm::function_ref<planner::Sample(int64_t)> sample) {
+  std::vector<planner::Sample> result;
+  if (!program.parts) {
+    for (int64_t i = 0; i < program.global; ++i)
+      result.push_back(sample(i));
+    return result;
+  }
+  // As the program fills parts (runtime/data/Manifest.h).
+  int64_t part = 0, tokens = 0, samples = 0,
+          most = program.global / program.parts;
+  while (true) {
+    planner::Sample next = sample(int64_t(result.size()));
+    if (tokens + next.tokens > program.partTokens || samples == most) {
+      if (++part == program.parts)
+        return result;
+      tokens = samples = 0;
+    }
+    tokens += next.tokens;
+    ++samples;
+    result.push_back(std::move(next));
+  }
 }
 
 } // namespace dt::plan

@@ -173,7 +173,8 @@ void StageCuts::findCrossing() {
       bool may = mayCross(value);
       if (may && items) {
         const modules::ItemState &state = items->get(value);
-        may = state.is(modules::ItemState::PerItem) && state.axis == 0 &&
+        int64_t rows = dist::getRowAxis(nn::getShape(value));
+        may = state.is(modules::ItemState::PerItem) && state.axis == rows &&
               state.major == nn::DimExpr(1);
       }
       double size = costs.bytesOf(value.getType());

@@ -150,7 +150,8 @@ Assignment Assigner::assign(const StepItems &items) const {
   std::vector<std::vector<int64_t>> loads;
   for (size_t m = 0; state->inter() && m < program.modules.size; ++m)
     loads.push_back(cutter.sampleLoads(int32_t(m)));
-  std::vector<std::vector<Items>> candidates = compositions(program, loads);
+  std::vector<std::vector<Items>> candidates =
+      compositions(program, items, loads);
   std::vector<Items> given = candidates[0];
   State::Candidate best = state->search(cutter, std::move(candidates));
   if (std::vector<int64_t> rows = cutter.sampleRows();
@@ -183,7 +184,7 @@ Assignment Assigner::assign(const StepItems &items) const {
 Assignment Assigner::given(const StepItems &items) const {
   StepCutter cutter(state->program, state->groups, items);
   Assignment out;
-  out.microbatches = compositions(state->program, {})[0];
+  out.microbatches = compositions(state->program, items, {})[0];
   CutParts cut = cutter.cut(out.microbatches, false);
   for (size_t m = 0; m < cut.loads.size(); ++m) {
     double all = imbalance(cut.loads[m], spanOf(state->program.modules[m]));

@@ -52,7 +52,10 @@ struct StepItems {
   int64_t samples = 0;
   std::vector<Kind> kinds;
   Measures measures{}; ///< of samples, by place
-  std::string where;   ///< begins errors: a file, "step 3"
+  /// Of a step of as many samples as fit: the place that each part begins with,
+  /// and `samples`; empty: samples as they come do not make such parts.
+  std::vector<int64_t> parts{};
+  std::string where; ///< begins errors: a file, "step 3"
   /// A sample in words, by its place; may be empty.
   std::function<std::string(int64_t place)> nameOf;
 };
@@ -141,13 +144,14 @@ inline int64_t lastOfTask(const ProgramInfo &program, const ModuleInfo &module,
 
 /// Cuts steps (docs/parallel.md, docs/reordering.md):
 ///
-///   - Microbatch k has the samples [k * micro, (k + 1) * micro); with `Inter`
-///     at most as many, chosen and ordered by cost.
+///   - Microbatch k has the samples [k * micro, (k + 1) * micro), or of a step
+///     of parts as many parts as any other; with `Inter` at most as many
+///     samples, chosen and ordered by cost.
 ///   - A module that works by sample cuts the microbatch's samples into
 ///     contiguous runs whose sizes differ by one at most, an earlier replica
-///     having the larger. A module that works by another kind cuts the
-///     microbatch's items of that kind in the same way. With `Intra` both cut
-///     by cost instead, never beyond a bound.
+///     having the larger; of a step of parts into these. A module that works by
+///     another kind cuts the microbatch's items of that kind in the same way.
+///     With `Intra` both cut by cost instead, never beyond a bound.
 ///   - A task of several microbatches has the shares of all of them.
 ///   - Such a share is cut into its pieces in the same way, by number.
 ///   - A symbol of another kind has all items of the part's samples.

@@ -357,6 +357,31 @@ void readData(Config &config, const JsonView &root,
     readText(config, data);
 }
 
+/// A recipe says `global`, or what a step's parts hold; data.json both.
+void readBatch(Config &config, const JsonView &batch) {
+  constexpr int64_t top = int64_t(1) << 31;
+  bool counted = batch.has("global");
+  if (counted)
+    config.globalBatch = config.microBatch = batch.at("global").integer(1, top);
+  if (!counted || batch.has("parts")) {
+    config.rule.tokens = batch.at("tokens").integer(1, top);
+    config.rule.parts =
+        batch.has("parts") ? batch.at("parts").integer(1, top) : 1;
+    config.rule.samples = batch.has("samples")
+                              ? batch.at("samples").integer(1, top)
+                              : config.rule.tokens;
+    if (config.rule.samples > top / config.rule.parts)
+      batch.fail("expected at most 2^31 samples in all parts");
+    if (config.mostTokens > config.rule.tokens)
+      batch.at("tokens").fail("expected at least the tokens of one sample, " +
+                              std::to_string(config.mostTokens));
+    config.globalBatch = config.microBatch =
+        config.rule.parts * config.rule.samples;
+  }
+  if (batch.has("micro"))
+    config.microBatch = batch.at("micro").integer(1, config.globalBatch);
+}
+
 /// Hash of what decides which samples are good; the other sections may change
 /// without a new index.
 uint64_t indexKey(const Config &config, const nlohmann::json &document) {
@@ -401,14 +426,8 @@ Config Config::parse(const nlohmann::json &document, const std::string &where,
   Config config;
   std::map<std::string, int64_t> itemMax;
   readItemsAndDims(config, root, itemMax);
-  if (root.has("batch")) {
-    constexpr int64_t top = int64_t(1) << 31;
-    config.globalBatch = config.microBatch =
-        root.at("batch").at("global").integer(1, top);
-    if (root.at("batch").has("micro"))
-      config.microBatch =
-          root.at("batch").at("micro").integer(1, config.globalBatch);
-  }
+  if (root.has("batch"))
+    readBatch(config, root.at("batch"));
   if (root.has("seed"))
     config.seed = uint64_t(root.at("seed").integer(0));
   readData(config, root, itemMax);

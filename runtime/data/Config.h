@@ -14,6 +14,7 @@
 #define DT_RUNTIME_DATA_CONFIG_H
 
 #include "runtime/data/Assignment.h"
+#include "runtime/data/Manifest.h"
 #include "runtime/data/Picture.h"
 #include "runtime/data/Tokenizer.h"
 
@@ -140,7 +141,8 @@ struct Config {
   int64_t mostTokens = 0; ///< bound of that measure; 0: samples have none
   std::vector<InputEntry> inputs;
   Limits limits;
-  int64_t globalBatch = 1, microBatch = 1;
+  int64_t globalBatch = 1, microBatch = 1; ///< of a step of parts the most
+  StepRule rule;
   uint64_t seed = 0;
   uint64_t key = 0; ///< hash of all that decides which samples are good and how
                     ///< many tokens and items they have

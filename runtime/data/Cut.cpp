@@ -128,35 +128,44 @@ int64_t StepCutter::capacity(const PartGroup &group) const {
   return most;
 }
 
-/// By cost if there are `costs`, else (or where that is no better)
+/// By cost if there are weights, else (or where that is no better)
 /// contiguously: fewer owners, hence fewer messages.
-std::vector<Items> StepCutter::split(const Items &all,
-                                     const std::vector<int64_t> *groupCosts,
+std::vector<Items> StepCutter::split(const Items &all, const Weighed &weighed,
                                      reorder::PartitionOptions options) const {
   std::vector<Items> parts(static_cast<size_t>(options.groups));
-  std::vector<int64_t> own(all.size(), 1);
-  if (groupCosts && options.groups > 1)
-    for (size_t i = 0; i < own.size(); ++i)
-      own[i] = (*groupCosts)[size_t(all[i])];
-  bool differ = std::adjacent_find(own.begin(), own.end(),
-                                   std::not_equal_to<>()) != own.end();
-  if (differ && reorder::checkPartition(own, options).empty()) {
-    reorder::Partition found = reorder::partition(own, options);
-    for (size_t r = 0; r < parts.size(); ++r) {
-      parts[r].reserve(found.groups[r].size());
-      for (int32_t i : found.groups[r])
-        parts[r].push_back(all[size_t(i)]);
+  if (weighed.weights && options.groups > 1) {
+    std::vector<int64_t> own;
+    own.reserve(all.size());
+    for (int64_t item : all)
+      own.push_back(weighed.weights->costs[size_t(item)]);
+    bool differ = std::adjacent_find(own.begin(), own.end(),
+                                     std::not_equal_to<>()) != own.end();
+    if (differ && reorder::checkPartition(own, options).empty()) {
+      reorder::Partition found =
+          reorder::partition(own, weighed.order, options);
+      for (size_t r = 0; r < parts.size(); ++r) {
+        parts[r].reserve(found.groups[r].size());
+        for (int32_t i : found.groups[r])
+          parts[r].push_back(all[size_t(i)]);
+      }
+      return parts;
     }
-    return parts;
   }
   // As many as the replica is fast.
-  own.assign(all.size(), 1);
-  if (!reorder::checkPartition(own, options).empty())
-    options.maxCount = 0;
-  reorder::Partition counts = reorder::partitionLPT(own, options);
+  std::vector<size_t> counts(parts.size(), all.size() / parts.size());
+  for (size_t r = 0; r < all.size() % parts.size(); ++r)
+    ++counts[r];
+  if (!options.speeds.empty()) {
+    std::vector<int64_t> one(all.size(), 1);
+    if (!reorder::checkPartition(one, options).empty())
+      options.maxCount = 0;
+    reorder::Partition found = reorder::partitionLPT(one, options);
+    for (size_t r = 0; r < parts.size(); ++r)
+      counts[r] = found.groups[r].size();
+  }
   auto next = all.begin();
   for (size_t r = 0; r < parts.size(); ++r) {
-    auto end = next + long(counts.groups[r].size());
+    auto end = next + long(counts[r]);
     parts[r].assign(next, end);
     next = end;
   }
@@ -257,7 +266,7 @@ Lists StepCutter::intoPieces(const Lists &shares, int32_t pieces) const {
   for (const auto &row : shares) {
     cut.emplace_back();
     for (const Items &share : row)
-      for (Items &piece : split(share, nullptr, {pieces, 0, 0, {}}))
+      for (Items &piece : split(share, {}, {pieces, 0, 0, {}}))
         cut.back().push_back(std::move(piece));
   }
   return cut;
@@ -323,14 +332,36 @@ StepCutter::timesOf(int32_t module, const Lists &own, int32_t pieces) const {
   return times;
 }
 
+/// Of a step of parts those that a microbatch is made of, one a replica; empty:
+/// it is made of others, or of more.
+std::vector<Items> StepCutter::given(const Items &microbatch,
+                                     int32_t replicas) const {
+  if (items.parts.empty())
+    return {};
+  std::vector<Items> shares(static_cast<size_t>(replicas));
+  if (microbatch.empty())
+    return shares;
+  auto begin = std::lower_bound(items.parts.begin(), items.parts.end(),
+                                microbatch.front());
+  int64_t end = microbatch.back() + 1;
+  if (*begin != microbatch.front() ||
+      end - *begin != int64_t(microbatch.size()))
+    return {};
+  for (size_t r = 0; *begin < end; ++begin) {
+    if (begin[1] > end || (begin[1] > begin[0] && r == shares.size()))
+      return {};
+    for (int64_t place = begin[0]; place < begin[1]; ++place)
+      shares[r].push_back(place);
+    r += begin[1] > begin[0];
+  }
+  return shares;
+}
+
 /// What is larger than a bound, in words.
 std::string StepCutter::tryCut(const PartGroup &group,
                                const std::vector<Items> &microbatches,
                                Alike alike, CutParts &out) const {
-  bool bySample = group.item == kSample, balance = alike != Alike::Count;
-  std::vector<int64_t> groupCost;
-  if (balance)
-    groupCost = alike == Alike::Cost ? groupCosts(group) : groupRows(group);
+  bool bySample = group.item == kSample;
   auto whole = std::make_shared<Lists>();
   for (const Items &places : microbatches)
     whole->push_back({places});
@@ -341,8 +372,13 @@ std::string StepCutter::tryCut(const PartGroup &group,
   options.speeds = group.speeds;
   auto shares = std::make_shared<Lists>();
   SharedLists all = bySamples(kind, whole);
-  for (const auto &row : *all)
-    shares->push_back(split(row[0], balance ? &groupCost : nullptr, options));
+  bool weighs = alike == Alike::Cost || alike == Alike::Rows;
+  std::vector<Weighed> weighed =
+      weigh(weighs ? &weightsOf(group, alike) : nullptr, *all);
+  for (size_t k = 0; k < all->size(); ++k)
+    shares->push_back(alike == Alike::Parts
+                          ? given((*all)[k][0], group.dp)
+                          : split((*all)[k][0], weighed[k], options));
   // Modules with as many pieces of the same kind and span have equal parts.
   std::map<int32_t, TaskLists> tasks; // by span
   std::map<std::tuple<int32_t, int, int32_t>, std::shared_ptr<PieceLists>> cuts;
@@ -369,17 +405,35 @@ std::string StepCutter::tryCut(const PartGroup &group,
   return tooLarge;
 }
 
+/// In the order in which they are tried.
+std::vector<StepCutter::Alike>
+StepCutter::waysOf(const PartGroup &group,
+                   const std::vector<Items> &microbatches, bool balance) const {
+  bool bySample = group.item == kSample,
+       parts = bySample && !items.parts.empty() &&
+               std::none_of(microbatches.begin(), microbatches.end(),
+                            [&](const Items &microbatch) {
+                              return given(microbatch, group.dp).empty();
+                            });
+  std::vector<Alike> ways;
+  if (balance)
+    ways.push_back(Alike::Cost);
+  if (parts && group.speeds.empty())
+    ways.push_back(Alike::Parts);
+  else if (!balance || bySample)
+    ways.push_back(Alike::Count);
+  if (parts && !group.speeds.empty())
+    ways.push_back(Alike::Parts);
+  if (addsUp(group))
+    ways.push_back(Alike::Rows);
+  return ways;
+}
+
 /// The first way in which all parts keep to their bounds.
 void StepCutter::cutGroup(const PartGroup &group,
                           const std::vector<Items> &microbatches, bool balance,
                           CutParts &out) const {
-  std::vector<Alike> ways;
-  if (balance)
-    ways.push_back(Alike::Cost);
-  if (!balance || group.item == kSample)
-    ways.push_back(Alike::Count);
-  if (!groupRows(group).empty())
-    ways.push_back(Alike::Rows);
+  std::vector<Alike> ways = waysOf(group, microbatches, balance);
   std::string first;
   for (Alike way : ways) {
     std::string tooLarge = tryCut(group, microbatches, way, out);

@@ -92,19 +92,38 @@ private:
                     int kind) const;
   std::vector<int64_t> measuredItems(size_t module, size_t symbol,
                                      int kind) const;
+  /// Symbols of a module that add up a measure of what the group cuts.
+  std::vector<size_t> addedUp(const PartGroup &group, int32_t module) const;
+  bool addsUp(const PartGroup &group) const;
   std::vector<int64_t> groupRows(const PartGroup &group) const;
   int64_t countOf(int kind) const;
   std::vector<int64_t> itemCosts(size_t module) const;
   std::vector<int64_t> groupCosts(const PartGroup &group) const;
   int64_t capacity(const PartGroup &group) const;
-  std::vector<Items> split(const Items &all,
-                           const std::vector<int64_t> *groupCosts,
+  /// What a group's items (or samples) are made alike in, and these, those
+  /// with most first; of all microbatches.
+  struct Weights {
+    std::vector<int64_t> costs;
+    std::vector<int32_t> order;
+  };
+  /// Those of a microbatch's list, and their numbers in it in that order.
+  struct Weighed {
+    const Weights *weights = nullptr; ///< null: all are alike
+    std::vector<int32_t> order;
+  };
+  std::vector<Items> split(const Items &all, const Weighed &weighed,
                            reorder::PartitionOptions options) const;
   Items ownersOf(int kind, const Items &list) const;
   Lists intoPieces(const Lists &shares, int32_t pieces) const;
   SharedLists bySamples(int kind, const SharedLists &places) const;
   /// What shares of a microbatch are made alike in.
-  enum class Alike { Count, Cost, Rows };
+  enum class Alike { Count, Cost, Rows, Parts };
+  std::vector<Items> given(const Items &microbatch, int32_t replicas) const;
+  std::vector<Alike> waysOf(const PartGroup &group,
+                            const std::vector<Items> &microbatches,
+                            bool balance) const;
+  const Weights &weightsOf(const PartGroup &group, Alike alike) const;
+  static std::vector<Weighed> weigh(const Weights *weights, const Lists &lists);
   std::string tryCut(const PartGroup &group,
                      const std::vector<Items> &microbatches, Alike alike,
                      CutParts &out) const;
@@ -135,6 +154,8 @@ private:
   std::vector<int> kinds;                    ///< of each module's own item
   std::vector<std::vector<int>> symbolKinds; ///< -1: no item
   std::vector<std::vector<Measure>> symbolMeasures;
+  /// Of each way of a group, made when they are first asked for.
+  mutable std::map<std::pair<const PartGroup *, int>, Weights> weights;
 };
 
 } // namespace dt::rt

@@ -75,22 +75,73 @@ std::vector<int64_t> StepCutter::sampleRows() const {
   return shares;
 }
 
+std::vector<size_t> StepCutter::addedUp(const PartGroup &group,
+                                        int32_t module) const {
+  std::vector<size_t> symbols;
+  int cut = group.item == kSample ? kSampleKind : kinds[size_t(module)];
+  for (size_t s = 0; s < symbolKinds[size_t(module)].size(); ++s) {
+    int kind = symbolKinds[size_t(module)][s];
+    bool known = kind == cut || (cut == kSampleKind && kind > kSampleKind);
+    if (symbolMeasures[size_t(module)][s] && known)
+      symbols.push_back(s);
+  }
+  return symbols;
+}
+
+/// Whether groupRows() says anything. Cheap: it is asked for every cut.
+bool StepCutter::addsUp(const PartGroup &group) const {
+  int64_t all = 0;
+  for (int32_t m : group.modules)
+    if (!addedUp(group, m).empty())
+      all = std::max(
+          all, countOf(group.item == kSample ? kSampleKind : kinds[size_t(m)]));
+  return all > 0;
+}
+
 /// The same of every item (or sample) that the group cuts, and of a share.
 std::vector<int64_t> StepCutter::groupRows(const PartGroup &group) const {
   std::vector<int64_t> shares;
   for (int32_t m : group.modules) {
     const ModuleInfo &info = program.modules[size_t(m)];
     int cut = group.item == kSample ? kSampleKind : kinds[size_t(m)];
-    for (size_t s = 0; s < info.symbols.size; ++s) {
-      int kind = symbolKinds[size_t(m)][s];
-      bool known = kind == cut || (cut == kSampleKind && kind > kSampleKind);
-      if (symbolMeasures[size_t(m)][s] && known)
-        raise(shares, measuredItems(size_t(m), s, cut),
-              std::max<int64_t>(1, info.symbols[s].max * piecesOf(info) /
-                                       spanOf(info)));
-    }
+    for (size_t s : addedUp(group, m))
+      raise(shares, measuredItems(size_t(m), s, cut),
+            std::max<int64_t>(1, info.symbols[s].max * piecesOf(info) /
+                                     spanOf(info)));
   }
   return shares;
+}
+
+const StepCutter::Weights &StepCutter::weightsOf(const PartGroup &group,
+                                                 Alike alike) const {
+  auto [found, fresh] = weights.try_emplace({&group, int(alike)});
+  Weights &made = found->second;
+  if (fresh) {
+    made.costs = alike == Alike::Cost ? groupCosts(group) : groupRows(group);
+    made.order = reorder::sortedByCost(made.costs);
+  }
+  return made;
+}
+
+/// Lists of microbatches have no item in common: sorting all of them once sorts
+/// each.
+std::vector<StepCutter::Weighed> StepCutter::weigh(const Weights *weights,
+                                                   const Lists &lists) {
+  std::vector<Weighed> result(lists.size());
+  if (!weights)
+    return result;
+  std::vector<std::pair<int32_t, int32_t>> at(weights->costs.size(), {-1, 0});
+  for (size_t k = 0; k < lists.size(); ++k) {
+    const Items &list = lists[k][0];
+    result[k].weights = weights;
+    result[k].order.reserve(list.size());
+    for (size_t i = 0; i < list.size(); ++i)
+      at[size_t(list[i])] = {int32_t(k), int32_t(i)};
+  }
+  for (int32_t item : weights->order)
+    if (auto [k, i] = at[size_t(item)]; k >= 0)
+      result[size_t(k)].order.push_back(i);
+  return result;
 }
 
 } // namespace dt::rt

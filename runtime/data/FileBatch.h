@@ -24,6 +24,7 @@
 
 #include <map>
 #include <set>
+#include <unordered_map>
 
 namespace dt::rt {
 
@@ -52,8 +53,8 @@ public:
         unused.push_back(name);
     for (auto &[name, tensor] : file.otherTensors())
       unused.push_back(name);
-    return "batch of " + std::to_string(program.globalBatch) +
-           " samples from " + file.path() +
+    return "batch of " + std::to_string(samples()) + " samples from " +
+           file.path() +
            (unused.empty() ? "" : "\nnot used of it: " + listed(unused));
   }
 
@@ -72,6 +73,8 @@ private:
                  const std::string &where);
   void bindSymbols();
   // Measures
+  int64_t samples() const { return counts.at(kSample); }
+  void countSamples();
   void readMeasures();
   Measure readOffsets(const SymbolInfo &symbol, const std::string &dim);
   std::vector<int64_t> beginsOf(const std::string &quantity, int64_t rows,
@@ -86,8 +89,17 @@ private:
                  const std::string &where);
   // Parts
   void checkParts() const;
-  void checkApart(size_t module, size_t input) const;
+  /// An item, and the tensor that has a number for it.
+  struct Numbered {
+    const char *kind;
+    size_t item;
+    const std::string *tensor;
+  };
+  using Numbers = std::unordered_map<int64_t, Numbered>;
+  bool together(const Numbered &a, const Numbered &b, bool bySample) const;
+  void checkApart(size_t module, size_t input, Numbers &known) const;
   void checkApart() const;
+  std::vector<int64_t> partBegins(const std::vector<int64_t> &tokens) const;
   StepItems stepItems() const;
   void cut(Reorder reorder);
   Part makePart(size_t module, const PartItems &items);

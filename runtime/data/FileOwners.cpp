@@ -42,10 +42,9 @@ int64_t FileBatch::tokensFor(size_t module,
 void FileBatch::setOwners(const std::string &kind, std::vector<int64_t> found,
                           const std::string &where) {
   for (int64_t owner : found)
-    if (owner < 0 || owner >= program.globalBatch)
+    if (owner < 0 || owner >= samples())
       throw Error(where + ": sample " + std::to_string(owner) +
-                  " is not in the batch of " +
-                  std::to_string(program.globalBatch));
+                  " is not in the batch of " + std::to_string(samples()));
   owners.emplace(kind, std::move(found));
 }
 
@@ -68,7 +67,7 @@ std::vector<int64_t> FileBatch::positionsOf(size_t module, size_t input) const {
         file.path() + ": tensor '" + whole.name +
         "': no input [sample, token] tells how many tokens a sample has");
   std::vector<int64_t> begins;
-  for (int64_t s = 0; s <= program.globalBatch; ++s)
+  for (int64_t s = 0; s <= samples(); ++s)
     begins.push_back(s * tokens);
   return begins;
 }
@@ -118,9 +117,34 @@ Measure FileBatch::readOffsets(const SymbolInfo &symbol,
   return sizes;
 }
 
-void FileBatch::readMeasures() {
+/// As many as the program trains on in a step; of steps of as many samples as
+/// fit those that the file has.
+void FileBatch::countSamples() {
   counts[kSample] = program.globalBatch;
   countedBy[kSample] = "the program's batch";
+  std::string name = std::string("offsets.") + kSampleTokens;
+  const TensorView *view = nullptr;
+  for (const std::string &known : {name, "in." + name})
+    if (program.parts && !view && (view = file.find(known)))
+      name = known;
+  if (!program.parts)
+    return;
+  std::string where = file.path() + ": tensor '" + name + "'";
+  if (!view)
+    throw Error(where + " is missing: it says how many samples the step has");
+  if (view->shape.size() != 1 || view->shape[0] < 1)
+    throw Error(where + " should be integers of shape [items + 1]");
+  taken.insert(name);
+  counts[kSample] = view->shape[0] - 1;
+  countedBy[kSample] = "tensor '" + name + "'";
+  if (samples() > program.globalBatch)
+    throw Error(where + " is of " + std::to_string(samples()) +
+                " samples; the program was compiled for at most " +
+                std::to_string(program.globalBatch));
+}
+
+void FileBatch::readMeasures() {
+  countSamples();
   for (const ModuleInfo &module : program.modules)
     for (const SymbolInfo &symbol : module.symbols) {
       if (!symbol.measure || measures.count(quantityOf(symbol)))
@@ -157,7 +181,7 @@ void FileBatch::readReferences(size_t module, size_t input) {
   } else if (whole.index) {
     whole.begins = positionsOf(module, input);
   } else {
-    whole.begins.resize(size_t(program.globalBatch) + 1);
+    whole.begins.resize(size_t(samples()) + 1);
     std::iota(whole.begins.begin(), whole.begins.end(), 0);
   }
   checkReferences(whole, tensor.type, file.path());
@@ -201,7 +225,7 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
 }
 
 void FileBatch::findOwners() {
-  std::vector<int64_t> identity(program.globalBatch);
+  std::vector<int64_t> identity(static_cast<size_t>(samples()));
   std::iota(identity.begin(), identity.end(), 0);
   owners[kSample] = identity;
   for (size_t m = 0; m < program.modules.size; ++m)

@@ -9,11 +9,11 @@
 #include "runtime/base/Error.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/FileBatch.h"
+#include "runtime/data/Manifest.h"
 #include "runtime/data/PartGroups.h"
 
 #include <cstring>
 #include <numeric>
-#include <unordered_map>
 
 namespace dt::rt {
 
@@ -46,8 +46,22 @@ int32_t itemAxis(const ModuleInfo &module, const TensorInfo &tensor,
 
 } // namespace
 
+/// Whether two rows are in one part however the batch is cut: those of an item,
+/// and of a sample where parts are of whole samples.
+bool FileBatch::together(const Numbered &a, const Numbered &b,
+                         bool bySample) const {
+  if (std::strcmp(a.kind, b.kind) == 0 && a.item == b.item)
+    return true;
+  auto ownerOf = [&](const Numbered &one) {
+    auto found = owners.find(one.kind);
+    return found == owners.end() ? -1 : found->second[one.item];
+  };
+  int64_t owner = ownerOf(a);
+  return bySample && owner >= 0 && owner == ownerOf(b);
+}
+
 /// Items of one number would see one another where they are in one part.
-void FileBatch::checkApart(size_t module, size_t input) const {
+void FileBatch::checkApart(size_t module, size_t input, Numbers &known) const {
   const WholeInput &whole = inputs[module].at(input);
   const ModuleInfo &info = program.modules[module];
   const TensorInfo &tensor = info.inputs[input].buffer.tensor;
@@ -61,10 +75,10 @@ void FileBatch::checkApart(size_t module, size_t input) const {
   std::vector<int64_t> sizes =
       symbol.measure ? *measures.at(quantityOf(symbol))
                      : std::vector<int64_t>(size_t(counts.at(symbol.item)), 1);
+  bool bySample = std::strcmp(itemOf(info), kSample) == 0;
   size_t inner = 1;
   for (size_t i = size_t(axis) + 1; i < whole.shape.size(); ++i)
     inner *= size_t(whole.shape[i]);
-  std::unordered_map<int64_t, size_t> owner; // item of each number
   size_t elements = whole.bytes.size() / sizeOf(tensor.type);
   for (size_t at = 0; at < elements;)
     for (size_t item = 0; item < sizes.size(); ++item)
@@ -72,29 +86,50 @@ void FileBatch::checkApart(size_t module, size_t input) const {
            --n, ++at) {
         int64_t value = loadInteger(tensor.type, whole.bytes.data() +
                                                      at * sizeOf(tensor.type));
-        auto [known, fresh] = owner.try_emplace(value, item);
-        if (known->second != item)
-          throw Error(file.path() + ": tensor '" + whole.name + "' has " +
-                      std::to_string(value) + " for rows of " + symbol.item +
-                      " " + std::to_string(known->second) + " and " +
-                      std::to_string(item) +
-                      ", which would see one another in module '" + info.name +
-                      "'; expected other numbers for each " + symbol.item +
-                      " of the step");
+        Numbered own{symbol.item, item, &whole.name};
+        auto [found, fresh] = known.try_emplace(value, own);
+        const Numbered &other = found->second;
+        if (fresh || together(own, other, bySample))
+          continue;
+        auto rowsOf = [](const Numbered &one) {
+          return one.kind + (" " + std::to_string(one.item));
+        };
+        throw Error(file.path() + ": tensor '" + whole.name + "' has " +
+                    std::to_string(value) + " for rows of " +
+                    (*other.tensor == whole.name
+                         ? rowsOf(other) + " and " + std::to_string(item)
+                         : rowsOf(own) + ", tensor '" + *other.tensor +
+                               "' for those of " + rowsOf(other)) +
+                    ", which would see one another in module '" + info.name +
+                    "'; expected other numbers for each " +
+                    (bySample ? kSample : symbol.item) + " of the step");
       }
 }
 
 void FileBatch::checkApart() const {
+  // By the recipe's module: its stages compare the same numbers.
+  std::map<std::pair<std::string, std::string>, Numbers> known;
   for (size_t m = 0; m < program.modules.size; ++m)
     for (auto &entry : inputs[m])
-      if (program.modules[m].inputs[entry.first].apart)
-        checkApart(m, entry.first);
+      if (const char *with = program.modules[m].inputs[entry.first].apart)
+        checkApart(m, entry.first, known[{program.modules[m].origin, with}]);
+}
+
+/// Into which the samples fit as they come; empty: they do not.
+std::vector<int64_t>
+FileBatch::partBegins(const std::vector<int64_t> &tokens) const {
+  data::StepRule rule{program.parts, program.partTokens,
+                      program.globalBatch / program.parts};
+  std::vector<int64_t> parts = data::fillParts(rule, [&](int64_t i) {
+    return i < int64_t(tokens.size()) ? tokens[size_t(i)] : -1;
+  });
+  return parts.back() == samples() ? parts : std::vector<int64_t>();
 }
 
 StepItems FileBatch::stepItems() const {
   StepItems out;
   out.where = file.path();
-  out.samples = program.globalBatch;
+  out.samples = samples();
   for (auto &[kind, count] : counts) {
     if (kind == kSample || measures.count(kind))
       continue;
@@ -112,6 +147,9 @@ StepItems FileBatch::stepItems() const {
       if (other.name == kind)
         other.measures[name] = measure;
   }
+  if (auto tokens = measures.find(kSampleTokens);
+      program.parts && tokens != measures.end())
+    out.parts = partBegins(*tokens->second);
   return out;
 }
 
@@ -207,7 +245,7 @@ void FileBatch::rebaseInput(size_t module, size_t input, const Part &part,
 }
 
 void FileBatch::cut(Reorder reorder) {
-  batch.samples = program.globalBatch;
+  batch.samples = samples();
   Assigner assigner(program, reorder);
   batch.assignment = assigner.assign(stepItems());
   batch.utilisation = utilisation(program, batch.assignment);

@@ -32,25 +32,55 @@ int64_t data::shuffled(uint64_t seed, int64_t epoch, int64_t place,
   return int64_t(value);
 }
 
-StepManifest data::makeManifest(const SampleTable &table, int64_t global,
-                                uint64_t seed, int64_t step) {
+namespace {
+/// The sample at a place of the run.
+int64_t sampleAt(const SampleTable &table, uint64_t seed, int64_t place) {
+  return shuffled(seed, place / table.samples, place % table.samples,
+                  table.samples);
+}
+} // namespace
+
+StepManifest data::makeManifest(const SampleTable &table, int64_t first,
+                                int64_t count, uint64_t seed, int64_t step) {
   StepManifest out;
   out.step = step;
   out.items.resize(size_t(table.kinds));
-  for (int64_t place = 0; place < global; ++place) {
-    int64_t position = step * global + place;
-    int64_t sample = shuffled(seed, position / table.samples,
-                              position % table.samples, table.samples);
+  for (int64_t place = 0; place < count; ++place) {
+    int64_t sample = sampleAt(table, seed, first + place);
     out.samples.push_back(sample);
     out.tokens += table.tokens[size_t(sample)];
     out.labels += table.labels[size_t(sample)];
     for (int32_t k = 0; k < table.kinds; ++k) {
-      int32_t count = table.items[size_t(sample * table.kinds + k)];
-      for (int32_t i = 0; i < count; ++i)
+      int32_t items = table.items[size_t(sample * table.kinds + k)];
+      for (int32_t i = 0; i < items; ++i)
         out.items[size_t(k)].push_back({place, i});
     }
   }
   return out;
+}
+
+std::vector<int64_t> StepStarts::fill(int64_t begin) const {
+  return fillParts(rule, [&](int64_t i) {
+    return int64_t(table.tokens[size_t(sampleAt(table, seed, begin + i))]);
+  });
+}
+
+int64_t StepStarts::begin(int64_t step) const {
+  std::lock_guard<std::mutex> lock(mutex);
+  while (int64_t(begins.size()) <= step)
+    begins.push_back(begins.back() + fill(begins.back()).back());
+  return begins[size_t(step)];
+}
+
+std::vector<int64_t> StepStarts::parts(int64_t step) const {
+  return fill(begin(step));
+}
+
+int64_t StepStarts::stepsOfEpoch() const {
+  int64_t steps = 1;
+  while (begin(steps + 1) <= table.samples)
+    ++steps;
+  return steps;
 }
 
 uint64_t StepManifest::hash() const {

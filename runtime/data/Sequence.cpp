@@ -204,10 +204,22 @@ double Sequence::length(const PerPart<int64_t> &loads) const {
 }
 
 namespace {
-std::vector<Items> consecutive(const ProgramInfo &program) {
-  std::vector<Items> result(size_t(microbatchCount(program)));
-  for (int64_t place = 0; place < program.globalBatch; ++place)
-    result[size_t(place / program.microBatch)].push_back(place);
+/// As the samples come: so many a microbatch, or as many parts in each.
+std::vector<Items> consecutive(const ProgramInfo &program,
+                               const StepItems &items) {
+  int64_t n = microbatchCount(program);
+  std::vector<Items> result(static_cast<size_t>(n));
+  auto ceil = [n](int64_t all) {
+    return std::max<int64_t>(1, (all + n - 1) / n);
+  };
+  int64_t micro = program.parts ? ceil(items.samples) : program.microBatch;
+  size_t part = 0, each = size_t(ceil(int64_t(items.parts.size()) - 1));
+  for (int64_t place = 0; place < items.samples; ++place) {
+    while (part + 1 < items.parts.size() && items.parts[part + 1] <= place)
+      ++part;
+    result[items.parts.empty() ? size_t(place / micro) : part / each].push_back(
+        place);
+  }
   return result;
 }
 
@@ -231,12 +243,12 @@ std::vector<Items> even(const ProgramInfo &program,
 } // namespace
 
 std::vector<std::vector<Items>>
-compositions(const ProgramInfo &program,
+compositions(const ProgramInfo &program, const StepItems &items,
              const std::vector<std::vector<int64_t>> &loads) {
-  std::vector<std::vector<Items>> result = {consecutive(program)};
+  std::vector<std::vector<Items>> result = {consecutive(program, items)};
   if (loads.empty())
     return result;
-  std::vector<int64_t> all(size_t(program.globalBatch), 0), others = all;
+  std::vector<int64_t> all(size_t(items.samples), 0), others = all;
   for (size_t m = 0; m < program.modules.size; ++m) {
     const ModuleInfo &module = program.modules[m];
     if (module.wholeBatch)

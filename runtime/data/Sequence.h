@@ -67,7 +67,7 @@ private:
 /// [place]; modules' loads count by the replicas that share them. No loads: the
 /// given one alone.
 std::vector<std::vector<Items>>
-compositions(const ProgramInfo &program,
+compositions(const ProgramInfo &program, const StepItems &items,
              const std::vector<std::vector<int64_t>> &loads);
 
 /// Into as many microbatches as there are, as full as one another: `rows` is

@@ -58,6 +58,8 @@ ShardBatch::ShardBatch(const ProgramInfo &program, Config given,
     table.items.insert(table.items.end(), sample.items.begin(),
                        sample.items.end());
   }
+  if (config.rule.parts)
+    starts.emplace(table, config.rule, config.seed);
   try {
     for (int i = 0; i < std::max(options.workers, 1); ++i)
       threads.push_back(startThread("reading samples", [this] { work(); }));
@@ -81,9 +83,10 @@ std::string ShardBatch::summary() const {
   std::string text = std::to_string(dataSet.size()) + " samples in " +
                      std::to_string(dataSet.shards()) + " shard" +
                      (dataSet.shards() == 1 ? "" : "s");
-  if (dataSet.size() < config.globalBatch)
-    text += ", fewer than the " + std::to_string(config.globalBatch) +
-            " of a step: samples repeat within it";
+  int64_t own = starts ? starts->begin(1) : config.globalBatch;
+  if (dataSet.size() < own)
+    text += ", fewer than the " + std::to_string(own) + " of a step" +
+            (starts ? " (the first)" : "") + ": samples repeat within it";
   if (dataSet.broken())
     text += ", " + std::to_string(dataSet.broken()) + " broken ones left out";
   for (const std::string &file : dataSet.leftOut())

@@ -23,6 +23,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace dt::rt::data {
@@ -37,6 +38,7 @@ struct StepWork {
   int64_t step = 0;
   State state = State::New;
   StepManifest manifest;
+  std::vector<int64_t> parts; ///< StepItems::parts
   std::vector<std::vector<int64_t>>
       firstItem; ///< [kind][place]: position of the sample's first item
   std::vector<bool> wanted; ///< by place: something of the sample is needed
@@ -70,7 +72,8 @@ public:
   ~ShardBatch() override;
   const Batch &next(int64_t step) override;
   int64_t batches() const override {
-    return std::max<int64_t>(1, dataSet.size() / program.globalBatch);
+    return starts ? starts->stepsOfEpoch()
+                  : std::max<int64_t>(1, dataSet.size() / program.globalBatch);
   }
   Fullness fullness(int64_t first, int64_t end, int64_t stride) const override;
   std::string summary() const override;
@@ -79,6 +82,7 @@ public:
 private:
   void work();
   void plan(StepWork &step) const;
+  void choose(StepWork &step) const;
   StepItems itemsOf(const StepWork &step) const;
   void want(StepWork &step, size_t module, const PartItems &part) const;
   void runJob(StepWork &step, StepWork::Job job);
@@ -93,6 +97,7 @@ private:
   Config config;
   DataSet dataSet;
   SampleTable table;
+  std::optional<StepStarts> starts; ///< of steps of as many samples as fit
   std::vector<ModuleBinding> bindings;
   RankView view;
   int64_t round; ///< microbatches after which tasks of all modules end together

@@ -15,10 +15,23 @@
 
 namespace dt::rt::data {
 
+/// Which samples the step has.
+void ShardBatch::choose(StepWork &step) const {
+  if (!starts) {
+    step.manifest =
+        makeManifest(table, program.globalBatch, config.seed, step.step);
+    return;
+  }
+  step.parts = starts->parts(step.step);
+  step.manifest = makeManifest(table, starts->begin(step.step),
+                               step.parts.back(), config.seed, step.step);
+}
+
 StepItems ShardBatch::itemsOf(const StepWork &step) const {
   StepItems out;
   out.where = "step " + std::to_string(step.step);
-  out.samples = program.globalBatch;
+  out.samples = int64_t(step.manifest.samples.size());
+  out.parts = step.parts;
   out.nameOf = [this, &step](int64_t place) {
     return dataSet.sample(step.manifest.samples[size_t(place)]).key;
   };
@@ -52,7 +65,7 @@ BatchSource::Fullness ShardBatch::fullness(int64_t first, int64_t end,
   for (int64_t step = first; config.packed && step < end; step += stride) {
     StepWork work;
     work.step = step;
-    work.manifest = makeManifest(table, program.globalBatch, config.seed, step);
+    choose(work);
     StepItems items = itemsOf(work);
     Assignment assignment;
     try {
@@ -97,9 +110,9 @@ void ShardBatch::want(StepWork &step, size_t module,
 
 /// Who works on what, and what this rank has to decode for its share.
 void ShardBatch::plan(StepWork &step) const {
-  step.manifest =
-      makeManifest(table, program.globalBatch, config.seed, step.step);
-  step.batch.samples = program.globalBatch;
+  choose(step);
+  size_t samples = step.manifest.samples.size();
+  step.batch.samples = int64_t(samples);
   step.batch.tokens = step.manifest.tokens;
   step.batch.nameOf = [this, samples = step.manifest.samples](int64_t place) {
     return dataSet.sample(samples[size_t(place)]).key;
@@ -112,10 +125,10 @@ void ShardBatch::plan(StepWork &step) const {
   const Assignment &assignment = step.batch.assignment;
   step.batch.utilisation = utilisation(program, assignment);
   step.batch.hash = step.manifest.hash() * 31 + assignment.hash();
-  step.samples.resize(size_t(program.globalBatch));
-  step.wanted.resize(size_t(program.globalBatch), false);
+  step.samples.resize(samples);
+  step.wanted.resize(samples, false);
   for (const std::vector<ItemRef> &items : step.manifest.items) {
-    step.firstItem.emplace_back(size_t(program.globalBatch), 0);
+    step.firstItem.emplace_back(samples, 0);
     for (size_t i = items.size(); i-- > 0;)
       step.firstItem.back()[size_t(items[i].place)] = int64_t(i);
     step.wantedPixels.emplace_back(items.size(), false);

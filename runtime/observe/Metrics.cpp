@@ -76,7 +76,7 @@ void Metrics::step(int64_t step, const StepResult &result, double seconds,
   line["lr"] = result.lr;
   line["grad_norm"] = number(result.norm);
   line["seconds"] = seconds;
-  line["samples_per_second"] = number(double(program.globalBatch) / seconds);
+  line["samples_per_second"] = number(double(batch.samples) / seconds);
   if (batch.tokens)
     line["tokens_per_second"] = number(double(batch.tokens) / seconds);
   if (batch.utilisation > 0)

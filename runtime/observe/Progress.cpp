@@ -71,12 +71,13 @@ Progress::Progress(const ProgramInfo &program, int64_t first, int64_t total,
 
 std::string Progress::text(int64_t step, const StepResult &result,
                            double utilisation, double time) const {
-  double speed =
-      time > recentTime ? double(step - recentStep) / (time - recentTime) : 0;
+  double seconds = time - recentTime,
+         speed = seconds > 0 ? double(step - recentStep) / seconds : 0,
+         samples = seconds > 0 ? double(recentSamples) / seconds : 0;
   std::string line = format("step %lld/%lld  loss %.4f", (long long)step,
                             (long long)total, result.loss);
   line += termsText(program, result.terms);
-  line += format("  %.1f samples/s", speed * double(program.globalBatch));
+  line += format("  %.1f samples/s", samples);
   if (utilisation > 0)
     line += format("  parts %.0f %% full", 100 * utilisation);
   if (step < total && speed > 0)
@@ -84,9 +85,10 @@ std::string Progress::text(int64_t step, const StepResult &result,
   return line;
 }
 
-void Progress::step(int64_t step, const StepResult &result,
+void Progress::step(int64_t step, const StepResult &result, int64_t samples,
                     double utilisation) {
   double time = now();
+  recentSamples += samples;
   bool ends = step == total;
   if (!ends && time - last < (terminal ? kRedraw : every))
     return;
@@ -107,7 +109,7 @@ void Progress::step(int64_t step, const StepResult &result,
   // The first step plans primitives and touches memory: it is not part of the
   // speed.
   if (step == first + 1 || time - recentTime > 5)
-    recentTime = time, recentStep = step;
+    recentTime = time, recentStep = step, recentSamples = 0;
 }
 
 void Progress::validation(int64_t step, double loss,
@@ -118,6 +120,7 @@ void Progress::validation(int64_t step, double loss,
 
 void Progress::goBack(int64_t step) {
   first = recentStep = step;
+  recentSamples = 0;
   recentTime = now();
 }
 

@@ -20,8 +20,9 @@ class Progress {
 public:
   Progress(const ProgramInfo &program, int64_t first, int64_t total,
            double every);
-  /// `utilisation`: Batch::utilisation.
-  void step(int64_t step, const StepResult &result, double utilisation);
+  /// `samples`, `utilisation`: of the step's Batch. Called for every step.
+  void step(int64_t step, const StepResult &result, int64_t samples,
+            double utilisation);
   /// A line of its own; after finish().
   void validation(int64_t step, double loss, const std::vector<double> &terms,
                   bool best) const;
@@ -38,7 +39,7 @@ private:
   int64_t first, total;
   double every, start, last = -1e9;
   double recentTime; ///< begin of the window for the speed
-  int64_t recentStep;
+  int64_t recentStep, recentSamples = 0;
   bool terminal, open = false;
 };
 

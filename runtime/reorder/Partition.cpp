@@ -13,11 +13,8 @@
 
 namespace dt::reorder {
 
-namespace {
-
 using Cost = int64_t;
 
-/// Ids, most expensive first, ties by id.
 std::vector<int32_t> sortedByCost(const std::vector<Cost> &costs) {
   // Side by side with their costs, which are read at every comparison.
   std::vector<std::pair<Cost, int32_t>> items;
@@ -31,6 +28,8 @@ std::vector<int32_t> sortedByCost(const std::vector<Cost> &costs) {
     order.push_back(item);
   return order;
 }
+
+namespace {
 
 /// Of every group, what a unit of cost takes it: 1, or in 1/256 of what it
 /// takes the fastest.
@@ -96,6 +95,31 @@ void sink(Heap &heap) {
   heap[at] = entry;
 }
 
+/// Of groups alike the empty ones get the first items in turn, as those that
+/// cost nothing would not. Returns how many have been dealt.
+size_t dealFirst(const std::vector<Cost> &costs,
+                 const std::vector<int32_t> &order,
+                 std::vector<std::pair<Cost, Heap>> &heaps,
+                 const PartitionOptions &options, Partition &result) {
+  size_t n = std::min(order.size(), result.groups.size());
+  if (heaps.size() != 1 || options.maxCount == 1 || n < result.groups.size() ||
+      costs[order[n - 1]] == 0)
+    return 0;
+  Heap &heap = heaps[0].second; // sorted: a heap, too
+  for (size_t i = 0; i < n; ++i) {
+    result.groups[i].push_back(order[i]);
+    heap[n - 1 - i] = {costs[order[i]], int32_t(i)};
+  }
+  // Of equal loads the group that comes first stands first.
+  for (size_t begin = 0, end; begin < n; begin = end) {
+    for (end = begin; end < n && heap[end].first == heap[begin].first;)
+      ++end;
+    std::reverse(heap.begin() + long(begin), heap.begin() + long(end));
+  }
+  result.largest = costs[order[0]] * heaps[0].first;
+  return n;
+}
+
 /// partitionLPT() of items whose order by cost is known; groups have them in
 /// that order.
 Partition assignInOrder(const std::vector<Cost> &costs,
@@ -114,7 +138,9 @@ Partition assignInOrder(const std::vector<Cost> &costs,
     same->second.emplace_back(0, i);
     result.groups[i].reserve(costs.size() / options.groups + 1);
   }
-  for (int32_t item : order) {
+  size_t first = dealFirst(costs, order, heaps, options, result);
+  for (size_t i = first; i < order.size(); ++i) {
+    int32_t item = order[i];
     // Where it is done first; of equals the group that comes first.
     Heap *best = nullptr;
     std::pair<Cost, int32_t> least;
@@ -416,7 +442,12 @@ Partition partitionLPT(const std::vector<Cost> &costs,
 
 Partition partition(const std::vector<Cost> &costs,
                     const PartitionOptions &options) {
-  std::vector<int32_t> order = sortedByCost(costs);
+  return partition(costs, sortedByCost(costs), options);
+}
+
+Partition partition(const std::vector<Cost> &costs,
+                    const std::vector<int32_t> &order,
+                    const PartitionOptions &options) {
   std::vector<Cost> slowness = slownessOf(options);
   Partition result = assignInOrder(costs, order, slowness, options);
   Cost bound =

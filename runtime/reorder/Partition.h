@@ -58,6 +58,13 @@ Partition partitionLPT(const std::vector<int64_t> &costs,
 /// LPT, then trades. O(n log n + effort).
 Partition partition(const std::vector<int64_t> &costs,
                     const PartitionOptions &options);
+/// The same of items whose order is known: most expensive first, ties by
+/// number.
+Partition partition(const std::vector<int64_t> &costs,
+                    const std::vector<int32_t> &order,
+                    const PartitionOptions &options);
+/// That order.
+std::vector<int32_t> sortedByCost(const std::vector<int64_t> &costs);
 
 } // namespace dt::reorder
 

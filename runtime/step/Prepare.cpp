@@ -39,8 +39,8 @@ bool isSamples(const SymbolInfo &symbol) {
 
 /// Whether all parts of a module get as many samples, or one more: samples are
 /// all that counts, and ranks are as fast as one another.
-bool dealsEvenly(const ModuleInfo &module) {
-  bool even = module.speeds.empty();
+bool dealsEvenly(const ProgramInfo &program, const ModuleInfo &module) {
+  bool even = module.speeds.empty() && !program.parts;
   for (const SymbolInfo &symbol : module.symbols)
     even &= !symbol.item || (isSamples(symbol) && !symbol.measure);
   return even;
@@ -81,7 +81,7 @@ partDims(const ProgramInfo &program, const Placement &placement, size_t m) {
   if (module.wholeBatch || program.microBatch < 1)
     return all;
   std::set<int64_t> even;
-  if (dealsEvenly(module))
+  if (dealsEvenly(program, module))
     even = evenSizes(program, placement, m);
   std::map<std::string, int64_t> kinds; ///< the largest number of each
   for (const SymbolInfo &symbol : module.symbols)

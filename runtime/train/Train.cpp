@@ -67,10 +67,11 @@ void logStart(const Trainer &trainer, const BatchSource *source, int64_t first,
     all += trainer.elements(p);
     trained += p.hasGradient ? trainer.elements(p) : 0;
   }
-  printLog("%s: %lld parameters, %lld trained; batch %lld in %lld parts; %s\n",
-           program.name, (long long)all, (long long)trained,
-           (long long)program.globalBatch, (long long)microbatchCount(program),
-           device::describe());
+  printLog(
+      "%s: %lld parameters, %lld trained; batch %s%lld in %lld parts; %s\n",
+      program.name, (long long)all, (long long)trained,
+      program.parts ? "of at most " : "", (long long)program.globalBatch,
+      (long long)microbatchCount(program), device::describe());
   for (const ModuleInfo &module : program.modules)
     if (module.slow)
       printLog("'%s' is slow in %s\n", module.name, module.slow);

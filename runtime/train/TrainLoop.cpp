@@ -152,7 +152,7 @@ private:
                  recorder.times());
     if (speaks) {
       warnEmpty();
-      progress.step(step, result, batch.utilisation);
+      progress.step(step, result, batch.samples, batch.utilisation);
     }
     if (!result.finite() && options.onNaN == OnNaN::Stop)
       failNotFinite("");

@@ -61,12 +61,12 @@ def write_batch(path, documents):
     )
 
 
-def recipe(count, micro, tokens):
+def recipe(batch):
     return {
         "modules": {"llm": {"onnx": str(GRAPH)}},
         "items": {"sample": {"measures": {"tokens": {"max": MOST}}}},
         "dims": {"seq": "sample.tokens"},
-        "batch": {"global": count, "micro": micro, **({"tokens": tokens} if tokens else {})},
+        "batch": batch,
         "losses": [{"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels"}],
         "optimizer": {"kind": "adamw", "lr": 1e-3},
         "data": {
@@ -91,8 +91,60 @@ def build(dt_opt, folder, made, plan):
     return folder / "program"
 
 
-def train(program, ranks, *flags):
-    return subprocess.run([program / "build/train", *(["--ranks", str(ranks)] if ranks > 1 else []), "--steps", "2", "--threads", "1", "--metrics", "metrics.jsonl", *flags], cwd=program, capture_output=True, text=True)
+def train(program, ranks, *flags, steps=2):
+    return subprocess.run([program / "build/train", *(["--ranks", str(ranks)] if ranks > 1 else []), "--steps", str(steps), "--threads", "1", "--metrics", "metrics.jsonl", *flags], cwd=program, capture_output=True, text=True)
+
+
+def curve(program):
+    return [json.loads(line) for line in (program / "metrics.jsonl").read_text().splitlines()]
+
+
+def differ(name, have, want):
+    """Losses step by step."""
+    have, want = [line["loss"] for line in have], [line["loss"] for line in want]
+    same = len(have) == len(want) and all(abs(a - b) <= RELATIVE * abs(b) for a, b in zip(have, want))
+    return [] if same else [f"losses of {name} are {have}, expected {want}"]
+
+
+def check_filled(dt_opt, work):
+    """Steps of as many texts as fit: of equal texts those of a number of texts; of others the same ones under every plan and from every step on."""
+    failures, shard = [], work / "equal.tar"
+    write_shard(shard, [[i % len(WORDS)] * 8 for i in range(23)])
+    made = {"numbered": {"global": 12}, "filled": {"tokens": 49, "parts": 3}}
+    curves = {}
+    for name, batch in made.items():
+        program = build(dt_opt, work / f"equal-{name}", recipe(batch), [])
+        run = train(program, 1, "--data", shard, steps=5)
+        if run.returncode:
+            return [f"{name}: {run.stderr}"]
+        curves[name] = curve(program)
+    failures += differ("filled parts", curves["filled"], curves["numbered"])
+
+    documents, batch = texts(), {"tokens": 48, "parts": 4, "samples": 9}
+    plans = {"": 1, "llm:dp=2": 2, "llm:dp=4": 4, "llm:dp=2;microbatches=4": 2, "llm:pp=2;reorder=both": 2, "llm:dp=2,sub=2;reorder=both": 2}
+    shard, want = work / "texts.tar", None
+    for number, (plan, ranks) in enumerate(plans.items()):
+        program = build(dt_opt, work / f"filled-{number}", recipe(batch), [f"--plan={plan}"] if plan else [])
+        run = train(program, ranks, "--data", shard, steps=7)
+        if run.returncode:
+            failures.append(f"{plan}: {run.stderr}")
+            continue
+        lines = curve(program)
+        want = want or lines
+        failures += differ(plan, lines, want)
+        tokens = [round(line["tokens_per_second"] * line["seconds"]) for line in lines]
+        samples = [round(line["samples_per_second"] * line["seconds"]) for line in lines]
+        if max(tokens) > 192 or min(tokens) <= 4 * (48 - MOST) or len(set(samples)) < 3 or max(samples) > 36:
+            failures.append(f"{plan}: steps have {tokens} tokens, {samples} samples")
+        if any(abs(line["utilisation"] - n / (192 * parts)) > 1e-9 for line, n, parts in zip(lines, tokens, [2 if "sub" in plan or "microbatches" in plan else 1] * 7)):
+            failures.append(f"{plan}: {[line['utilisation'] for line in lines]}")
+        # From the state after three steps of the plan before it.
+        if number == 0:
+            train(program, ranks, "--data", shard, "--checkpoint", work / "state", steps=3)
+        elif number == 1:
+            run = train(program, ranks, "--data", shard, "--checkpoint", work / "state", "--resume", steps=7)
+            failures += differ(f"{plan}, resumed", curve(program)[-4:], want[3:]) + ([run.stderr] if run.returncode else [])
+    return failures
 
 
 def main():
@@ -108,9 +160,9 @@ def main():
         write_batch(batch, documents)
         bound = total // 8 + MOST // 2
         cases = {
-            "file": (recipe(len(documents), len(documents), 0), [], 1, ["--batch", batch]),
-            "shards": (recipe(len(documents), len(documents), 0), [], 1, ["--data", shard]),
-            "packed": (recipe(len(documents), -(-len(documents) // 4), bound), ["--plan=llm:dp=2"], 2, ["--data", shard]),
+            "file": (recipe({"global": len(documents)}), [], 1, ["--batch", batch]),
+            "shards": (recipe({"global": len(documents)}), [], 1, ["--data", shard]),
+            "packed": (recipe({"global": len(documents), "micro": -(-len(documents) // 4), "tokens": bound}), ["--plan=llm:dp=2"], 2, ["--data", shard]),
         }
         for name, (made, plan, ranks, flags) in cases.items():
             program = build(dt_opt, work / name, made, plan)
@@ -127,10 +179,11 @@ def main():
                 said = re.search(r"parts of 2 steps: ([0-9.]+) % of their bounds", run.stdout)
                 if not said or abs(float(said[1]) - 100 * full) > 0.051:
                     failures.append(f"the log does not say that parts are {100 * full:.1f} % full: {run.stdout}")
-        tight = build(dt_opt, work / "tight", recipe(len(documents), len(documents), max(MOST, total // 3)), ["--plan=llm:dp=2"])
+        tight = build(dt_opt, work / "tight", recipe({"global": len(documents), "tokens": max(MOST, total // 3)}), ["--plan=llm:dp=2"])
         run = train(tight, 2, "--data", shard)
         if run.returncode == 0 or not re.fullmatch(r"error: step 0: dim llm\.seq is [0-9]+ in microbatch 0, replica [01]; the program was compiled for at most [0-9]+, which sample [0-9]+ \([0-9]+\) exceeds", run.stderr.strip()):
             failures.append(f"a bound below the mean: ended with {run.returncode}, {run.stderr.strip()}")
+        failures += check_filled(dt_opt, work)
     for name, loss in losses.items():
         if not abs(loss - losses["file"]) <= RELATIVE * abs(losses["file"]):
             failures.append(f"the loss of {name} is {loss}, that of the file {losses['file']}")

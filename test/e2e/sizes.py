@@ -62,7 +62,7 @@ case("other-pictures", "pooled", None, "vision: llm:ranks=0", STATIC, planted=("
 case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.windows", np.zeros_like))
 case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
 
-# Sizes are what items have; the subset is thirteen plans.
+# Sizes are what items have; the subset is fifteen plans.
 for network in ("packed", "windowed", "qwen3", "places", "library"):
     subset = network == "packed"
     case("one", network, 8, "llm:")
@@ -72,8 +72,10 @@ for network in ("packed", "windowed", "qwen3", "places", "library"):
     case("dp3", network, 8, "llm:dp=3,zero=1", subset=subset)
     case("pp2-zb", network, 1, "llm:pp=2 | schedule=zb-h1", subset=subset)
     case("interleaved", network, 2, "llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
+    case("dp2-pp2", network, 3, "llm:dp=2,pp=2", subset=subset)
     case("dp2-sub2", network, 8, "llm:dp=2,sub=2,save=none | reorder=both", subset=subset)
     case("tokens", network, 4, "llm:dp=2", tokens=64)
+    case("parts", network, 9, "llm:dp=3,pp=2 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9}, subset=subset)
 for network in ("vlm", "reordered"):
     subset = network == "vlm"
     case("one", network, 8, "vision: llm:ranks=0")
@@ -83,6 +85,7 @@ for network in ("vlm", "reordered"):
     case("tp2-tp2", network, 4, "vision:tp=2 llm:tp=2,dp=2", subset=subset)
     case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
     case("sub2-zb", network, 4, "vision:sub=2 llm:pp=2 | schedule=zb-h1", subset=subset)
+    case("parts", network, 9, "vision:dp=3 llm:dp=2,sub=2", parts={"tokens": 100, "parts": 8, "samples": 9})
     case("interleaved", network, 2, "vision: llm:pp=2,vpp=2 | schedule=interleaved", subset=subset)
 for network in ("qwen2_vl", "qwen3_vl", "naflex", "pooled"):
     subset = network == "qwen3_vl"
@@ -181,7 +184,7 @@ class Runner(layouts.Runner):
         for file in figures.graphs.values():
             shutil.copy(self.models / case["model"] / file, folder / file)
         # Of numbers the batch is one sample.
-        batch = {"global": 1} if self.static else {"global": figures.sizes.samples, "micro": micro} | ({"tokens": case["tokens"]} if "tokens" in case else {})
+        batch = {"global": 1} if self.static else case.get("parts") or {"global": figures.sizes.samples, "micro": micro} | ({"tokens": case["tokens"]} if "tokens" in case else {})
         made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None, figures.rows)
         (folder / "recipe.json").write_text(json.dumps(made, indent=1))
         return folder / "recipe.json"
@@ -285,7 +288,7 @@ def main():
     parser.add_argument("--slow", action="store_true", help="with --fresh: pictures of up to 1,024 patches, texts of up to 400 tokens")
     parser.add_argument("--networks", type=lambda text: text.split(","), help="by default those that are kept")
     parser.add_argument("--only", default="", help="cases whose name matches")
-    parser.add_argument("--subset", action="store_true", help="thirteen plans, every kind once")
+    parser.add_argument("--subset", action="store_true", help="fifteen plans, every kind once")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")

@@ -65,6 +65,10 @@ std::string dataOf(mlir::ModuleOp program) {
   for (auto rt : program.getOps<dt::rt::ProgramOp>()) {
     data["batch"] = {{"global", rt.getGlobalBatch()},
                      {"micro", rt.getMicroBatch()}};
+    if (auto parts = rt.getParts())
+      data["batch"].update({{"parts", *parts},
+                            {"tokens", *rt.getPartTokens()},
+                            {"samples", rt.getGlobalBatch() / *parts}});
     data["seed"] = rt.getSeed();
   }
   return data.dump(1);

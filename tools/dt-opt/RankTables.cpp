@@ -254,6 +254,8 @@ RankTables::RankTables(rt::ProgramOp program) : program(program) {
   info.microBatch = program.getMicroBatch();
   info.bucketBytes = size_t(program.getBucket());
   info.narrowSums = program.getNarrowSums();
+  info.parts = int64_t(program.getParts().value_or(0));
+  info.partTokens = int64_t(program.getPartTokens().value_or(0));
 }
 
 } // namespace dt

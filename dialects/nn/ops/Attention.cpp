@@ -303,8 +303,10 @@ static ItemState inferTokenItems(AttentionOp op, ItemStates operands) {
       !llvm::all_of(operands.drop_front(segments), alongTokens) ||
       !llvm::all_of(operands.take_front(3), alongTokens))
     return ItemState::coupled(op, "lets items see one another");
-  if (!llvm::all_of(operands.drop_front(segments),
-                    [](const ItemState &ids) { return ids.isGiven; }))
+  int64_t plus = operands[segments].givenPlus;
+  if (!llvm::all_of(operands.drop_front(segments), [&](const ItemState &ids) {
+        return ids.isGiven && ids.givenPlus == plus;
+      }))
     return ItemState::coupled(
         op, "keeps items apart by numbers that the graph computes, of which "
             "two items may have the same, where it should compare integers of "

@@ -101,8 +101,14 @@ json getDataSections(mlir::ModuleOp program) {
     out["data"] = attrToJson(data.getDescription());
   for (auto input : program.getOps<dist::InputOp>())
     out["inputs"][input.getName().str()] = attrToJson(input.getDescription());
-  if (auto batch = dist::getOnly<dist::BatchOp>(program))
+  if (auto batch = dist::getOnly<dist::BatchOp>(program)) {
     out["batch"] = {{"global", batch.getGlobal()}, {"micro", batch.getMicro()}};
+    if (auto parts = batch.getParts()) {
+      out["batch"]["parts"] = *parts;
+      out["batch"]["tokens"] = *batch.getTokens();
+      out["batch"]["samples"] = batch.getGlobal() / *parts;
+    }
+  }
   if (auto seed = dist::getOnly<dist::SeedOp>(program))
     out["seed"] = seed.getValue();
   return out;

@@ -402,9 +402,13 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
     return {};
   markLookups(*program);
   builder.setInsertionPointToEnd(program->getBody());
+  auto bound = [&](int64_t most) {
+    return most ? builder.getI64IntegerAttr(most) : IntegerAttr();
+  };
   dist::BatchOp::create(builder, at("batch"), recipe.globalBatch,
                         recipe.microBatch, recipe.batchNorm == "local",
-                        recipe.openMicro);
+                        recipe.openMicro, bound(recipe.parts),
+                        bound(recipe.partTokens));
   dist::SeedOp::create(builder, at("seed"), recipe.seed);
   setRoles();
   if (failed(verify(*program)))

@@ -35,7 +35,8 @@ const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
 const StringRef kItemKeys[] = {"of", "max", "measures"};
 const StringRef kMeasureKeys[] = {"max", "part"};
-const StringRef kBatchKeys[] = {"global", "micro", "tokens"};
+const StringRef kBatchKeys[] = {"global", "micro", "tokens", "parts",
+                                "samples"};
 /// Of every optimizer; what each has of its own is in runtime/Optimizers.h.
 const StringRef kOptimizerKeys[] = {
     "kind",   "lr",       "weight_decay", "no_decay",   "groups", "clip",
@@ -141,22 +142,6 @@ void RecipeParser::measures(const std::string &kind, JsonReader all) {
       entry.part = reader.at("part").integer(entry.max);
     recipe.measures.push_back(std::move(entry));
   }
-}
-
-/// A part holds any one sample.
-void RecipeParser::boundTokens(JsonReader batch) {
-  auto *measure = find_if(recipe.measures, [](const MeasureEntry &entry) {
-                    return entry.quantity() == rt::kSampleTokens;
-                  }).operator->();
-  JsonReader reader = batch.at("tokens");
-  if (measure == recipe.measures.data() + recipe.measures.size())
-    return reader.fail("bounds the tokens of a part, but samples have no "
-                       "measure of that name; expected "
-                       "items.sample.measures.tokens");
-  if (measure->part)
-    return reader.fail("items.sample.measures.tokens.part bounds them, too; "
-                       "expected one of both");
-  measure->part = reader.integer(measure->max);
 }
 
 void RecipeParser::pattern(JsonReader reader, StringRef pattern) {
@@ -436,16 +421,10 @@ void RecipeParser::rest() {
   if (top.has("batch")) {
     JsonReader batch = top.at("batch");
     batch.keys(kBatchKeys);
-    recipe.globalBatch = batch.at("global").integer(1);
-    if (batch.has("tokens"))
-      boundTokens(batch);
-    recipe.microBatch =
-        batch.has("micro") ? batch.at("micro").integer(1) : recipe.globalBatch;
-    if (top.ok() && recipe.microBatch > recipe.globalBatch)
-      batch.at("micro").fail("expected at most batch.global");
-    // Statistics of a microbatch are no matter of its plan.
-    recipe.openMicro = !batch.has("micro") && recipe.globalBatch > 1 &&
-                       recipe.batchNorm.empty();
+    if (batch.has("tokens") && !batch.has("global"))
+      fillParts(batch);
+    else
+      countSamples(batch);
   }
   top.read("seed", recipe.seed, 0);
 }

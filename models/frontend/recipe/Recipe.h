@@ -133,6 +133,9 @@ struct Recipe {
   std::string batchNorm; ///< "local", or empty: training form is an error if
                          ///< the batch is cut
   int64_t globalBatch = 1, microBatch = 1;
+  int64_t parts = 0;      ///< of a step of as many samples as fit, at most
+                          ///< globalBatch; 0: it is globalBatch samples
+  int64_t partTokens = 0; ///< most of such a part
   bool openMicro = false; ///< a plan may say microBatch; until then it is all
   int64_t seed = 0;
   nlohmann::json data,

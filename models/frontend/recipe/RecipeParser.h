@@ -39,6 +39,8 @@ private:
   void items();
   void measures(const std::string &kind, JsonReader all);
   void boundTokens(JsonReader batch);
+  void countSamples(JsonReader batch);
+  void fillParts(JsonReader batch);
   void modules();
   void precisions();
   void dims();

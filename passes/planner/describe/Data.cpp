@@ -214,7 +214,8 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
         for (const models::JsonReader &item : kind.list())
           sample.items.back().push_back(readTokens(item, 0));
       }
-      if (sample.items.size() > kinds.size())
+      // Who has no "items" has none of any kind.
+      if (entry.has("items") && sample.items.size() != kinds.size())
         entry.at("items").fail("expected a list for each of the " +
                                Twine(kinds.size()) + " kinds");
       samples.push_back(std::move(sample));

@@ -43,15 +43,15 @@ public:
     speeds = plan.units[model.pace].getSpeeds();
     measure();
     bool whole = plan.assign == Assign::Samples;
-    if (!plan.balancesParts() || plan.assign == Assign::Given) {
+    if (!plan.balancesParts() || plan.assign == Assign::Given)
       asDrawn();
-      if (!fits())
-        byTokens();
-    } else if (whole) {
+    else if (whole)
       byReplica();
-    } else {
+    else
       byPart();
-    }
+    // Of equal work short samples may be more rows than long ones.
+    if (!fits())
+      byTokens();
     for (size_t m = 0; m < model.modules.size(); ++m)
       if (effort.mean)
         placeEvenly(int(m));

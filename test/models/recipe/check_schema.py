@@ -63,6 +63,12 @@ EXAMPLES = [{
     "losses": [{"kind": "mse", "output": "m.y"}],
     "optimizer": {"kind": "lion"}, "ema": {"decay": 0.999},
     "batch": {"global": 2, "tokens": 64},
+}, {
+    "modules": {"m": {"onnx": "m.onnx"}},
+    "items": {"sample": {"measures": {"tokens": {"max": 9}}}},
+    "dims": {"seq": "sample.tokens"},
+    "losses": [{"kind": "mse", "output": "m.y"}],
+    "batch": {"tokens": 64, "parts": 2, "samples": 8},
 }]
 
 

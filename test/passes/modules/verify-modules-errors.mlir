@@ -378,3 +378,98 @@ dist.module @narrow {
   }
 }
 dist.loss "l" in @narrow numerator "loss.l" weight 1.0
+
+// -----
+
+// As numbers places are other ones in each part.
+dist.item "image" max 2
+dist.batch global 4 micro 2
+dist.module @numbered {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %at: tensor<?xi64, #nn.dims<images>> {nn.name = "at"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    // expected-error @+1 {{'nn.cast' of module 'numbered' computes with places of an input, which each part counts anew, instead of picking rows by them, and loss 'l' depends on it, so the batch cannot be cut}}
+    %n = nn.cast %at : tensor<?xi64, #nn.dims<images>> to tensor<?xf32, #nn.dims<images>>
+    %l = nn.reduce sum %n {axes = array<i64: 0>} : tensor<?xf32, #nn.dims<images>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @numbered numerator "loss.l" weight 1.0
+dist.input "numbered.at" = {index = ["sample", "token"]}
+
+// -----
+
+// The next row may be of another part.
+dist.item "image" max 2
+dist.batch global 4 micro 2
+dist.module @next {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %at: tensor<?xi64, #nn.dims<images>> {nn.name = "at"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %one = nn.constant dense<1> : tensor<i64>
+    // expected-error @+1 {{'nn.add' of module 'next' computes with places of an input, which each part counts anew, instead of picking rows by them, and loss 'l' depends on it, so the batch cannot be cut}}
+    %n = nn.add %at, %one : tensor<?xi64, #nn.dims<images>>, tensor<i64>
+    %rows = nn.gather %x at %n {axis = 0 : i64} : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi64, #nn.dims<images>>
+    %l = nn.reduce sum %rows {axes = array<i64: 0, 1>} : tensor<?x4xf32, #nn.dims<images>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @next numerator "loss.l" weight 1.0
+dist.input "next.at" = {index = ["sample", "token"]}
+
+// -----
+
+// A table has other rows for them.
+dist.item "image" max 2
+dist.batch global 4 micro 2
+dist.module @table {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %at: tensor<?xi64, #nn.dims<images>> {nn.name = "at"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %t = nn.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+    // expected-error @+1 {{'nn.gather' of module 'table' computes with places of an input, which each part counts anew, instead of picking rows by them, and loss 'l' depends on it, so the batch cannot be cut}}
+    %rows = nn.gather %t at %at {axis = 0 : i64} : tensor<3xf32>, tensor<?xi64, #nn.dims<images>>
+    %l = nn.reduce sum %rows {axes = array<i64: 0>} : tensor<?xf32, #nn.dims<images>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @table numerator "loss.l" weight 1.0
+dist.input "table.at" = {index = ["sample", "token"]}
+
+// -----
+
+// One place in each part is the second.
+dist.item "image" max 2
+dist.batch global 4 micro 2
+dist.module @second {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %at: tensor<?xi64, #nn.dims<images>> {nn.name = "at"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %one = nn.constant dense<1> : tensor<i64>
+    // expected-error @+1 {{'nn.cmp' of module 'second' computes with places of an input, which each part counts anew, instead of picking rows by them, and loss 'l' depends on it, so the batch cannot be cut}}
+    %is = nn.cmp eq %at, %one : tensor<?xi64, #nn.dims<images>>, tensor<i64>
+    %n = nn.cast %is : tensor<?xi1, #nn.dims<images>> to tensor<?xf32, #nn.dims<images>>
+    %l = nn.reduce sum %n {axes = array<i64: 0>} : tensor<?xf32, #nn.dims<images>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @second numerator "loss.l" weight 1.0
+dist.input "second.at" = {index = ["sample", "token"]}
+
+// -----
+
+// Queries that are one more than the keys' numbers are the next item's.
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @moved {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "ids"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %one = nn.constant dense<1> : tensor<i64>
+    %more = nn.add %ids, %one : tensor<1x?xi64, #nn.dims<seq>>, tensor<i64>
+    // expected-error @+1 {{'nn.attention' of module 'moved' keeps items apart by numbers that the graph computes}}
+    %o, %lse = nn.attention %x, %x, %x segments %more by %ids {causal, empty_row = 1 : i32, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @moved numerator "loss.l" weight 1.0

@@ -305,7 +305,7 @@ dist.batch global 4 micro 2
 
 // -----
 
-// A query for each picture and keys for each of its patches: both sides are checked.
+// A query for each picture and keys for each of its patches: both sides are checked, together.
 // CHECK-LABEL: dist.module @pooled
 dist.item "image" max 2
 dist.measure "patches" of "image" max 8
@@ -320,5 +320,48 @@ dist.module @pooled {
   }
 }
 dist.loss "l" in @pooled numerator "loss.l" weight 1.0
-// CHECK-DAG: dist.segments "pooled" "pictures"
-// CHECK-DAG: dist.segments "pooled" "numbers"
+// CHECK-DAG: dist.segments "pooled" "pictures"{{$}}
+// CHECK-DAG: dist.segments "pooled" "numbers" with "pictures"{{$}}
+
+// -----
+
+// One more for all: still other numbers for each item.
+// CHECK-LABEL: dist.module @shifted
+dist.measure "tokens" of "sample" max 8
+dist.batch global 4 micro 2
+dist.module @shifted {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%x: tensor<1x?x2x4xf32, #nn.dims<seq>> {nn.name = "x"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "ids"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %one = nn.constant dense<1> : tensor<i64>
+    %more = nn.add %ids, %one : tensor<1x?xi64, #nn.dims<seq>>, tensor<i64>
+    %o, %lse = nn.attention %x, %x, %x segments %more by %more {causal, scale = 1.0 : f64} : tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?x2x4xf32, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %l = nn.reduce sum %o {axes = array<i64: 0, 1, 2, 3>} : tensor<1x?x2x4xf32, #nn.dims<seq>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @shifted numerator "loss.l" weight 1.0
+// CHECK: dist.segments "shifted" "ids"{{$}}
+
+// -----
+
+// Places pick rows; what has none gets the first, and is known as such.
+// CHECK-LABEL: dist.module @places
+dist.item "image" max 2
+dist.batch global 4 micro 2
+dist.module @places {
+  nn.dim @batch of "sample" max 2
+  nn.dim @images of "image" max 4
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %at: tensor<?xi64, #nn.dims<images>> {nn.name = "at"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %zero = nn.constant dense<0> : tensor<i64>
+    %first = nn.max %at, %zero : tensor<?xi64, #nn.dims<images>>, tensor<i64>
+    %has = nn.cmp ge %at, %zero : tensor<?xi64, #nn.dims<images>>, tensor<i64>
+    %one = nn.cast %has : tensor<?xi1, #nn.dims<images>> to tensor<?xf32, #nn.dims<images>>
+    %rows = nn.gather %x at %first {axis = 0 : i64} : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi64, #nn.dims<images>>
+    %sums = nn.reduce sum %rows {axes = array<i64: 1>} : tensor<?x4xf32, #nn.dims<images>>
+    %kept = nn.mul %sums, %one : tensor<?xf32, #nn.dims<images>>, tensor<?xf32, #nn.dims<images>>
+    %l = nn.reduce sum %kept {axes = array<i64: 0>} : tensor<?xf32, #nn.dims<images>>
+    return %l : tensor<f32>
+  }
+}
+dist.loss "l" in @places numerator "loss.l" weight 1.0
+dist.input "places.at" = {index = ["sample", "token"]}

@@ -271,6 +271,12 @@ TEST(Data, Errors) {
   EXPECT_EQ(errorOf(parseData(R"({"kinds": ["a", "b", "a"], "samples": []})",
                               "d.json")),
             "d.json: kinds: 'a' stands there twice");
+  EXPECT_EQ(
+      errorOf(parseData(R"({"kinds": ["a", "b"], "samples": [{"tokens": 3},)"
+                        R"( {"tokens": 3, "items": [[1]]}]})",
+                        "d.json")),
+      "d.json: samples[1].items: expected a list for each of the 2 "
+      "kinds");
   EXPECT_NE(errorOf(openData("/nowhere")), "");
 }
 

@@ -116,4 +116,23 @@ TEST(Parts, ProgramsPackTokensIntoTheirBounds) {
   EXPECT_EQ(most(), 2 * (8192 + 512));
 }
 
+/// A long document is more work than as many tokens of short ones.
+TEST(Parts, EqualWorkKeepsToTheBoundsOfTokens) {
+  Halves balanced(8);
+  balanced.batch.assign(201, Sample{512, {}});
+  balanced.batch[3].tokens = 128 * 512;
+  balanced.plan.microbatches = 1;
+  balanced.plan.micro = 101;
+  auto fullest = [&] {
+    double tokens = 0;
+    for (auto &[parts, images] : balanced.getMicrobatches())
+      tokens = std::max(tokens, *std::max_element(parts.begin(), parts.end()));
+    return tokens;
+  };
+  double bound = 164.5 * 512; // 36 short ones beside the long one
+  EXPECT_GT(fullest(), bound);
+  balanced.model.modules[balanced.model.pace].partTokens = bound;
+  EXPECT_LE(fullest(), bound);
+}
+
 } // namespace

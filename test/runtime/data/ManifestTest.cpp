@@ -62,6 +62,54 @@ TEST(Manifest, FirstPlacesAreUniform) {
     EXPECT_NEAR(n, 200, 69);
 }
 
+TEST(Manifest, PartsAreFilledInOrder) {
+  auto fill = [](StepRule rule, std::vector<int64_t> tokens) {
+    return fillParts(rule, [&](int64_t i) {
+      return i < int64_t(tokens.size()) ? tokens[size_t(i)] : -1;
+    });
+  };
+  using Places = std::vector<int64_t>;
+  // 6 does not fit behind 5; nothing that comes later goes before it.
+  EXPECT_EQ(fill({3, 10, 9}, {5, 6, 1, 10, 0, 2}), (Places{0, 1, 3, 5}));
+  EXPECT_EQ(fill({2, 10, 2}, {1, 1, 1, 1, 1}), (Places{0, 2, 4}));
+  EXPECT_EQ(fill({3, 10, 4}, {0, 0, 0, 0, 0, 7}), (Places{0, 4, 6, 6}));
+}
+
+/// Each step begins where the one before it ended, whoever asks, in whatever
+/// order; no part is above its bounds and each is as full as it gets.
+TEST(Manifest, StepsOfPartsCoverEpochsWithoutGaps) {
+  SampleTable t = table(23);
+  StepRule rule{3, 60, 4};
+  StepStarts starts(t, rule, 5), late(t, rule, 5);
+  std::vector<int64_t> last = late.parts(40);
+  int64_t place = 0, epoch = 0;
+  auto at = [&](int64_t i) {
+    return shuffled(5, i / t.samples, i % t.samples, t.samples);
+  };
+  for (int64_t step = 0; step <= 40; ++step) {
+    ASSERT_EQ(starts.begin(step), place);
+    std::vector<int64_t> parts = starts.parts(step);
+    ASSERT_EQ(parts.size(), 4u);
+    for (size_t p = 0; p < 3; ++p) {
+      int64_t tokens = 0, count = parts[p + 1] - parts[p];
+      for (int64_t i = parts[p]; i < parts[p + 1]; ++i)
+        tokens += t.tokens[size_t(at(place + i))];
+      EXPECT_LE(tokens, 60);
+      EXPECT_LE(count, 4);
+      EXPECT_TRUE(count == 4 ||
+                  tokens + t.tokens[size_t(at(place + parts[p + 1]))] > 60);
+    }
+    StepManifest m = makeManifest(t, place, parts.back(), 5, step);
+    for (size_t i = 0; i < m.samples.size(); ++i)
+      EXPECT_EQ(m.samples[i], at(place + int64_t(i)));
+    if (step == 40)
+      EXPECT_EQ(parts, last);
+    place += parts.back();
+    epoch += place <= t.samples;
+  }
+  EXPECT_EQ(starts.stepsOfEpoch(), epoch);
+}
+
 TEST(Manifest, StepsCoverEpochsWithoutGaps) {
   SampleTable t = table(7);
   std::vector<int64_t> all;

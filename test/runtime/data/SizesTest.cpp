@@ -165,6 +165,27 @@ TEST(Sizes, PackedPartsAreFull) {
   }
 }
 
+/// A step of parts is these parts, however many replicas share them: no part
+/// would fit if samples were dealt by number, or by size as packing deals them.
+TEST(Sizes, StepsOfPartsAreTheseParts) {
+  for (int32_t dp : {1, 2, 4, 5}) {
+    int64_t each = std::min<int64_t>(dp, 4);
+    Sized program(32, 8 * each, 1, dp, 1000, 100, 100);
+    program.info.parts = 4, program.info.partTokens = 100;
+    StepItems items =
+        sized(9, Counts(9, 0), {}, {60, 40, 60, 40, 34, 33, 33, 50, 50});
+    items.parts = {0, 2, 4, 7, 9};
+    for (Reorder mode : kModes) {
+      Assignment a = Assigner(program.info, mode).assign(items);
+      ASSERT_EQ(int64_t(a.modules[1].size()), 4 / each);
+      EXPECT_EQ(joined(a, 1), range(0, 9));
+      for (const auto &task : a.modules[1])
+        for (const PartItems &part : task)
+          EXPECT_TRUE(part.dims[0] == 100 || (dp == 5 && part.dims[0] < 100));
+    }
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Batch files
 //===----------------------------------------------------------------------===//
@@ -178,10 +199,13 @@ struct SizedFile : Sized {
     input(modules[1], "ids", DType::I64, {-1, 0});
     input(modules[1], "places", DType::I64, {1});
     input(modules[1], "texts", DType::I64, {-1, 0});
-    modules[1].inputs.back().apart = true;
+    modules[1].inputs.back().apart = "texts";
     modules[0].symbols.push_back({"images", "image", 100, 1});
     input(modules[0], "pictures", DType::I64, {1});
-    modules[0].inputs.back().apart = true;
+    modules[0].inputs.back().apart = "pictures";
+    // Of a module by sample: rows of one sample may see one another.
+    input(modules[1], "numbers", DType::I64, {1});
+    modules[1].inputs.back().apart = "texts";
     finish();
   }
 };
@@ -190,6 +214,7 @@ struct SizedBatch {
   std::vector<int64_t> tokens{0, 4, 4, 9}, patches{0, 3, 3, 5}, owners{0, 0, 2};
   std::vector<int64_t> mirror{2, 1, 0, 4, 3}, places{0, 2, 3, 5, 8};
   std::vector<int64_t> texts{0, 0, 1, 1, 2, 2, 2, 3, 3}, pictures{7, 8, 9};
+  std::vector<int64_t> numbered{0, 0, 1, 3, 9};
   int64_t ids = 9;
 
   std::string write(const std::string &path) const {
@@ -203,6 +228,7 @@ struct SizedBatch {
     numbers("mirror", mirror);
     numbers("places", places);
     numbers("pictures", pictures);
+    numbers("numbers", numbered);
     writer.add("texts", DType::I64, {1, int64_t(texts.size())}, texts.data());
     Items all = range(0, ids);
     writer.add("ids", DType::I64, {1, ids}, all.data());
@@ -254,6 +280,33 @@ TEST(Sizes, BatchFilesAreCutByItem) {
   EXPECT_EQ(valuesOf<int64_t>(parts[1].inputs[1]), (Items{1, 4}));
 }
 
+/// Of a step of parts a file has as many samples as it has, in these parts if
+/// they fit as they come, else in any.
+TEST(Sizes, BatchFilesHaveAsManySamplesAsFit) {
+  TemporaryFolder folder;
+  SizedFile program;
+  program.modules[1].inputs.clear();
+  program.finish();
+  program.info.globalBatch = 8, program.info.microBatch = 4;
+  program.info.parts = 2, program.info.partTokens = 5;
+  program.modules[1].symbols[0].max = 5;
+  auto parts = [&](const SizedBatch &batch) {
+    auto source =
+        openFileBatch(program.info, kSections, batch.write(folder / "batch"),
+                      viewOf(program.info, 0), Reorder::None);
+    EXPECT_EQ(source->next(0).samples, int64_t(batch.tokens.size()) - 1);
+    return source->next(0).assignment.microbatches;
+  };
+  SizedBatch batch; // of 4, 0 and 5 tokens
+  EXPECT_EQ(parts(batch), (std::vector<Items>{range(0, 2), range(2, 3)}));
+  batch.tokens = {0, 2, 4, 6, 7, 9}; // in order 4, 3 and 2
+  EXPECT_EQ(parts(batch).size(), 2u);
+  batch.tokens = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT_CONTAINS(errorOf([&] { parts(batch); }),
+                  "tensor 'offsets.sample.tokens' is of 9 samples; the program "
+                  "was compiled for at most 8");
+}
+
 TEST(Sizes, BatchFilesThatContradictThemselves) {
   TemporaryFolder folder;
   SizedFile program;
@@ -298,6 +351,13 @@ TEST(Sizes, BatchFilesThatContradictThemselves) {
   batch.pictures = {7, 8, 8};
   EXPECT_CONTAINS(error(batch),
                   "tensor 'pictures' has 8 for rows of image 1 and 2");
+  batch = {};
+  batch.numbered[4] = 1; // image 2 is of sample 2, which has 2 and 3
+  EXPECT_CONTAINS(error(batch),
+                  "tensor 'numbers' has 1 for rows of image 2, tensor 'texts' "
+                  "for those of sample 0, which would see one another in "
+                  "module 'llm'; expected other numbers for each sample of the "
+                  "step");
   batch = {};
   batch.places[4] = 1; // image 2 points into samples 0 and 2
   EXPECT_CONTAINS(error(batch), "tensor 'places': item 2 points into two "
