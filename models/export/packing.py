@@ -7,7 +7,7 @@
 # over lists of lengths, and neither has an ONNX form. Here masks do that which
 # compare a number per row: the text, the picture or the window that it is of.
 # ===-----------------------------------------------------------------------===
-"""Packed, PackedTower, DeepstackTower, NaflexTower, PackedLanguage, BlockLanguage: modules around a library's models, for export()."""
+"""Packed, PackedTower, DeepstackTower, NaflexTower, PackedLanguage, BlockLanguage, PackedDecoder: modules around a library's models, for export()."""
 
 from __future__ import annotations
 
@@ -227,3 +227,26 @@ class BlockLanguage(nn.Module):
         x = placed(self.model.embed_tokens(input_ids), image_rows, image_embeds)
         mask = masks(self.model.config, segments, blocks)
         return self.lm_head(self.model(inputs_embeds=x, position_ids=position_ids, attention_mask=mask, use_cache=False).last_hidden_state)
+
+
+class PackedDecoder(nn.Module):
+    """The decoder of Whisper on texts one behind another, each beside its own recording.
+
+    net  WhisperForConditionalGeneration; its encoder is left out.
+
+    input_ids, position_ids (from 0 in each text) and segments [1, seq], audio_states [clips, frames, width] of the encoder and
+    audio_segments [1, clips * frames]: the number that the recording's text has in `segments` -> logits [1, seq, vocabulary].
+    """
+
+    def __init__(self, net):
+        super().__init__()
+        self.decoder, self.proj_out = net.model.decoder, net.proj_out
+
+    def forward(self, input_ids, position_ids, segments, audio_states, audio_segments):
+        decoder = self.decoder
+        x = decoder.embed_tokens(input_ids) + decoder.embed_positions.weight[position_ids]
+        states = audio_states.reshape(1, -1, audio_states.shape[-1])
+        mask, heard = causal(segments), (segments[:, :, None] == audio_segments[:, None, :])[:, None]
+        for layer in decoder.layers:
+            x = layer(x, attention_mask=mask, encoder_hidden_states=states, encoder_attention_mask=heard, use_cache=False)
+        return self.proj_out(decoder.layer_norm(x))

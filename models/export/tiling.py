@@ -105,3 +105,14 @@ class AnyresTower(LlavaTower):
     def forward(self, pixel_values, taps, tap_weights, newlines):
         rows = self.rows(pixel_values).flatten(0, 1)
         return (rows[taps] * tap_weights[:, :, None]).sum(1) + newlines[:, None] * self.newline
+
+
+class Frames(nn.Module):
+    """Whisper's encoder: input_features [clips, mels, 2 * frames] -> [clips, frames, width]."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, input_features):
+        return self.net(input_features).last_hidden_state

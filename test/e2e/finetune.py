@@ -80,7 +80,8 @@ def summed(net, sample):
     """A sample's loss, added up over what is learned, and its largest logit."""
     ids, learned = torch.tensor(sample.ids), torch.tensor(sample.learned)
     inputs = {k: v.to(net.dtype) if v.is_floating_point() else v for k, v in sample.inputs.items()}
-    logits = net(input_ids=ids[None], use_cache=False, **inputs).logits[0]
+    tokens = "decoder_input_ids" if net.config.is_encoder_decoder else "input_ids"
+    logits = net(**{tokens: ids[None]}, use_cache=False, **inputs).logits[0]
     labels = torch.where(learned[1:], ids[1:], -100)
     return F.cross_entropy(logits[:-1], labels, ignore_index=-100, reduction="sum"), logits.detach().abs().max().item()
 
@@ -100,7 +101,10 @@ def open_net(path, kind):
 
 
 def library(path):
-    return hf.AutoModelForImageTextToText if hasattr(hf.AutoConfig.from_pretrained(path), "vision_config") else hf.AutoModelForCausalLM
+    config = hf.AutoConfig.from_pretrained(path)
+    if config.is_encoder_decoder:
+        return hf.AutoModelForSpeechSeq2Seq
+    return hf.AutoModelForImageTextToText if hasattr(config, "vision_config") else hf.AutoModelForCausalLM
 
 
 def is_frozen(name, patterns):
@@ -133,7 +137,8 @@ def loop(path, steps, schedule, frozen, kind, seed=None, adapters=None):
     """(losses before each step, the largest logit, names of what has a gradient); `seed`: of roundings of the weights; `adapters`: how they begin."""
     net = open_net(path, kind)
     for name, parameter in net.named_parameters():
-        parameter.requires_grad_(not is_frozen(name, frozen))
+        if is_frozen(name, frozen):
+            parameter.requires_grad_(False)
     if adapters:
         put_adapters(net, adapters)
     if seed is not None:

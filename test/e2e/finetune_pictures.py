@@ -10,12 +10,14 @@
 
 import json
 import random
+import wave
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 import transformers as hf
 from PIL import Image
+from tokenizers.processors import TemplateProcessing
 
 import finetune_folders as folders
 
@@ -215,6 +217,42 @@ class Prompts(Pictures):
         return Sample(made["input_ids"][0].tolist(), made["token_type_ids"][0].bool().tolist() if pictures else [], inputs)
 
 
+class Sounds(Pictures):
+    """A recording and what is said: all behind the start token is learned."""
+
+    def draw(self, count, seed):
+        draw = random.Random(seed)
+        sound = lambda: np.random.default_rng(draw.randint(0, 10**6)).integers(-(2**14), 2**14, draw.randint(2000, 9000)).astype("<i2")
+        return [[("user", [sound()]), ("assistant", " ".join(draw.choices(folders.WORDS, k=draw.randint(1, 8))))] for _ in range(count)]
+
+    def write(self, path, chats):
+        lines = []
+        for i, ((_, (sound,)), (_, text)) in enumerate(chats):
+            with wave.open(str(path.with_name(name := f"{path.stem}-{i}.wav")), "wb") as file:
+                file.setnchannels(1), file.setsampwidth(2), file.setframerate(16000)
+                file.writeframes(sound.tobytes())
+            turns = [{"role": "user", "content": [{"type": "audio", "audio": name}]}, {"role": "assistant", "content": text}]
+            lines.append({"messages": turns} if i % 2 else {"audio": name, "text": text})
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def expected(self, processor, chat):
+        (_, (sound,)), (_, text) = chat
+        ids = processor.tokenizer(text)["input_ids"]
+        features = processor.feature_extractor((sound / 32768).astype(np.float32), sampling_rate=16000, return_tensors="pt")["input_features"]
+        return Sample(ids, [False] + [True] * (len(ids) - 1), {"input_features": features})
+
+
+def whisper(tokenizer):
+    start, end = tokenizer.convert_tokens_to_ids(["<|begin_of_text|>", "<|im_end|>"])
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="<|begin_of_text|> $A <|im_end|>", special_tokens=[("<|begin_of_text|>", start), ("<|im_end|>", end)])
+    sizes = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+    config = hf.WhisperConfig(
+        vocab_size=len(tokenizer) + 7, num_mel_bins=8, max_source_positions=50, max_target_positions=64, decoder_start_token_id=start, bos_token_id=start, eos_token_id=end, pad_token_id=end, init_std=0.2, **sizes
+    )
+    sound = hf.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
+    return hf.WhisperForConditionalGeneration(config), hf.WhisperProcessor(sound, tokenizer)
+
+
 SMOL = (
     "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}{% if m.content[0].type == 'image' %}{{ ':' }}{% else %}{{ ': ' }}{% endif %}{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}"
     "{% else %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
@@ -235,6 +273,7 @@ FAMILIES = {
     ),
     "gemma3": Pictures(gemma3, GEMMA_CHAT, GEMMA.values(), "<start_of_turn>model\n", "<end_of_turn>", {"model_specific_special_tokens": GEMMA}),
     "paligemma": Prompts(paligemma, None, ("<image>",), names={"bos_token": "<bos>", "model_specific_special_tokens": {"image_token": "<image>"}}),
+    "whisper": Sounds(whisper, None),
     "llava": Pictures(llava, VICUNA, ("<image>",), "ASSISTANT:", "</s>"),
     "llava_onevision": Pictures(onevision, chatml("<image>"), ("<image>", "<video>")),
     "internvl": Pictures(internvl, chatml("<IMG_CONTEXT>"), INTERN.values(), names={"model_specific_special_tokens": INTERN}),

@@ -1,13 +1,16 @@
-# ===- media.py - the pictures of a conversation -----------------------------------===
+# ===- media.py - pictures and recordings of a conversation ------------------------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# Files are the user's data and not trusted: one that is no picture, or that is too
-# large to be one, is an error that names it.
+# Files are the user's data and not trusted: one that is none, or that is too large,
+# is an error that names it.
 # ===-----------------------------------------------------------------------===
-"""pictures(place, messages): [PIL.Image], in the order in which they stand."""
+"""pictures(place, messages), sounds(place, messages, rate): in the order in which they stand."""
 
 import warnings
+import wave
+
+import numpy as np
 
 from .errors import Failure, one_line
 
@@ -33,3 +36,37 @@ def _picture(place, path):
         raise Failure(f"{place}: {path}: there is no such picture") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:  # Pillow raises all of these
         raise Failure(f"{place}: {path}: no picture: {one_line(e)}") from None
+
+
+def sounds(place, messages, rate):
+    """[samples in -1 to 1], of so many a second."""
+    parts = (part for message in messages if not isinstance(message["content"], str) for part in message["content"])
+    return [_sound(place, part["path"], rate) for part in parts if part["type"] == "audio"]
+
+
+def _sound(place, path, rate):
+    try:
+        found = _wave(path, rate)
+        return _decoded(path, rate) if found is None else found
+    except FileNotFoundError:
+        raise Failure(f"{place}: {path}: there is no such recording") from None
+    except Exception as e:  # of whatever library decodes it
+        raise Failure(f"{place}: {path}: no recording: {one_line(e)}") from None
+
+
+def _wave(path, rate):
+    """Plain 16 bits at that rate, which need no library; None: something else."""
+    try:
+        with wave.open(path, "rb") as file:
+            if (file.getsampwidth(), file.getframerate()) != (2, rate):
+                return None
+            values = np.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(-1, file.getnchannels())
+    except (wave.Error, EOFError):
+        return None
+    return (values.mean(1) / 32768).astype(np.float32)
+
+
+def _decoded(path, rate):
+    from transformers.audio_utils import load_audio
+
+    return load_audio(path, sampling_rate=rate)

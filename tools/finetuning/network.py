@@ -51,6 +51,7 @@ class Network:
                 net = getattr(transformers, family.CLASS).from_config(folder.config, dtype=torch.float32, attn_implementation="sdpa").eval()
         except Exception as e:  # of a config whose numbers do not go together
             raise Failure(f"{folder.path}: {one_line(e)}") from None
+        net.requires_grad_(True)  # as from_pretrained() has it, also of what the class keeps fixed (Whisper's sinusoids)
         self._names = _names(folder, net)
         with torch.device("meta"):
             graphs = family.graphs(net)

@@ -17,7 +17,7 @@ PLURAL = ("image", "video", "audio")  # kinds that a record may have a list of
 
 def text_of(place, record):
     """A plain text, or None if the record is a conversation."""
-    if "messages" in record or "image" in record:
+    if "messages" in record or any(kind in record for kind in PLURAL):
         return None
     if "text" not in record:
         raise Failure(f"{place}: no messages and no text")
@@ -27,7 +27,7 @@ def text_of(place, record):
 
 
 def messages_of(place, record, kinds=()):
-    """A conversation, or a picture with its text as one. `kinds` of items that the family has. Paths of pictures are those of files."""
+    """A conversation, or a picture or recording with its text as one. `kinds` of items that the family has. Paths of pictures are those of files."""
     messages = record["messages"] if "messages" in record else _pair(place, record)
     if not isinstance(messages, list) or not messages:
         raise Failure(f"{place}: messages is no list of messages")
@@ -42,9 +42,10 @@ def messages_of(place, record, kinds=()):
 
 def _pair(place, record):
     """{"image": …, "text": …}: the text is what is learned."""
+    kind = next(kind for kind in PLURAL if kind in record)
     if not isinstance(record.get("text"), str):
-        raise Failure(f"{place}: image, but no text")
-    return [{"role": "user", "content": [{"type": "image", "image": record["image"]}]}, {"role": "assistant", "content": record["text"]}]
+        raise Failure(f"{place}: {kind}, but no text")
+    return [{"role": "user", "content": [{"type": kind, kind: record[kind]}]}, {"role": "assistant", "content": record["text"]}]
 
 
 def _paths(place, kind, given):
@@ -68,7 +69,7 @@ def _message(place, message, kinds, lists):
     if message["role"] == "assistant" and not texts.strip():
         raise Failure(f"{place}: the assistant's turn is empty")
     if message["role"] == "assistant" and not isinstance(content, str):
-        raise Failure(f"{place}: the assistant's turn has a picture")
+        raise Failure(f"{place}: the assistant's turn has more than text")
     return {"role": message["role"], "content": content}
 
 

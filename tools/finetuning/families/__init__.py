@@ -9,6 +9,7 @@ from ..errors import Failure
 from .anyres import LlavaOnevision
 from .blocks import Gemma3, PaliGemma
 from .pictures import Qwen2VL, Qwen3VL, Qwen25VL
+from .speech import Whisper
 from .text import IGNORED, Text  # noqa: F401
 from .tiles import InternVL, Llava, SmolVLM
 
@@ -28,13 +29,14 @@ FAMILIES = {
     "llava_onevision": ("LLaVA-OneVision", LlavaOnevision),
     "internvl": ("InternVL", InternVL),
     "paligemma": ("PaliGemma", PaliGemma),
+    "whisper": ("Whisper", Whisper),
     "smolvlm": ("SmolVLM", SmolVLM),
     "idefics3": ("Idefics 3", SmolVLM),
 }
 KNOWN = ", ".join(name for name, _ in FAMILIES.values())
 MISSING = {
     "qwen3_moe": "a mixture of experts", "mixtral": "a mixture of experts",
-    "whisper": "its sound",
+   
 }  # fmt: skip
 
 
