@@ -271,6 +271,7 @@ def check(arguments, work):
         finetune(arguments.dt_opt, work, *flags, "--steps", STEPS, "--resume")
 
     lines = [json.loads(line) for line in (work / "out/metrics.jsonl").read_text().splitlines()]
+    expect(len((work / "out/metrics.csv").read_text().splitlines()) == len(lines) + 1 and "<svg" in (work / "out/run.html").read_text(), "no page of the run")
     expect([line["step"] for line in lines] == list(range(1, STEPS + 1)), f"steps are {[line['step'] for line in lines]}")
     for line, step in zip(lines, steps):
         want = {"tokens": sum(len(s.ids) for s in step), "learned_tokens": sum(sum(s.learned[1:]) for s in step)}

@@ -123,7 +123,7 @@ def write_graphs(project, network):
 
 
 def train_and_save(options, network, steps, validation, length, ranks, pool):
-    from . import adapters, saving, training
+    from . import adapters, page, saving, training
     from .recipe import lora_of
 
     out = options.out
@@ -150,6 +150,11 @@ def train_and_save(options, network, steps, validation, length, ranks, pool):
             saving.save(network, exported, saving.trained_names(newest), out / "model", beside)
             say(f"the model: {out / 'model'}")
     shutil.rmtree(exported, ignore_errors=True)
+    if (out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").stat().st_size:
+        encoder = steps.source.maker.encoder
+        encoder.tell = lambda _: None  # the run has begun with it
+        page.write(out, steps.source, encoder.tokenizer)
+        say(f"the run: {out / 'run.html'}")
     return code if code >= 0 else 128 - code
 
 
