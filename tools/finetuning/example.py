@@ -69,6 +69,7 @@ def _write_model(folder, texts):
     import torch
     import transformers as hf
 
+    hf.logging.disable_progress_bar()
     tokenizer = _tokenizer(texts)
     token = tokenizer.convert_tokens_to_ids
     shape = {"patch_size": PATCH, "temporal_patch_size": 2, "merge_size": MERGE}
