@@ -197,6 +197,16 @@ SharedLists StepCutter::bySamples(int kind, const SharedLists &places) const {
     lists[0][0] = everything(info.count);
     return made;
   }
+  std::vector<size_t> counts(size_t(items.samples), 0);
+  for (int64_t owner : info.owner)
+    ++counts[size_t(owner)];
+  for (size_t k = 0; k < lists.size(); ++k)
+    for (size_t r = 0; r < lists[k].size(); ++r) {
+      size_t count = 0;
+      for (int64_t place : (*places)[k][r])
+        count += counts[size_t(place)];
+      lists[k][r].reserve(count);
+    }
   for (int64_t i = 0; i < info.count; ++i)
     if (Items *list = listOf[size_t(info.owner[size_t(i)])])
       list->push_back(i);
@@ -205,6 +215,7 @@ SharedLists StepCutter::bySamples(int kind, const SharedLists &places) const {
 
 Items StepCutter::ownersOf(int kind, const Items &list) const {
   Items owners;
+  owners.reserve(list.size());
   const std::vector<int64_t> &owner = items.kinds[size_t(kind - 1)].owner;
   for (int64_t position : list)
     if (!owner.empty())

@@ -6,25 +6,60 @@
 
 #include "runtime/reorder/Partition.h"
 
+#include "runtime/reorder/Subsets.h"
+#include "runtime/reorder/Tournament.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace dt::reorder {
 
 using Cost = int64_t;
 
+namespace {
+
+/// Costs and items.
+using Keys = std::vector<std::pair<Cost, int32_t>>;
+
+/// By cost, byte by byte from the last one, which keeps equal ones in order.
+/// No cost is negative or above `most`.
+void sortByBytes(Keys &keys, Cost most) {
+  Keys sorted(keys.size());
+  for (int shift = 0; shift < 64 && most >> shift > 0; shift += 8) {
+    size_t starts[257] = {};
+    for (const auto &[cost, item] : keys)
+      ++starts[(cost >> shift & 255) + 1];
+    std::partial_sum(starts, starts + 257, starts);
+    for (const auto &key : keys)
+      sorted[starts[key.first >> shift & 255]++] = key;
+    keys.swap(sorted);
+  }
+}
+
+} // namespace
+
 std::vector<int32_t> sortedByCost(const std::vector<Cost> &costs) {
-  // Side by side with their costs, which are read at every comparison.
-  std::vector<std::pair<Cost, int32_t>> items;
-  items.reserve(costs.size());
-  for (size_t i = 0; i < costs.size(); ++i)
-    items.emplace_back(-costs[i], int32_t(i));
-  std::sort(items.begin(), items.end());
+  // Side by side with what they cost less than the most expensive one.
+  Keys keys;
+  keys.reserve(costs.size());
+  Cost most = 0, range = 0;
+  for (Cost cost : costs)
+    most = std::max(most, cost);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    keys.emplace_back(most - costs[i], int32_t(i));
+    range = std::max(range, keys.back().first);
+  }
+  // Counting the values of bytes takes longer than comparing a few items.
+  if (keys.size() < 256)
+    std::sort(keys.begin(), keys.end());
+  else
+    sortByBytes(keys, range);
   std::vector<int32_t> order;
-  order.reserve(items.size());
-  for (const auto &[cost, item] : items)
+  order.reserve(keys.size());
+  for (const auto &[cost, item] : keys)
     order.push_back(item);
   return order;
 }
@@ -79,45 +114,21 @@ Cost lowerBound(const std::vector<Cost> &costs,
   return costs.empty() ? 0 : std::max(bound, costs[order[0]]);
 }
 
-/// Loads and groups, a heap with the least on top.
-using Heap = std::vector<std::pair<Cost, int32_t>>;
-
-/// Moves the top, which has grown, to where it belongs.
-void sink(Heap &heap) {
-  size_t at = 0;
-  auto entry = heap.front();
-  for (size_t next; (next = 2 * at + 1) < heap.size(); at = next) {
-    next += next + 1 < heap.size() && heap[next + 1] < heap[next];
-    if (!(heap[next] < entry))
-      break;
-    heap[at] = heap[next];
+/// Of groups that have nothing, by slowness.
+std::vector<Tournament> tournaments(const std::vector<Cost> &slowness) {
+  std::vector<Tournament> result;
+  for (size_t i = 0; i < slowness.size(); ++i) {
+    auto same =
+        std::find_if(result.begin(), result.end(), [&](const auto &other) {
+          return other.slowness == slowness[i];
+        });
+    if (same == result.end())
+      same = result.insert(same, Tournament(slowness[i]));
+    same->add(int32_t(i));
   }
-  heap[at] = entry;
-}
-
-/// Of groups alike the empty ones get the first items in turn, as those that
-/// cost nothing would not. Returns how many have been dealt.
-size_t dealFirst(const std::vector<Cost> &costs,
-                 const std::vector<int32_t> &order,
-                 std::vector<std::pair<Cost, Heap>> &heaps,
-                 const PartitionOptions &options, Partition &result) {
-  size_t n = std::min(order.size(), result.groups.size());
-  if (heaps.size() != 1 || options.maxCount == 1 || n < result.groups.size() ||
-      costs[order[n - 1]] == 0)
-    return 0;
-  Heap &heap = heaps[0].second; // sorted: a heap, too
-  for (size_t i = 0; i < n; ++i) {
-    result.groups[i].push_back(order[i]);
-    heap[n - 1 - i] = {costs[order[i]], int32_t(i)};
-  }
-  // Of equal loads the group that comes first stands first.
-  for (size_t begin = 0, end; begin < n; begin = end) {
-    for (end = begin; end < n && heap[end].first == heap[begin].first;)
-      ++end;
-    std::reverse(heap.begin() + long(begin), heap.begin() + long(end));
-  }
-  result.largest = costs[order[0]] * heaps[0].first;
-  return n;
+  for (Tournament &one : result)
+    one.begin();
+  return result;
 }
 
 /// partitionLPT() of items whose order by cost is known; groups have them in
@@ -126,57 +137,48 @@ Partition assignInOrder(const std::vector<Cost> &costs,
                         const std::vector<int32_t> &order,
                         const std::vector<Cost> &slowness,
                         const PartitionOptions &options) {
-  std::vector<std::pair<Cost, Heap>> heaps; // by slowness
   Partition result;
-  result.groups.resize(options.groups);
-  for (int32_t i = 0; i < options.groups; ++i) {
-    auto same = std::find_if(heaps.begin(), heaps.end(), [&](const auto &heap) {
-      return heap.first == slowness[i];
-    });
-    if (same == heaps.end())
-      same = heaps.insert(same, {slowness[i], Heap()});
-    same->second.emplace_back(0, i);
-    result.groups[i].reserve(costs.size() / options.groups + 1);
-  }
-  size_t first = dealFirst(costs, order, heaps, options, result);
-  for (size_t i = first; i < order.size(); ++i) {
-    int32_t item = order[i];
+  result.groups.resize(size_t(options.groups));
+  size_t mean = costs.size() / result.groups.size() + 1;
+  for (auto &group : result.groups)
+    group.reserve(mean);
+  std::vector<Tournament> kinds = tournaments(slowness);
+  for (int32_t item : order) {
     // Where it is done first; of equals the group that comes first.
-    Heap *best = nullptr;
+    Tournament *best = nullptr;
     std::pair<Cost, int32_t> least;
-    for (auto &[slow, heap] : heaps) {
-      if (heap.empty())
+    for (Tournament &kind : kinds) {
+      if (kind.load() == Tournament::kOut)
         continue;
-      std::pair<Cost, int32_t> done = {
-          (heap.front().first + costs[item]) * slow, heap.front().second};
+      std::pair done = {(kind.load() + costs[item]) * kind.slowness,
+                        kind.group()};
       if (!best || done < least) {
-        best = &heap;
+        best = &kind;
         least = done;
       }
     }
-    auto &group = result.groups[least.second];
+    auto &group = result.groups[size_t(least.second)];
     group.push_back(item);
-    best->front().first += costs[item];
     result.largest = std::max(result.largest, least.first);
-    if (options.maxCount > 0 && int32_t(group.size()) >= options.maxCount) {
-      best->front() = best->back();
-      best->pop_back();
-    }
-    if (!best->empty())
-      sink(*best);
+    bool full =
+        options.maxCount > 0 && int32_t(group.size()) >= options.maxCount;
+    best->setLoad(full ? Tournament::kOut : best->load() + costs[item]);
   }
   return result;
 }
 
-Partition sortedGroups(Partition partition) {
-  for (auto &group : partition.groups)
-    std::sort(group.begin(), group.end());
+/// Groups with their items ascending.
+Partition sortedGroups(Partition partition, size_t items) {
+  std::vector<int32_t> groupOf(items);
+  for (size_t g = 0; g < partition.groups.size(); ++g) {
+    for (int32_t item : partition.groups[g])
+      groupOf[size_t(item)] = int32_t(g);
+    partition.groups[g].clear();
+  }
+  for (size_t i = 0; i < items; ++i)
+    partition.groups[size_t(groupOf[i])].push_back(int32_t(i));
   return partition;
 }
-
-/// Pairs of groups with at most this many items together are divided anew by
-/// trying all ways; larger ones trade one item for one or none.
-constexpr int kExhaustive = 10;
 
 constexpr uint32_t kMask = 1u << 31;
 
@@ -236,7 +238,9 @@ private:
   /// Two that leave the pair below the second fullest group end the search, or
   /// one that takes most of what is above the bound: the rounds saved are worth
   /// more than the best trade.
-  Trade findTrade(int full, Cost bound, int64_t &left) const {
+  Trade findTrade(int full, Cost bound, int64_t &left) {
+    if (groups[full].size() <= kExhaustive)
+      subsets.make(costs, groups[full], areAlike(slowness));
     Trade best;
     best.largest = times[full];
     Cost second = order.size() > 1 ? times[order[order.size() - 2]] : 0;
@@ -254,8 +258,8 @@ private:
         continue;
       }
       Trade trade = groups[full].size() + groups[other].size() <= kExhaustive
-                        ? divide(full, other, left)
-                        : exchange(full, other, left);
+                        ? divide(full, other, best.largest, left)
+                        : exchange(full, other, best.largest, left);
       if (trade.largest < best.largest) {
         best = trade;
         best.partner = other;
@@ -272,49 +276,60 @@ private:
     return options.maxCount == 0 || count <= size_t(options.maxCount);
   }
 
-  /// All ways to cut the items of two small groups in two, in Gray-code order,
-  /// so that each costs one addition. The first item stays in the first group,
-  /// unless the groups are unlike: then each way is one for the other group
-  /// too.
-  Trade divide(int a, int b, int64_t &left) const {
-    Cost items[kExhaustive];
-    int n = 0;
-    for (int group : {a, b})
-      for (int32_t item : groups[group])
-        items[n++] = costs[item];
-    Cost total = sums[a] + sums[b], sum = items[0];
-    uint32_t mask = 1;
-    int count = 1;
+  /// What the group does in that time.
+  Cost loadIn(Cost time, int group) const {
+    return slowness[group] == 1 ? time : time / slowness[group];
+  }
+
+  /// All ways to cut the items of two small groups in two: to the subsets of
+  /// the second group are added those of the first that make the pair faster
+  /// than `limit`. Of ways as good the one that comes first in Gray-code order.
+  Trade divide(int a, int b, Cost limit, int64_t &left) {
+    size_t sizeA = groups[a].size(), n = sizeA + groups[b].size();
+    left -= int64_t((size_t(1) << (n - 1)) / 8 + 1);
+    sumSubsets(groups[b]);
     Trade best;
-    uint32_t ways = 1u << (n - 1);
-    left -= ways / 8 + 1;
-    bool alike = slowness[a] == slowness[b];
-    for (uint32_t i = 1;; ++i) {
-      auto consider = [&](Cost first, uint32_t items) {
-        Cost largest =
-            std::max(first * slowness[a], (total - first) * slowness[b]);
-        if (largest < best.largest && fits(count) && fits(n - count)) {
-          best.largest = largest;
+    best.largest = limit;
+    uint32_t rank = 0;
+    Cost total = sums[a] + sums[b];
+    for (size_t i = 0; i < others.size(); ++i) {
+      Cost least = total - loadIn(best.largest, b) - others[i],
+           most = loadIn(best.largest, a) - others[i];
+      for (size_t s = subsets.atLeast(least); subsets.sum(s) <= most; ++s) {
+        Cost first = subsets.sum(s) + others[i];
+        uint32_t items = subsets.mask(s) | uint32_t(i) << sizeA;
+        std::pair key = {
+            std::max(first * slowness[a], (total - first) * slowness[b]),
+            grayRank(items, int(n))};
+        size_t count = size_t(__builtin_popcount(items));
+        if (key < std::pair(best.largest, rank) && fits(count) &&
+            fits(n - count)) {
+          std::tie(best.largest, rank) = key;
           best.mask = items | kMask;
         }
-      };
-      consider(sum, mask);
-      if (!alike)
-        consider(total - sum, ~mask & ((1u << n) - 1));
-      if (i == ways)
-        return best;
-      int bit = __builtin_ctz(i) + 1;
-      mask ^= 1u << bit;
-      bool in = mask >> bit & 1;
-      sum += in ? items[bit] : -items[bit];
-      count += in ? 1 : -1;
+      }
+    }
+    return best;
+  }
+
+  /// Of every subset of some items, by mask.
+  void sumSubsets(const std::vector<int32_t> &items) {
+    others.resize(size_t(1) << items.size());
+    size_t n = 1;
+    others[0] = 0;
+    for (int32_t item : items) {
+      Cost cost = costs[size_t(item)];
+      for (size_t i = 0; i < n; ++i)
+        others[n + i] = others[i] + cost;
+      n *= 2;
     }
   }
 
   /// One item for one or none: the difference nearest to half the gap. Items
   /// of a group stand most expensive first, so one sweep over both finds it.
-  Trade exchange(int a, int b, int64_t &left) const {
+  Trade exchange(int a, int b, Cost limit, int64_t &left) const {
     Trade best;
+    best.largest = limit;
     const auto &from = groups[a], &to = groups[b];
     left -= int64_t(from.size() + to.size());
     auto consider = [&](int give, int take) {
@@ -345,34 +360,36 @@ private:
     return best;
   }
 
+  /// Deals the items of both groups anew, most expensive first as they stand.
   void apply(int a, const Trade &trade) {
-    int b = trade.partner;
-    std::vector<int32_t> both(groups[a]);
-    both.insert(both.end(), groups[b].begin(), groups[b].end());
-    size_t sizeA = groups[a].size();
-    std::vector<int32_t> first, second;
-    for (size_t i = 0; i < both.size(); ++i) {
-      bool inFirst = i < sizeA;
-      if (trade.mask)
-        inFirst = trade.mask >> i & 1;
-      else if (int(i) == trade.give ||
-               (trade.take >= 0 && i == sizeA + trade.take))
-        inFirst = !inFirst;
-      (inFirst ? first : second).push_back(both[i]);
+    const std::vector<int32_t> &own = groups[a], &other = groups[trade.partner];
+    first.clear(), second.clear();
+    for (size_t i = 0, j = 0; i < own.size() || j < other.size();) {
+      bool mine =
+          j == other.size() || (i < own.size() && comesFirst(own[i], other[j]));
+      size_t at = mine ? i : own.size() + j;
+      bool moves = int(at) == trade.give ||
+                   (trade.take >= 0 && at == own.size() + size_t(trade.take));
+      bool inFirst = trade.mask ? trade.mask >> at & 1 : mine != moves;
+      (inFirst ? first : second).push_back(mine ? own[i++] : other[j++]);
     }
-    place(a, std::move(first));
-    place(b, std::move(second));
+    groups[a].swap(first);
+    groups[trade.partner].swap(second);
+    place(a);
+    place(trade.partner);
   }
 
-  /// Gives a group new items and its new place in the order by load.
-  void place(int group, std::vector<int32_t> items) {
-    std::sort(items.begin(), items.end(), [&](int32_t x, int32_t y) {
-      return costs[x] != costs[y] ? costs[x] > costs[y] : x < y;
-    });
+  /// Most expensive first, ties by number.
+  bool comesFirst(int32_t x, int32_t y) const {
+    return costs[x] != costs[y] ? costs[x] > costs[y] : x < y;
+  }
+
+  /// Gives a group with new items its new place in the order by load.
+  void place(int group) {
     auto byLoad = [&](int x, int y) { return less(x, y); };
     auto old = std::lower_bound(order.begin(), order.end(), group, byLoad);
     Cost sum = 0;
-    for (int32_t item : items)
+    for (int32_t item : groups[group])
       sum += costs[item];
     sums[group] = sum;
     times[group] = sum * slowness[group];
@@ -383,7 +400,6 @@ private:
     else
       std::rotate(std::lower_bound(order.begin(), old, group, byLoad), old,
                   old + 1);
-    groups[group] = std::move(items);
   }
 
   const std::vector<Cost> &costs;
@@ -391,6 +407,9 @@ private:
   const std::vector<Cost> &slowness;
   std::vector<std::vector<int32_t>> &groups;
   std::vector<Cost> sums, times;
+  Subsets subsets;                    ///< of the fullest group, if it is small
+  std::vector<Cost> others;           ///< sums of subsets of its partner
+  std::vector<int32_t> first, second; ///< what a trade makes
   std::vector<int> order; ///< groups, done first first, ties by number
 };
 
@@ -437,7 +456,8 @@ Cost partitionLowerBound(const std::vector<Cost> &costs, int32_t groups) {
 Partition partitionLPT(const std::vector<Cost> &costs,
                        const PartitionOptions &options) {
   return sortedGroups(
-      assignInOrder(costs, sortedByCost(costs), slownessOf(options), options));
+      assignInOrder(costs, sortedByCost(costs), slownessOf(options), options),
+      costs.size());
 }
 
 Partition partition(const std::vector<Cost> &costs,
@@ -458,7 +478,7 @@ Partition partition(const std::vector<Cost> &costs,
   if (result.largest != bound)
     result.largest =
         Improver(costs, options, slowness, result.groups).run(bound);
-  return sortedGroups(std::move(result));
+  return sortedGroups(std::move(result), costs.size());
 }
 
 } // namespace dt::reorder

@@ -160,6 +160,40 @@ TEST(Partition, UnequalSpeedNearBest) {
   EXPECT_LT(worst, 1.001);
 }
 
+/// What makes partitions faster must not change them: a plan's predictions and
+/// a run that is resumed rely on it.
+TEST(Partition, Unchanged) {
+  uint64_t state = 7, hash = 0;
+  auto next = [&](uint64_t below) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return int64_t((state >> 33) % below);
+  };
+  auto mix = [&](uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 29;
+  };
+  for (int test = 0; test < 600; ++test) {
+    PartitionOptions options;
+    options.groups = int32_t(1 + next(60));
+    std::vector<int64_t> costs;
+    for (int64_t i = 0, n = next(options.groups * 8), range = 1 << next(30);
+         i < n; ++i)
+      costs.push_back(next(uint64_t(range)));
+    if (next(2))
+      options.maxCount =
+          int32_t(1 + int64_t(costs.size()) / options.groups + next(2));
+    for (int i = 0; test % 3 == 0 && i < options.groups; ++i)
+      options.speeds.push_back(int32_t(1 + next(4)));
+    ASSERT_EQ(checkPartition(costs, options), "");
+    Partition parts = partition(costs, options);
+    mix(uint64_t(parts.largest));
+    for (const auto &group : parts.groups)
+      for (int32_t item : group)
+        mix(uint64_t(item) + 1);
+  }
+  EXPECT_EQ(hash, 0x75C153DB0AB6EE81ull);
+}
+
 TEST(Partition, BadInput) {
   PartitionOptions options;
   options.groups = 0;
