@@ -31,15 +31,17 @@ try:
     import torch
     import transformers as hf
     from onnx import helper, numpy_helper
+    from PIL import Image
     from safetensors.torch import load_file, save_file
 
     import finetune_folders as folders
+    import finetune_pictures as pictures
 except ImportError:
     print("skipped: finetune-input: tools/setup --torch installs what this needs")
     sys.exit(77)
 
 from finetuning import __main__ as driver  # noqa: E402
-from finetuning import dataset, encoder, families, folder, network, producers, saving, source, steps  # noqa: E402
+from finetuning import dataset, encoder, families, folder, media, network, producers, records, saving, source, steps  # noqa: E402
 from finetuning.errors import Failure  # noqa: E402
 from finetuning.metrics import Metrics  # noqa: E402
 from finetuning.project import Project  # noqa: E402
@@ -165,6 +167,68 @@ class Data(WithFolders):
         code, printed, _ = call("--model", self.kept["llama"], "--data", self.data(GOOD, long, GOOD), "--dry-run")
         self.assertEqual(code, 0)
         self.assertRegex(printed, r"1 of 3 samples of .* are longer than 256 tokens and left out \(first .*train\.jsonl:2, ")
+
+
+class Pictures(WithFolders):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.llava = pictures.FAMILIES["llava"].make(cls.work / "llava")
+
+    def setUp(self):
+        super().setUp()
+        self.image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (20, 60, 3), np.uint8))
+        self.image.save(self.folder / "a.png")
+
+    def asked(self, **part):
+        return [{"role": "user", "content": [{"type": "image"} | part, {"type": "text", "text": "why"}]}, ANSWER]
+
+    def paths(self, record, place=None):
+        messages = records.messages_of(place or f"{self.folder}/train.jsonl:1", record, ("image",))
+        return [part["path"] for m in messages if not isinstance(m["content"], str) for part in m["content"] if part["type"] == "image"]
+
+    def test_paths(self):
+        path = str(self.folder / "a.png")
+        for record in [
+            *({"messages": self.asked(**{key: name})} for key in ("image", "path", "url") for name in ("a.png", path)),
+            {"messages": self.asked(url=f"file://{path}")},
+            {"messages": self.asked(), "images": ["a.png"]},
+            {"messages": self.asked(), "image": "a.png"},
+            {"image": "a.png", "text": "it does"},
+            {"messages": None, "image": "a.png", "text": "it does", "images": None},
+        ]:
+            with self.subTest(record):
+                self.assertEqual(self.paths(record), [path])
+        self.assertEqual(self.paths({"messages": self.asked(image="a.png")}, 'some/data.py:Chat?{"path": "of/chats"}[3]'), ["some/a.png"])
+        self.assertEqual(records.text_of("here", {"image": None, "messages": None, "text": "why"}), "why")
+
+    def test_turned(self):
+        """As the library's own loader sees it."""
+        exif = Image.Exif()
+        exif[0x112] = 6  # a quarter
+        self.image.save(self.folder / "turned.jpg", exif=exif)
+        (seen,) = media.pictures("here", [{"content": [{"type": "image", "path": str(self.folder / "turned.jpg")}]}])
+        self.assertEqual(seen.size, (20, 60))
+        self.assertTrue(np.array_equal(np.asarray(seen), np.asarray(hf.image_utils.load_image(str(self.folder / "turned.jpg")))))
+
+    def test_refused(self):
+        (self.folder / "half.png").write_bytes((self.folder / "a.png").read_bytes()[:500])
+        os.mkfifo(self.folder / "pipe.png")
+        for record, said in [
+            ({"messages": self.asked(image="none.png")}, r"none\.png: there is no such picture"),
+            ({"messages": self.asked(image="half.png")}, r"half\.png: no picture: "),
+            ({"messages": self.asked(image=".")}, "no regular file"),
+            ({"messages": self.asked(image="pipe.png")}, "no regular file"),
+            ({"messages": self.asked(image="data:image/png;base64," + 1000 * "A")}, "message 1: data:.{,60}: only files are read$"),
+            ({"messages": self.asked(url="https://here/a.png")}, "message 1: https://here/a.png: only files are read"),
+            ({"messages": self.asked(image={"bytes": "A"})}, "message 1: image is of type dict, no path of a file"),
+            ({"messages": [USER, ANSWER], "image": "a.png"}, "images has 1 more than the messages have parts"),
+            ({"messages": self.asked()}, "message 1: a part of type 'image' without its file"),
+            ({"text": "why <image> it does"}, r"its pictures have 0 rows, the text has 1 places for them \('<image>'\)"),
+            ({"messages": [{"role": "user", "content": "why <image>"}, ANSWER]}, "the text has 1 places|refuses it"),
+        ]:  # fmt: skip
+            with self.subTest(said):
+                self.refused(r"train\.jsonl:2: .*" + said, model=self.llava, data=self.data(GOOD, record))
 
 
 class Folders(WithFolders):

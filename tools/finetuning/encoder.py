@@ -73,12 +73,24 @@ class Encoder:
             if is_first:
                 self.tell(self.template.explain(place, made.ids, made.learned))
         check(place, self.family.words(made.ids), made.learned, self.family.vocabulary, self.family.folder.path)
+        self._check_places(made)
         return made
 
     def take(self, place, ids, learned):
         """Tokens that somebody else has made."""
         check(place, ids, learned, self.family.vocabulary, self.family.folder.path)
-        return Encoded(place, ids, learned, self.family.read(None))
+        made = Encoded(place, ids, learned, self.family.read(None))
+        self._check_places(made)
+        return made
+
+    def _check_places(self, made):
+        """A place without a row would take that of another sample's picture."""
+        if not self.family.KINDS:
+            return
+        rows, places = self.family.rows(made.items), int((made.ids == self.family.token).sum())
+        if rows != places:
+            token = self.tokenizer.decode([self.family.token])
+            raise Failure(f"{made.place}: its pictures have {rows} rows, the text has {places} places for them ({token!r})")
 
     def _plain(self, place, text):
         ids, end = self.tokenizer(text)["input_ids"], self.tokenizer.eos_token_id
@@ -114,11 +126,8 @@ class Encoder:
         pictures = [_covered(made["offset_mapping"][0], [r["new_span"]]) for r in replaced]
         try:
             items = self.family.read(made, np.array([int(places[p].sum()) for p in pictures], np.int64))
-            rows = self.family.rows(items)
         except (ValueError, KeyError, TypeError, IndexError) as e:
             raise Failure(f"{place}: the processor's pictures are not as the network has them: {one_line(e)}") from None
-        if rows != places.sum():
-            raise Failure(f"{place}: its pictures have {rows} rows, the text has {places.sum()} places for them")
         return items
 
 

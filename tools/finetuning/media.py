@@ -3,10 +3,13 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # Files are the user's data and not trusted: one that is none, or that is too large,
-# is an error that names it.
+# is an error that names it. A picture is seen as viewers show it and as the
+# library's own loader reads it: turned as its EXIF data say.
 # ===-----------------------------------------------------------------------===
 """pictures(place, messages), sounds(place, messages, rate): in the order in which they stand."""
 
+import os
+import stat
 import warnings
 import wave
 
@@ -23,15 +26,17 @@ def pictures(place, messages):
 
 
 def _picture(place, path):
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            raise Failure(f"{place}: {path}: no picture: no regular file")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Pillow warns of is refused, or is none of ours
             with Image.open(path) as picture:
                 if picture.width * picture.height > MOST:
                     raise Failure(f"{place}: {path}: a picture of {picture.width} x {picture.height}")
-                return picture.convert("RGB")
+                return ImageOps.exif_transpose(picture).convert("RGB")
     except FileNotFoundError:
         raise Failure(f"{place}: {path}: there is no such picture") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:  # Pillow raises all of these

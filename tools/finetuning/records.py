@@ -12,14 +12,16 @@ import pathlib
 from .errors import Failure
 
 ROLES = ("system", "user", "assistant", "tool")
+SHOWN = 60  # characters of what is no path
 PLURAL = ("image", "video", "audio")  # kinds that a record may have a list of
 
 
 def text_of(place, record):
     """A plain text, or None if the record is a conversation."""
-    if "messages" in record or any(kind in record for kind in PLURAL):
+    # A table has null where a row lacks a column.
+    if any(record.get(key) is not None for key in ("messages", *PLURAL)):
         return None
-    if "text" not in record:
+    if record.get("text") is None:
         raise Failure(f"{place}: no messages and no text")
     if not isinstance(record["text"], str):
         raise Failure(f"{place}: text is no string")
@@ -28,10 +30,11 @@ def text_of(place, record):
 
 def messages_of(place, record, kinds=()):
     """A conversation, or a picture or recording with its text as one. `kinds` of items that the family has. Paths of pictures are those of files."""
-    messages = record["messages"] if "messages" in record else _pair(place, record)
+    is_pair = record.get("messages") is None
+    messages = _pair(place, record) if is_pair else record["messages"]
     if not isinstance(messages, list) or not messages:
         raise Failure(f"{place}: messages is no list of messages")
-    lists = {kind: _paths(place, kind, record.get(f"{kind}s")) for kind in PLURAL}
+    lists = {kind: _paths(place, kind, record, is_pair) for kind in PLURAL}
     made = [_message(f"{place}: message {number}", message, kinds, lists) for number, message in enumerate(messages, 1)]
     if left := [kind for kind, paths in lists.items() if paths]:
         raise Failure(f"{place}: {left[0]}s has {len(lists[left[0]])} more than the messages have parts of type {left[0]!r}")
@@ -42,16 +45,17 @@ def messages_of(place, record, kinds=()):
 
 def _pair(place, record):
     """{"image": …, "text": …}: the text is what is learned."""
-    kind = next(kind for kind in PLURAL if kind in record)
+    kind = next(kind for kind in PLURAL if record.get(kind) is not None)
     if not isinstance(record.get("text"), str):
         raise Failure(f"{place}: {kind}, but no text")
     return [{"role": "user", "content": [{"type": kind, kind: record[kind]}]}, {"role": "assistant", "content": record["text"]}]
 
 
-def _paths(place, kind, given):
-    """`images` beside messages: of the parts that name no file, in their order."""
+def _paths(place, kind, record, is_pair):
+    """`images`, or one `image`, beside messages: of the parts that name no file, in their order."""
+    given = record.get(f"{kind}s")
     if given is None:
-        return []
+        return [record[kind]] if not is_pair and isinstance(record.get(kind), str) else []
     if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
         raise Failure(f"{place}: {kind}s is no list of paths")
     return list(given)
@@ -94,13 +98,16 @@ def _part(place, part, kinds, lists):
     path = next((part[key] for key in (kind, "path", "url") if part.get(key) is not None), None)
     if path is None and lists[kind]:
         path = lists[kind].pop(0)
-    if not isinstance(path, str):
+    if path is None or path == "":
         raise Failure(f"{place}: a part of type {kind!r} without its file ({kind!r}: PATH)")
-    if "://" in path:
-        raise Failure(f"{place}: {path}: only files are read")
+    if not isinstance(path, str):
+        raise Failure(f"{place}: {kind} is of type {type(path).__name__}, no path of a file")
+    path = path.removeprefix("file://")
+    if "://" in path or path.startswith("data:"):
+        raise Failure(f"{place}: {path[:SHOWN]}{'…' * (len(path) > SHOWN)}: only files are read")
     return {"type": kind, "path": str(_folder(place) / path)}
 
 
 def _folder(place):
-    """Of the file that has this message."""
-    return pathlib.Path(place.rpartition(": message")[0]).parent
+    """Of the file that has this message; options of a source in Python may have slashes, too."""
+    return pathlib.Path(place.rpartition(": message")[0].partition("?{")[0]).parent
