@@ -29,8 +29,7 @@ def _picture(place, path):
     from PIL import Image, ImageOps
 
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-            raise Failure(f"{place}: {path}: no picture: no regular file")
+        _check_file(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Pillow warns of is refused, or is none of ours
             with Image.open(path) as picture:
@@ -43,6 +42,11 @@ def _picture(place, path):
         raise Failure(f"{place}: {path}: no picture: {one_line(e)}") from None
 
 
+def _check_file(path):
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+        raise OSError("no regular file")
+
+
 def sounds(place, messages, rate):
     """[samples in -1 to 1], of so many a second."""
     parts = (part for message in messages if not isinstance(message["content"], str) for part in message["content"])
@@ -51,6 +55,7 @@ def sounds(place, messages, rate):
 
 def _sound(place, path, rate):
     try:
+        _check_file(path)
         found = _wave(path, rate)
         return _decoded(path, rate) if found is None else found
     except FileNotFoundError:
