@@ -97,7 +97,10 @@ def mean(net, samples):
 
 
 def open_net(path, kind):
-    return library(path).from_pretrained(path, dtype=torch.float32).to(kind).eval()
+    net = library(path).from_pretrained(path, dtype=torch.float32).to(kind).eval()
+    if getattr(net.config, "_experts_implementation", None):
+        net.set_experts_implementation("eager")  # the library's choice knows no float64
+    return net
 
 
 def library(path):
@@ -171,7 +174,7 @@ def finetune(dt_opt, work, *flags):
 
 def first_adapters(arguments, work):
     """What the program begins with, by the library's names: its draws are its own."""
-    command = [work / "out/program/build/train", "--init-from", work / "model", "--steps", 0, "--export", work / "first"]
+    command = [work / "out/program/build/train", "--init-from", next(p for p in (work / "out/weights", work / "model") if p.exists()), "--steps", 0, "--export", work / "first"]
     command += ["--ranks", arguments.ranks] if arguments.ranks > 1 else []
     subprocess.run([str(c) for c in command], check=True, capture_output=True)
     names = [name.removeprefix("base_model.model.") for name in load_file(work / "out/adapter/adapter_model.safetensors")]

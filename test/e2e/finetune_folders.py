@@ -79,6 +79,11 @@ FAMILIES = {
     "gemma3_text": Family(hf.Gemma3TextConfig, GEMMA, gemma, "<end_of_turn>", "<bos>", systems=False, more={"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 12, "layer_types": ["sliding_attention", "full_attention"], "tie_word_embeddings": True}),
     "mistral": Family(hf.MistralConfig, MISTRAL, mistral, "</s>", "<bos>", systems=False, more={"sliding_window": 20}),
     "qwen2": Family(hf.Qwen2Config, CHATML, chatml, "<|im_end|>"),
+    # A dense layer and one of experts.
+    "qwen3_moe": Family(hf.Qwen3MoeConfig, CHATML, chatml, "<|im_end|>", more={"head_dim": 8, "moe_intermediate_size": 24, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, "mlp_only_layers": [0]}),
+    "qwen2_moe": Family(hf.Qwen2MoeConfig, CHATML, chatml, "<|im_end|>", more={"moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "num_experts": 4, "num_experts_per_tok": 2, "mlp_only_layers": [0]}),
+    "mixtral": Family(hf.MixtralConfig, MISTRAL, mistral, "</s>", "<bos>", systems=False, more={"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20}),
+    "olmoe": Family(hf.OlmoeConfig, CHATML, chatml, "<|im_end|>", more={"num_experts": 4, "num_experts_per_tok": 2}),
     "phi3": Family(hf.Phi3Config, PHI, phi, "<|end|>", kind=torch.bfloat16),
 }  # fmt: skip
 

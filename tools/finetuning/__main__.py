@@ -86,7 +86,7 @@ def open_sources(options, family):
 
 
 def run_on(options, project, network, train, held_out, pool):
-    from . import planning, program, recipe
+    from . import merging, planning, program, recipe
     from .steps import Steps
 
     edited = recipe.kept(project)
@@ -105,7 +105,8 @@ def run_on(options, project, network, train, held_out, pool):
         flags, ranks = planning.settle(project, options, network, lengths, edited)
         project.note(**samples)
         program.build(options, options.out, flags)
-        return train_and_save(options, network, steps, validation, length, ranks, pool)
+        source = merging.start_from(project, network)
+        return train_and_save(options, network, source, steps, validation, length, ranks, pool)
 
 
 def write_graphs(project, network):
@@ -122,7 +123,7 @@ def write_graphs(project, network):
         project.note(graph=graph)
 
 
-def train_and_save(options, network, steps, validation, length, ranks, pool):
+def train_and_save(options, network, source, steps, validation, length, ranks, pool):
     from . import adapters, page, saving, training
     from .recipe import lora_of
 
@@ -136,7 +137,7 @@ def train_and_save(options, network, steps, validation, length, ranks, pool):
     say(f"{count} samples, {int(steps.tokens.sum())} tokens; {length} steps of {steps.size} samples ({length * steps.size / count:.3g} epochs); {ranks} rank{'s' * (ranks > 1)}")
     exported = out / training.EXPORT
     shutil.rmtree(exported, ignore_errors=True)  # of a run that was killed
-    code = training.train(options, out, ranks, steps, length, network.folder, bool(validation), pool)
+    code = training.train(options, out, ranks, steps, length, source, bool(validation), pool)
     if broken := steps.source.broken.known:
         say(f"{len(broken)} samples could not be made and were left out (first {next(iter(broken.values()))})")
     if code == 0 and (exported / "llm.onnx").is_file():  # not of a run that was stopped before its first step

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from .errors import Failure, one_line
 
 FLOATS = {"F64", "F32", "F16", "BF16"}
+INDEX = "model.safetensors.index.json"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Folder:
             raise Failure(f"{self.path}: {kind}: {one_line(e)}") from None
 
     def _source(self):
-        for name in ("model.safetensors.index.json", "model.safetensors"):
+        for name in (INDEX, "model.safetensors"):
             if (self.path / name).is_file():
                 return self.path / name
         raise Failure(f"{self.path}: no weights: neither model.safetensors nor model.safetensors.index.json is there")

@@ -20,6 +20,7 @@ from export import ExportError, export
 
 from .errors import Failure, one_line
 from .folder import FLOATS
+from .merging import Merging
 
 
 @contextlib.contextmanager
@@ -52,7 +53,8 @@ class Network:
         except Exception as e:  # of a config whose numbers do not go together
             raise Failure(f"{folder.path}: {one_line(e)}") from None
         net.requires_grad_(True)  # as from_pretrained() has it, also of what the class keeps fixed (Whisper's sinusoids)
-        self._names = _names(folder, net)
+        self.merging = Merging(folder, net)
+        self._names = _names(self.merging, net)
         with torch.device("meta"):
             graphs = family.graphs(net)
         self.buffers = {name: dict((n, b.clone()) for n, b in graph.module.named_buffers()) for name, graph in graphs.items()}
@@ -75,7 +77,7 @@ class Network:
                 if not keys:
                     raise Failure(f"{self.folder.source}: no weight '{self._names[id(parameter)][0]}', which the network has")
                 for key in keys:
-                    weight = self.folder.weights[key]
+                    weight = self.merging.weights.get(key) or self.folder.weights[key]
                     if weight.shape != tuple(parameter.shape):
                         raise Failure(f"{self.folder.source}: weight '{key}' has shape {list(weight.shape)}, the network's has {list(parameter.shape)}")
                     if weight.kind not in FLOATS:
@@ -123,23 +125,13 @@ class Network:
         _rename(path, {n: keys[0] for n, (_, keys) in self.weights[name].items()})
 
 
-def _names(folder, net):
-    """{id of a parameter: (the library's first name of it, the folder's names of it)}. What the library renames when it loads is renamed here, too."""
-    from transformers.conversion_mapping import get_model_conversion_mapping
-    from transformers.core_model_loading import WeightConverter, rename_source_key
-
+def _names(merging, net):
+    """{id of a parameter: (the library's first name of it, the folder's names of it)}. A weight that the folder has in another form has the library's name."""
     parameters = dict(net.named_parameters(remove_duplicate=False))
     found = {id(p): (name, []) for name, p in reversed(parameters.items())}
-    mapping, state = get_model_conversion_mapping(net), net.state_dict(keep_vars=True)
-    converters = [m for m in mapping if isinstance(m, WeightConverter)]
-    renamings = [m for m in mapping if not isinstance(m, WeightConverter)]
-    for key in folder.weights:
-        name, converted = rename_source_key(key, renamings, converters, net.base_model_prefix, state)
-        if name not in parameters:
-            continue
-        if converted and name != key:
-            raise Failure(f"{folder.source}: weight '{key}' is a part of the network's '{name}', which is not there yet")
-        found[id(parameters[name])][1].append(key)
+    for key, name in (merging.names | {name: name for name in merging.weights}).items():
+        if name in parameters:
+            found[id(parameters[name])][1].append(key)
     return found
 
 

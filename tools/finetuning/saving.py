@@ -18,8 +18,8 @@ import torch
 from onnx import numpy_helper
 
 from .errors import Failure
+from .merging import KINDS, Reader
 
-KINDS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 MOMENT = re.compile(r"(?:exp_avg|momentum)\.(.*?)(?:\[\d+\])?")  # a piece of a weight has a number
 # Weights in other forms, of which the trained ones are no copy.
 OTHERS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".ot"}
@@ -68,18 +68,22 @@ def save(network, exported, trained, target, adapters=None):
         if path.is_file() and path.suffix not in OTHERS and not path.name.startswith(".") and not index:
             shutil.copy(path, made / path.name)
     for file in sorted({w.file for w in folder.weights.values()}):
-        safetensors.torch.save_file(_tensors(folder, trained, file, adapters), made / file, {"format": "pt"})
+        safetensors.torch.save_file(_tensors(network, trained, file, adapters), made / file, {"format": "pt"})
     shutil.rmtree(target, ignore_errors=True)
     made.rename(target)
 
 
-def _tensors(folder, trained, file, adapters):
+def _tensors(network, trained, file, adapters):
     """Of one file. What does not train, and what the network does not have, stays as it is."""
-    tensors = {}
-    with safetensors.safe_open(folder.path / file, "pt") as before:
+    tensors, folder = {}, network.folder
+    with Reader(folder) as before:
         for name, weight in folder.weights.items():
-            if weight.file == file:
-                tensors[name] = trained[name].to(KINDS[weight.kind]).contiguous() if name in trained else before.get_tensor(name)
-                if adapters:
-                    tensors[name] = adapters.merged(name, tensors[name]).contiguous()
+            if weight.file != file or name in tensors:
+                continue
+            if (parts := network.merging.back(name, trained, before)) is not None:
+                tensors |= {n: v.contiguous() for n, v in parts.items() if folder.weights[n].file == file}
+                continue
+            tensors[name] = trained[name].to(KINDS[weight.kind]).contiguous() if name in trained else before(name)
+            if adapters:
+                tensors[name] = adapters.merged(name, tensors[name]).contiguous()
     return tensors

@@ -65,17 +65,17 @@ class Feeder(threading.Thread):
             pass  # it has ended, and says why
 
 
-def command(options, out, pipe, ranks, steps, length, folder, validates):
+def command(options, out, pipe, ranks, steps, length, source, validates):
     made = [out / "program/build/train", "--batch", pipe, "--steps", length, "--checkpoint", out / CHECKPOINT, "--save-every", options.save_every]
     made += ["--metrics", out / "program/metrics.jsonl", "--export", out / EXPORT]
     made += ["--ranks", ranks] if ranks > 1 else []
     made += ["--threads", options.threads] if options.threads else []
-    made += ["--resume"] if options.resume else ["--init-from", folder.source.absolute()]
+    made += ["--resume"] if options.resume else ["--init-from", source.absolute()]
     made += ["--validate", out / VALIDATION / "*.safetensors", "--validate-every", options.validate_every or steps.epoch] if validates else []
     return [str(word) for word in made]
 
 
-def train(options, out, ranks, steps, length, folder, validates, producers):
+def train(options, out, ranks, steps, length, source, validates, producers):
     first = min(checkpoints(out), default=0) if options.resume else 0
     metrics = Metrics(out / "program/metrics.jsonl", out / "metrics.jsonl", steps)
     with tempfile.TemporaryDirectory() as work:  # not every file system has pipes
@@ -83,7 +83,7 @@ def train(options, out, ranks, steps, length, folder, validates, producers):
         os.mkfifo(pipe)
         # Ctrl-C reaches the program, too, which saves and ends; a handler of ours is none of its own.
         signal.signal(signal.SIGINT, lambda *_: None)
-        process = subprocess.Popen(command(options, out, pipe, ranks, steps, length, folder, validates))
+        process = subprocess.Popen(command(options, out, pipe, ranks, steps, length, source, validates))
         signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
         feeder = Feeder(pipe, steps, producers, first, length, process)
         feeder.start()

@@ -62,6 +62,8 @@ class Text:
             raise Failure(f"{where}: attention to later tokens (use_bidirectional_attention) is not there yet")
         if getattr(config, "attn_logit_softcapping", None):
             raise Failure(f"{where}: attn_logit_softcapping is not there yet")
+        if getattr(config, "output_router_logits", False):
+            raise Failure(f"{where}: the loss of a router (output_router_logits) is not there yet")
         for rope in _rotary(config):
             if rope not in ROTARY:
                 raise Failure(f"{where}: rotary tables of type '{rope}' are not there yet (known: {', '.join(sorted(ROTARY))})")
