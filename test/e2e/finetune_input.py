@@ -15,11 +15,13 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import sys
 import tempfile
 import unittest
 from types import SimpleNamespace
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "models")]
@@ -41,7 +43,7 @@ except ImportError:
     sys.exit(77)
 
 from finetuning import __main__ as driver  # noqa: E402
-from finetuning import dataset, encoder, families, folder, media, network, producers, records, saving, source, steps  # noqa: E402
+from finetuning import dataset, encoder, families, folder, media, merging, network, producers, records, saving, source, steps  # noqa: E402
 from finetuning.errors import Failure  # noqa: E402
 from finetuning.metrics import Metrics  # noqa: E402
 from finetuning.project import Project  # noqa: E402
@@ -87,7 +89,7 @@ class WithFolders(unittest.TestCase):
     def setUpClass(cls):
         hf.logging.disable_progress_bar()
         cls.work = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cls.kept = {name: folders.make_folder(name, cls.work / "kept" / name) for name in ("llama", "gemma3_text", "mistral", "qwen3")}
+        cls.kept = {name: folders.make_folder(name, cls.work / "kept" / name) for name in ("llama", "gemma3_text", "mistral", "qwen3", "qwen3_moe")}
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir=self.work)))
@@ -239,10 +241,11 @@ class Folders(WithFolders):
         return model
 
     def test_families(self):
-        for config, said in [({"model_type": "qwen3_moe"}, "the family 'qwen3_moe' is not there yet .a mixture of experts.; there are Llama"), ({"model_type": "gpt2"}, "the family 'gpt2' is not there yet"), ({"model_type": "nobody"}, "AutoConfig: ")]:
+        for config, said in [({"model_type": "whisper"}, "the family 'whisper' is not there yet .its sound.; there are Llama"), ({"model_type": "gpt2"}, "the family 'gpt2' is not there yet"), ({"model_type": "nobody"}, "AutoConfig: ")]:
             with self.subTest(said):
                 self.refused(said, model=self.changed(**config))
                 shutil.rmtree(self.folder / "llama")
+        self.refused("the loss of a router .output_router_logits. is not there yet", model=folders.make_folder("olmoe", self.folder / "olmoe", output_router_logits=True))
         self.refused("rotary tables of type 'dynamic' are not there yet", model=self.changed(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}))
 
     def test_files(self):
@@ -269,6 +272,29 @@ class Folders(WithFolders):
         self.refused(first.name, model=model)
         index.unlink()
         self.refused("no weights: neither model.safetensors", model=model)
+
+    def test_experts(self):
+        """Of weights that the library merges a folder has all, of one type of shape, and not the merged one beside them."""
+        model = self.model("qwen3_moe")
+        file = next(path for path in model.glob("*.safetensors") if any(".experts.1.up_proj." in n for n in load_file(path)))
+        tensors = load_file(file)
+        name = next(n for n in tensors if ".experts.1.up_proj." in n)
+        merged, last = "model.layers.1.mlp.experts.gate_up_proj", name.replace(".1.up", ".4.up")
+        for others, said in [
+            ({n: t for n, t in tensors.items() if n != name}, f"and others do not go together to the network's '{merged}'"),
+            (tensors | {name: tensors[name][:-1].contiguous()}, f"and others do not go together to the network's '{merged}'"),
+            (tensors | {last.replace("up", part): tensors[name].clone() for part in ("up", "gate")}, rf"weight '{merged}' has shape \[5, .*, the network's has \[4"),
+            ({n.replace(".mlp.experts.1.up_", ".mlp.experts.7.up_"): t for n, t in tensors.items()}, "no weight 'model.layers.1.mlp.experts.1.up_proj.weight' of those that are the network's"),
+            (tensors | {name: tensors[name].to(torch.int8)}, f"weight '{name}' is of type I8"),
+            (tensors | {merged: torch.ones(4, 48, 32)}, f"weight '{merged}' is there in two forms"),
+        ]:
+            with self.subTest(said):
+                save_file(others, file)
+                index = model / folder.INDEX
+                index.write_text(json.dumps({"weight_map": {n: p.name for p in model.glob("*.safetensors") for n in load_file(p)}}))
+                self.refused(said, model=model)
+        save_file(tensors, file)
+        self.refused(r"--freeze \*.experts.1.\*: no weight has such a name", "--freeze", "*.experts.1.*", model=model)
 
     def test_vocabulary(self):
         model = folders.make_folder("llama", self.folder / "few", vocab_size=20)
@@ -394,6 +420,34 @@ class Saved(WithFolders):
         self.assertEqual(set(after), set(before))
         self.assertEqual({n for n in before if not torch.equal(before[n], after[n])}, trained)
         self.assertEqual({p.name for p in model.iterdir()} - {p.name for p in (self.folder / "model").iterdir()}, {"pytorch_model.bin", ".hidden"})
+
+    def test_experts(self):
+        """What the library merges goes to the program as the library has it, and back into the folder's files; of what does not train every bit."""
+        for name in ("qwen3_moe", "mixtral"):
+            with self.subTest(name), mock.patch.object(merging, "SHARD", 20000):
+                path = folders.make_folder(name, self.folder / name)
+                opened = folder.Folder(path)
+                net = network.Network(opened, families.of(opened))
+                project = Project(self.folder / f"{name}.out", False)
+                project.out.mkdir()
+                source = merging.start_from(project, net)
+                made = {k: v for file in source.parent.glob("*.safetensors") for k, v in load_file(file).items()}
+                self.assertEqual(set(json.loads(source.read_text())["weight_map"]), set(made))
+                self.assertEqual(set(made), set(net.keys("llm")))
+                library = hf.AutoModelForCausalLM.from_pretrained(path).state_dict()
+                self.assertEqual([k for k, v in made.items() if not torch.equal(v, library[net.library_name(k)])], [])
+                before, after = {}, {}
+                for file in sorted(path.glob("*.safetensors")):
+                    before |= load_file(file)
+                    after |= saving._tensors(net, {k: v + 1 for k, v in made.items() if k.endswith("experts.down_proj")}, file.name, None)
+                self.assertEqual(set(before), set(after))
+                downs = {k for k in before if re.search(r"experts\.\d\.(down_proj|w2)\.", k)}
+                self.assertTrue(downs)
+                self.assertEqual([k for k in before if not torch.equal(after[k], before[k] + (k in downs))], [])
+                stamp = source.stat().st_mtime_ns
+                self.assertEqual(merging.start_from(project, net).stat().st_mtime_ns, stamp)  # once
+                os.utime(file)
+                self.assertNotEqual(merging.start_from(project, net).stat().st_mtime_ns, stamp)
 
     def test_names(self):
         save_file({k: torch.ones(1) for k in ("llm.net.a", "exp_avg.llm.net.a", "exp_avg.llm.net.b.0[12]", "exp_avg_sq.llm.net.c")}, self.folder / "rank-0.safetensors")
