@@ -449,6 +449,19 @@ class Saved(WithFolders):
                 os.utime(file)
                 self.assertNotEqual(merging.start_from(project, net).stat().st_mtime_ns, stamp)
 
+    def test_base(self):
+        """A folder of the base model, whose names lack the network's first part, gets experts under its own names."""
+        path = folders.make_folder("qwen3_moe", self.folder / "base", tie_word_embeddings=True)
+        for file in path.glob("*.safetensors"):
+            save_file({n.removeprefix("model."): t for n, t in load_file(file).items()}, file)
+        index = path / folder.INDEX
+        index.write_text(index.read_text().replace('"model.', '"').replace('"safetensors', '"model.safetensors'))
+        opened = folder.Folder(path)
+        net, name = network.Network(opened, families.of(opened)), "model.layers.1.mlp.experts.down_proj"
+        self.assertIn(name, net.keys("llm"))
+        back = net.merging.back("layers.1.mlp.experts.2.down_proj.weight", {name: torch.ones(4, 32, 24)}, None)
+        self.assertEqual(set(back), {f"layers.1.mlp.experts.{i}.down_proj.weight" for i in range(4)})
+
     def test_names(self):
         save_file({k: torch.ones(1) for k in ("llm.net.a", "exp_avg.llm.net.a", "exp_avg.llm.net.b.0[12]", "exp_avg_sq.llm.net.c")}, self.folder / "rank-0.safetensors")
         self.assertEqual(saving.trained_names(self.folder), {"llm.net.a", "llm.net.b.0"})

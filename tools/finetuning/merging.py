@@ -98,7 +98,9 @@ class Merging:
     def _reverted(self, tensors):
         from transformers.core_model_loading import revert_weight_conversion
 
-        return revert_weight_conversion(self.net, tensors)
+        prefix, known = f"{self.net.base_model_prefix}.", self.folder.weights  # a folder of the base model has none
+        made = revert_weight_conversion(self.net, tensors)
+        return {name.removeprefix(prefix) if name.removeprefix(prefix) in known else name: value for name, value in made.items()}
 
     def back(self, key, trained, read):
         """Values of the group that the folder's weight `key` is of, {folder's name: value}; None: none of it trains. `read(key)`: the folder's own."""
