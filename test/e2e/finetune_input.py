@@ -455,7 +455,7 @@ class Saved(WithFolders):
         for file in path.glob("*.safetensors"):
             save_file({n.removeprefix("model."): t for n, t in load_file(file).items()}, file)
         index = path / folder.INDEX
-        index.write_text(index.read_text().replace('"model.', '"').replace('"safetensors', '"model.safetensors'))
+        index.write_text(index.read_text().replace('"model.', '"'))
         opened = folder.Folder(path)
         net, name = network.Network(opened, families.of(opened)), "model.layers.1.mlp.experts.down_proj"
         self.assertIn(name, net.keys("llm"))
