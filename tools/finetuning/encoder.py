@@ -85,7 +85,7 @@ class Encoder:
 
     def _check_places(self, made):
         """A place without a row would take that of another sample's picture."""
-        if not self.family.KINDS:
+        if self.family.token is None:
             return
         rows, places = self.family.rows(made.items), int((made.ids == self.family.token).sum())
         if rows != places:

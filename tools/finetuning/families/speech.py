@@ -59,6 +59,8 @@ class Whisper(Text):
         return {"audio.clips": np.ones(len(features), np.int64), "features": features}
 
     def arrays(self, ids, labels, items):
+        if not len(items["features"]):
+            raise Failure("a text without a recording")
         return super().arrays(ids, labels, items) | items | {"heard": np.zeros(len(items["features"]) * self.frames, np.int64)}
 
     def tensors(self):

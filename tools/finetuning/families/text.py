@@ -32,6 +32,7 @@ class Text:
     KINDS = {}  # kind of items: its measures
     CLASS = "AutoModelForCausalLM"
     SEES_LATER = False  # whether masks of its own say what later tokens a token sees
+    token = None  # that stands where an item's rows go
     PROMPTS = False  # no template: a prompt and its answer
 
     def __init__(self, folder):
