@@ -212,16 +212,12 @@ class PackedLanguage(nn.Module):
         return self.lm_head(self.model.norm(x))
 
 
-class BlockLanguage(nn.Module):
+class BlockLanguage(PackedLanguage):
     """The language model of Gemma 3 or PaliGemma on texts one behind another: tokens of a block see one another.
 
     As PackedLanguage, but for `blocks` [1, seq], behind segments: tokens of one picture (or of a prompt) have one number,
     every other token has one of its own.
     """
-
-    def __init__(self, net):
-        super().__init__()
-        self.model, self.lm_head = net.model.language_model, net.lm_head
 
     def forward(self, input_ids, position_ids, segments, blocks, image_embeds, image_rows):
         x = placed(self.model.embed_tokens(input_ids), image_rows, image_embeds)

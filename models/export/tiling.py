@@ -21,19 +21,13 @@ class Tower(nn.Module):
     def forward(self, pixel_values):
         return self.rows(pixel_values).flatten(0, 1)
 
-    def hidden(self, pixel_values, layer):
-        """States behind a layer of the tower, or behind several, side by side."""
-        if layer == -1 and not self.all_states:
-            return self.tower(pixel_values=pixel_values).last_hidden_state
-        states = self.tower(pixel_values=pixel_values, output_hidden_states=True).hidden_states
-        layers = [layer] if isinstance(layer, int) else layer
-        return [states[i] for i in layers]
+    def states(self, pixel_values):
+        """Behind each of the tower's layers."""
+        return self.tower(pixel_values=pixel_values, output_hidden_states=True).hidden_states
 
 
 class LlavaTower(Tower):
     """The tower and projector of LLaVA."""
-
-    all_states = True
 
     def __init__(self, net):
         super().__init__()
@@ -41,14 +35,13 @@ class LlavaTower(Tower):
         self.layer, self.drops_first = net.config.vision_feature_layer, net.config.vision_feature_select_strategy == "default"
 
     def rows(self, pixel_values):
-        states = [s[:, 1:] if self.drops_first else s for s in self.hidden(pixel_values, self.layer)]
-        return self.projector(torch.cat(states, -1) if len(states) > 1 else states[0])
+        states, layers = self.states(pixel_values), [self.layer] if isinstance(self.layer, int) else self.layer
+        chosen = [states[i][:, 1:] if self.drops_first else states[i] for i in layers]
+        return self.projector(torch.cat(chosen, -1) if len(chosen) > 1 else chosen[0])
 
 
 class InternTower(Tower):
     """InternVL: rows of a tile are put together in squares."""
-
-    all_states = False
 
     def __init__(self, net):
         super().__init__()
@@ -58,8 +51,8 @@ class InternTower(Tower):
         self._shuffle = type(net).pixel_shuffle
 
     def rows(self, pixel_values):
-        x = self.hidden(pixel_values, self.layer)
-        x = x[0] if isinstance(x, list) else x
+        # The last layer's states are those behind the tower's norm.
+        x = self.tower(pixel_values=pixel_values).last_hidden_state if self.layer == -1 else self.states(pixel_values)[self.layer]
         x = x[:, 1:] if self.drops_first else x
         side = int(x.shape[1] ** 0.5)
         x = self._shuffle(None, x.reshape(-1, side, side, x.shape[-1]), self.scale)
@@ -83,12 +76,12 @@ class IdeficsTower(Tower):
 class ProjectedTower(Tower):
     """Gemma 3 and PaliGemma: what the tower's last layer gives goes through the projector."""
 
-    def __init__(self, net, scale=1.0):
+    def __init__(self, net):
         super().__init__()
-        self.tower, self.projector, self.scale = net.vision_tower, net.multi_modal_projector, scale
+        self.tower, self.projector = net.vision_tower, net.multi_modal_projector
 
     def rows(self, pixel_values):
-        return self.projector(self.tower(pixel_values=pixel_values).last_hidden_state) * self.scale
+        return self.projector(self.tower(pixel_values=pixel_values).last_hidden_state)
 
 
 class AnyresTower(LlavaTower):

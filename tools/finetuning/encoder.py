@@ -8,37 +8,13 @@
 # ===-----------------------------------------------------------------------===
 """Encoder: encode(place, record) -> Encoded."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from . import media, records
+from .encoded import Encoded
 from .errors import Failure, one_line, say
-from .families import IGNORED
 from .sources.digests import of_parts
 from .template import Template
-
-
-@dataclass
-class Encoded:
-    place: str
-    ids: np.ndarray
-    learned: np.ndarray  # whether a token is a prediction's target
-    items: dict = field(default_factory=dict)  # what the family has read of pictures
-
-    def measures(self, family):
-        """`learned`: the first token has nothing before it. "KIND.MEASURE": of each of the sample's items."""
-        items = {name: self.items[name] for kind, measures in family.KINDS.items() for name in (f"{kind}.{m}" for m in measures)}
-        return {"tokens": len(self.ids), "learned": int(self.learned[1:].sum())} | items
-
-    def arrays(self, family):
-        return family.arrays(self.ids, self.labels(), self.items)
-
-    def labels(self):
-        """A label stands at the token that predicts it."""
-        labels = np.full(len(self.ids), IGNORED, np.int64)
-        labels[:-1][self.learned[1:]] = self.ids[1:][self.learned[1:]]
-        return labels
 
 
 class Encoder:
@@ -50,7 +26,7 @@ class Encoder:
         self.template = None
 
     @property
-    def rows(self):
+    def vocabulary(self):
         """Of a network that sees texts alone; else None."""
         return None if self.family.KINDS else self.family.vocabulary
 
@@ -131,10 +107,10 @@ class Encoder:
         return items
 
 
-def check(place, ids, learned, rows, where):
-    """A sample is one for a network with so many rows of tokens."""
-    if ids.max(initial=-1) >= rows or ids.min(initial=0) < 0:  # a tokenizer of another model
-        raise Failure(f"{place}: the tokenizer gives token {ids.max() if ids.min() >= 0 else ids.min()}; the network of {where} has {rows}")
+def check(place, ids, learned, vocabulary, where):
+    """A sample is one for a network that knows so many tokens."""
+    if ids.max(initial=-1) >= vocabulary or ids.min(initial=0) < 0:  # a tokenizer of another model
+        raise Failure(f"{place}: the tokenizer gives token {ids.max() if ids.min() >= 0 else ids.min()}; the network of {where} has {vocabulary}")
     if not learned[1:].any():
         raise Failure(f"{place}: none of its {len(learned)} tokens is learned")
 

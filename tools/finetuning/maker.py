@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from . import families
-from .encoder import Encoded, Encoder, check
+from .encoded import Encoded
+from .encoder import Encoder, check
 from .errors import Failure, one_line
 from .folder import Folder
 
@@ -52,10 +53,10 @@ class TextAlone(families.Text):
 
 
 class LazyEncoder:
-    """In a process that makes samples: the libraries take seconds, and records of tokens need none of them. `opening()`: a context of that. `rows`: of a network that sees texts alone, else None."""
+    """In a process that makes samples: the libraries take seconds, and records of tokens need none of them. `opening()`: a context of that. `vocabulary`: of a network that sees texts alone, else None."""
 
-    def __init__(self, path, rows, tell):
-        self.path, self.rows, self.tell, self.opening = path, rows, tell, contextlib.nullcontext
+    def __init__(self, path, vocabulary, tell):
+        self.path, self.vocabulary, self.tell, self.opening = path, vocabulary, tell, contextlib.nullcontext
 
     @functools.cached_property
     def encoder(self):
@@ -64,15 +65,15 @@ class LazyEncoder:
 
     @functools.cached_property
     def family(self):
-        return self.encoder.family if self.rows is None else TextAlone()
+        return self.encoder.family if self.vocabulary is None else TextAlone()
 
     def encode(self, place, record):
         return self.encoder.encode(place, record)
 
     def take(self, place, ids, learned):
-        if self.rows is None:
+        if self.vocabulary is None:
             return self.encoder.take(place, ids, learned)
-        check(place, ids, learned, self.rows, self.path)
+        check(place, ids, learned, self.vocabulary, self.path)
         return Encoded(place, ids, learned)
 
 

@@ -12,7 +12,7 @@ import csv
 import html
 import json
 
-from .families import IGNORED
+from .encoded import IGNORED
 
 WIDTH, HEIGHT, MARGIN = 620, 180, 44
 SAMPLES, TOKENS = 3, 400  # that are shown, and of each at most

@@ -61,7 +61,7 @@ def write_recipe(project, options, network, lengths, replicas, count):
     longest = max(steps.longest for steps in lengths)
     sums = [steps.sums(step) for steps, length in lengths.items() for step in range(length)]
     micro, tokens = choose_parts(options.global_batch, longest, sums, replicas, count)
-    items = {name: largest_items(name, lengths, tokens * replicas) for kind, measures in network.family.KINDS.items() for name in (f"{kind}.{m}" for m in measures)}
+    items = {name: largest_items(name, lengths, tokens * replicas) for name in network.family.item_measures}
     text = json.dumps(recipe.recipe(options, network, longest, micro, tokens, items), indent=2) + "\n"
     (project.out / recipe.FILE).write_text(text)
     project.note(recipe=recipe.digest(text))

@@ -116,7 +116,7 @@ def repeated(text):
 
 def make_pool(options, reading):
     """Of `--producers N` and `--serve-at HOST:PORT*N,…`."""
-    spec = {"model": str(options.model), "rows": reading.maker.encoder.rows, "sources": [source.text for source in reading.sources]}
+    spec = {"model": str(options.model), "vocabulary": reading.maker.encoder.vocabulary, "sources": [source.text for source in reading.sources]}
     producers = [Local(i + 1, spec) for i in range(options.producers)]
     if options.serve_at:
         token = channels.read_token(options.token_file)

@@ -11,7 +11,7 @@ import hashlib
 import json
 
 from .errors import Failure, one_line
-from .families import IGNORED
+from .encoded import IGNORED
 
 FILE = "recipe.json"
 

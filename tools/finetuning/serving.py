@@ -59,7 +59,7 @@ def main():
 def supervise(options):
     token = channels.read_token(options.token_file).decode()
     encoder, sources = make_encoder(options.model, lambda _: None), [open_source(text) for text in options.data]
-    spec = {"model": str(options.model), "rows": encoder.rows, "sources": options.data, "token": token, "timeout": options.producer_timeout}
+    spec = {"model": str(options.model), "vocabulary": encoder.vocabulary, "sources": options.data, "token": token, "timeout": options.producer_timeout}
     spec |= {"digests": [source.digest() for source in sources], "encoder": encoder.digest()}
     host, port = listen_address(options.listen)
     listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=128)

@@ -5,7 +5,7 @@
 # ===-----------------------------------------------------------------------===
 """show(source, i, tokenizer): a line a token."""
 
-from .families import IGNORED
+from .encoded import IGNORED
 
 
 def show(source, i, tokenizer):

@@ -36,7 +36,7 @@ def alone():
 
 
 def open_maker(spec, said):
-    maker = Maker([open_source(text) for text in spec["sources"]], LazyEncoder(pathlib.Path(spec["model"]), spec["rows"], said.append))
+    maker = Maker([open_source(text) for text in spec["sources"]], LazyEncoder(pathlib.Path(spec["model"]), spec["vocabulary"], said.append))
     if any(source.is_text for source in maker.sources):
         maker.encoder.encoder  # noqa: B018 (opens it)
     return maker

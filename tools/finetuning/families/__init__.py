@@ -10,7 +10,7 @@ from .anyres import LlavaOnevision
 from .blocks import Gemma3, PaliGemma
 from .pictures import Qwen2VL, Qwen3VL, Qwen25VL
 from .speech import Whisper
-from .text import IGNORED, Text  # noqa: F401
+from .text import Text
 from .tiles import InternVL, Llava, SmolVLM
 
 # model_type -> (what people call it, family).

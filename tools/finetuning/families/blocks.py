@@ -10,10 +10,11 @@
 import numpy as np
 
 from .. import media
+from ..encoded import IGNORED, Encoded
 from ..errors import Failure
 from ..template import text_of
 from .tensors import Tensor
-from .text import IGNORED, zeros
+from .text import zeros
 from .tiles import Tiles
 
 
@@ -21,6 +22,7 @@ class Blocks(Tiles):
     """arrays() has "blocks" [tokens]: of what block each is; a token that is in none has its own number."""
 
     SEES_LATER = True
+    TOWER = "ProjectedTower"
 
     def tensors(self):
         return super().tensors() | {"llm.blocks": Tensor("blocks", numbers=True)}
@@ -32,11 +34,6 @@ class Blocks(Tiles):
         names = list(graph.inputs.items())
         graph.module, graph.inputs = BlockLanguage(net), dict(names[:3]) | {"blocks": (zeros(1, 6), {1: "seq"})} | dict(names[3:])
         return graph
-
-    def tower(self, model):
-        from export.tiling import ProjectedTower
-
-        return ProjectedTower(model)
 
 
 class Gemma3(Blocks):
@@ -63,8 +60,6 @@ class PaliGemma(Blocks):
 
     def answer(self, encoder, place, messages):
         """A user's turn, then what is learned; pictures first."""
-        from ..encoder import Encoded  # which knows the families
-
         if [m["role"] for m in messages] != ["user", "assistant"]:
             raise Failure(f"{place}: this family has one prompt (role user) and its answer (role assistant), not {', '.join(m['role'] for m in messages)}")
         prompt, pictures = messages[0]["content"], media.pictures(place, messages)

@@ -10,6 +10,7 @@
 import numpy as np
 
 from .. import media
+from ..encoded import Encoded
 from ..errors import Failure
 from ..template import text_of
 from .tensors import Tensor
@@ -44,8 +45,6 @@ class Whisper(Text):
         sounds = media.sounds(place, messages, encoder.writer.feature_extractor.sampling_rate)
         if len(sounds) != 1:
             raise Failure(f"{place}: has {len(sounds)} recordings; this family has one a sample")
-        from ..encoder import Encoded  # which knows the families
-
         ids = np.array(encoder.tokenizer(messages[1]["content"])["input_ids"], np.int64)
         made = encoder.writer.feature_extractor(sounds[0], sampling_rate=encoder.writer.feature_extractor.sampling_rate, return_tensors="np")
         learned = np.ones(len(ids), bool)

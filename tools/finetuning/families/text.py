@@ -14,7 +14,6 @@ import numpy as np
 from ..errors import Failure
 from .tensors import Tensor
 
-IGNORED = -100
 # Tables of frequencies that are the same for texts of any length.
 ROTARY = {"default", "linear", "llama3", "yarn"}
 
@@ -37,6 +36,11 @@ class Text:
 
     def __init__(self, folder):
         self.folder, self.config = folder, folder.config
+
+    @property
+    def item_measures(self):
+        """"KIND.MEASURE" of all kinds of items."""
+        return [f"{kind}.{measure}" for kind, measures in self.KINDS.items() for measure in measures]
 
     # --- the network -----------------------------------------------------------------
 

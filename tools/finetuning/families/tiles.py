@@ -17,6 +17,7 @@ from .text import Graph, zeros
 
 class Tiles(Pictures):
     KINDS = {"image": ("tiles",)}
+    TOWER = None  # of models/export/tiling.py
 
     @property
     def vision(self):
@@ -61,13 +62,16 @@ class Tiles(Pictures):
         return super().tensors() | {"vision.pixel_values": Tensor("pixels", (0, 3, *self.size), np.float32)}
 
     def graphs(self, net):
-        tower = Graph(self.tower(net.model), {"pixel_values": (zeros(4, 3, *self.size, kind="float32"), {0: "tiles"})}, list(self.ROWS))
+        from export import tiling
+
+        tower = Graph(getattr(tiling, self.TOWER)(net.model), {"pixel_values": (zeros(4, 3, *self.size, kind="float32"), {0: "tiles"})}, list(self.ROWS))
         return {"vision": tower, "llm": self.language(net)}
 
 
 class Llava(Tiles):
     """One tile, whatever the picture's shape."""
 
+    TOWER = "LlavaTower"
     TOWERS = {"clip_vision_model": 1, "siglip_vision_model": 0}  # rows beside those of patches
 
     def check(self):
@@ -80,26 +84,20 @@ class Llava(Tiles):
         height, width = self.patches
         return height * width + self.TOWERS[self.vision.model_type] - (self.config.vision_feature_select_strategy == "default")
 
-    def tower(self, model):
-        from export.tiling import LlavaTower
-
-        return LlavaTower(model)
-
 
 class InternVL(Tiles):
+    TOWER = "InternTower"
+
     @property
     def places(self):
         height, width = self.patches
         return round(height * width * self.config.downsample_ratio**2)
 
-    def tower(self, model):
-        from export.tiling import InternTower
-
-        return InternTower(model)
-
 
 class SmolVLM(Tiles):
     """A picture is cut into tiles, which are followed by the whole of it as one more."""
+
+    TOWER = "IdeficsTower"
 
     @property
     def places(self):
@@ -110,8 +108,3 @@ class SmolVLM(Tiles):
         if not all(np.asarray(mask).all() for mask in made["pixel_attention_mask"]):
             raise ValueError("tiles with padding (do_image_splitting is off)")
         return np.concatenate([np.asarray(tiles, np.float32) for tiles in made["pixel_values"]])
-
-    def tower(self, model):
-        from export.tiling import IdeficsTower
-
-        return IdeficsTower(model)
