@@ -130,7 +130,11 @@ class Dataset:
 
     def measures(self, i):
         _, made, row = self._find(i)
-        return made.row(row)
+        return self._measures(made, row)
+
+    def _measures(self, made, row):
+        """What an index does not say of a sample's items (of a file of tokens): that there are none."""
+        return dict.fromkeys(self.family.item_measures, []) | made.row(row)
 
     def tokens(self):
         return np.concatenate([made.measures["tokens"][rows] for _, made, rows in self.parts])
@@ -156,7 +160,7 @@ class Dataset:
                 self.broken.add(self._key(i), made.broken)
                 return None
             raise Failure(made.broken)
-        said = known.row(row)
+        said = self._measures(known, row)
         if wrong := [name for name, value in made.measures.items() if not np.array_equal(said.get(name, 0), value)]:
             raise Failure(f"{self.place(i)}: has {made.measures[wrong[0]]} {wrong[0]} and was measured as {said.get(wrong[0], 0)}")
         if known.checksums[row] >= 0 and known.checksums[row] != made.checksum:
