@@ -1,113 +1,39 @@
-# ===- finetune_input.py - what tools/finetune reads and refuses --------------===
+# ===- finetune_input.py - what tools/finetune reads and refuses ------------===
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # Folders and data that are wrong in one way end in one line that names the place,
-# before anything is written. What of a conversation is learned is compared with
-# what is written down without a template; a step's parts, with what the runtime's
+# before anything is written. A step's parts are compared with what the runtime's
 # way to pack them gives in the worst case.
 # ===-----------------------------------------------------------------------===
 """finetune_input.py: tests of tools/finetuning, in one process."""
 
-import contextlib
-import io
 import json
 import os
 import pathlib
 import random
 import re
 import shutil
-import sys
 import tempfile
 import unittest
 from types import SimpleNamespace
 from unittest import mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "models")]
-os.environ["HF_HUB_OFFLINE"] = "1"
-try:
-    import numpy as np
-    import onnx
-    import tokenizers
-    import torch
-    import transformers as hf
-    from onnx import helper, numpy_helper
-    from PIL import Image
-    from safetensors.torch import load_file, save_file
+from finetune_cases import ANSWER, GOOD, USER, WithFolders, call  # first: it skips all without PyTorch
 
-    import finetune_folders as folders
-    import finetune_pictures as pictures
-except ImportError:
-    print("skipped: finetune-input: tools/setup --torch installs what this needs")
-    sys.exit(77)
+import finetune_folders as folders
+import numpy as np
+import onnx
+import torch
+import transformers as hf
+from onnx import helper, numpy_helper
+from safetensors.torch import load_file, save_file
 
-from finetuning import __main__ as driver  # noqa: E402
-from finetuning import dataset, encoder, families, folder, media, merging, network, producers, records, saving, source, steps  # noqa: E402
-from finetuning.errors import Failure  # noqa: E402
-from finetuning.metrics import Metrics  # noqa: E402
-from finetuning.project import Project  # noqa: E402
-from finetuning.sources import open_source  # noqa: E402
-
-BIN = pathlib.Path(tempfile.mkdtemp())  # a compiler that is there and never asked
-(BIN / "dt-opt").touch()
-USER, ANSWER = {"role": "user", "content": "why"}, {"role": "assistant", "content": "it does"}
-GOOD = {"messages": [USER, ANSWER]}
-
-
-def call(*argv):
-    """(exit code, what is printed, what the error says)."""
-    out, err, before = io.StringIO(), io.StringIO(), sys.argv
-    sys.argv = ["finetune", "--bin", str(BIN), *map(str, argv)]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = driver.main()
-    finally:
-        sys.argv = before
-    return code, out.getvalue(), err.getvalue()
-
-
-class Words(families.Text):
-    """A family of which only the tokenizer is there."""
-
-    def __init__(self, tokenizer):
-        self.tokenizer, self.folder = tokenizer, SimpleNamespace(path="here")
-        self.config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=1000))
-
-    def writer(self):
-        return self.tokenizer
-
-
-def encode(tokenizer, messages):
-    with contextlib.redirect_stdout(io.StringIO()):
-        made = encoder.Encoder(Words(tokenizer)).encode("here", {"messages": messages})
-    return made.ids, made.learned
-
-
-class WithFolders(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        hf.logging.disable_progress_bar()
-        cls.work = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cls.kept = {name: folders.make_folder(name, cls.work / "kept" / name) for name in ("llama", "gemma3_text", "mistral", "qwen3", "qwen3_moe")}
-
-    def setUp(self):
-        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir=self.work)))
-
-    def model(self, name="llama"):
-        return shutil.copytree(self.kept[name], self.folder / name)
-
-    def data(self, *records):
-        path = self.folder / "train.jsonl"
-        path.write_bytes(b"".join((r if isinstance(r, bytes) else json.dumps(r).encode()) + b"\n" for r in records))
-        return path
-
-    def refused(self, said, *flags, model=None, data=None):
-        out = self.folder / "out"
-        code, printed, error = call("--model", model or self.kept["llama"], "--data", data or self.data(GOOD), "--out", out, *flags)
-        self.assertEqual((code, error.count("\n")), (1, 1), error + printed)
-        self.assertRegex(error, "^finetune: error: .*" + said)
-        self.assertFalse(out.exists())
+from finetuning import encoded, families, folder, merging, network, saving, source, steps
+from finetuning.errors import Failure
+from finetuning.metrics import Metrics
+from finetuning.project import Project
+from finetuning.sources import open_source
 
 
 class Data(WithFolders):
@@ -169,68 +95,6 @@ class Data(WithFolders):
         code, printed, _ = call("--model", self.kept["llama"], "--data", self.data(GOOD, long, GOOD), "--dry-run")
         self.assertEqual(code, 0)
         self.assertRegex(printed, r"1 of 3 samples of .* are longer than 256 tokens and left out \(first .*train\.jsonl:2, ")
-
-
-class Pictures(WithFolders):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.llava = pictures.FAMILIES["llava"].make(cls.work / "llava")
-
-    def setUp(self):
-        super().setUp()
-        self.image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (20, 60, 3), np.uint8))
-        self.image.save(self.folder / "a.png")
-
-    def asked(self, **part):
-        return [{"role": "user", "content": [{"type": "image"} | part, {"type": "text", "text": "why"}]}, ANSWER]
-
-    def paths(self, record, place=None):
-        messages = records.messages_of(place or f"{self.folder}/train.jsonl:1", record, ("image",))
-        return [part["path"] for m in messages if not isinstance(m["content"], str) for part in m["content"] if part["type"] == "image"]
-
-    def test_paths(self):
-        path = str(self.folder / "a.png")
-        for record in [
-            *({"messages": self.asked(**{key: name})} for key in ("image", "path", "url") for name in ("a.png", path)),
-            {"messages": self.asked(url=f"file://{path}")},
-            {"messages": self.asked(), "images": ["a.png"]},
-            {"messages": self.asked(), "image": "a.png"},
-            {"image": "a.png", "text": "it does"},
-            {"messages": None, "image": "a.png", "text": "it does", "images": None},
-        ]:
-            with self.subTest(record):
-                self.assertEqual(self.paths(record), [path])
-        self.assertEqual(self.paths({"messages": self.asked(image="a.png")}, 'some/data.py:Chat?{"path": "of/chats"}[3]'), ["some/a.png"])
-        self.assertEqual(records.text_of("here", {"image": None, "messages": None, "text": "why"}), "why")
-
-    def test_turned(self):
-        """As the library's own loader sees it."""
-        exif = Image.Exif()
-        exif[0x112] = 6  # a quarter
-        self.image.save(self.folder / "turned.jpg", exif=exif)
-        (seen,) = media.pictures("here", [{"content": [{"type": "image", "path": str(self.folder / "turned.jpg")}]}])
-        self.assertEqual(seen.size, (20, 60))
-        self.assertTrue(np.array_equal(np.asarray(seen), np.asarray(hf.image_utils.load_image(str(self.folder / "turned.jpg")))))
-
-    def test_refused(self):
-        (self.folder / "half.png").write_bytes((self.folder / "a.png").read_bytes()[:500])
-        os.mkfifo(self.folder / "pipe.png")
-        for record, said in [
-            ({"messages": self.asked(image="none.png")}, r"none\.png: there is no such picture"),
-            ({"messages": self.asked(image="half.png")}, r"half\.png: no picture: "),
-            ({"messages": self.asked(image=".")}, "no regular file"),
-            ({"messages": self.asked(image="pipe.png")}, "no regular file"),
-            ({"messages": self.asked(image="data:image/png;base64," + 1000 * "A")}, "message 1: data:.{,60}: only files are read$"),
-            ({"messages": self.asked(url="https://here/a.png")}, "message 1: https://here/a.png: only files are read"),
-            ({"messages": self.asked(image={"bytes": "A"})}, "message 1: image is of type dict, no path of a file"),
-            ({"messages": [USER, ANSWER], "image": "a.png"}, "images has 1 more than the messages have parts"),
-            ({"messages": self.asked()}, "message 1: a part of type 'image' without its file"),
-            ({"text": "why <image> it does"}, r"its pictures have 0 rows, the text has 1 places for them \('<image>'\)"),
-            ({"messages": [{"role": "user", "content": "why <image>"}, ANSWER]}, "the text has 1 places|refuses it"),
-        ]:  # fmt: skip
-            with self.subTest(said):
-                self.refused(r"train\.jsonl:2: .*" + said, model=self.llava, data=self.data(GOOD, record))
 
 
 class Folders(WithFolders):
@@ -348,56 +212,6 @@ class Flags(WithFolders):
         self.assertIn("'<|eot_id|>'", printed)
 
 
-class Learned(WithFolders):
-    def encode(self, name, text, messages):
-        tokenizer = folders.make_tokenizer(folders.FAMILIES[name])
-        tokenizer.chat_template = text
-        return tokenizer, encode(tokenizer, messages)
-
-    def test_families(self):
-        for name, family in folders.FAMILIES.items():
-            for chat in folders.draw_chats(name, 20, 7):
-                with self.subTest(name):
-                    tokenizer, (ids, learned) = self.encode(name, family.template, [{"role": r, "content": c} for r, c in chat])
-                    self.assertEqual((ids.tolist(), learned.tolist()), folders.expected(name, tokenizer, chat))
-
-    def test_thoughts(self):
-        """A template that writes an empty thought into the last answer alone, and leaves thoughts of earlier ones out (Qwen3's)."""
-        text = (
-            "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% if loop.last %}{{ '<think></think>' }}{% endif %}{{ m.content.split('</think>')[-1] }}"
-            "{% else %}{{ m.content }}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-        )
-        chat = [("user", "why"), ("assistant", "<think>a</think>it does"), ("user", "one"), ("assistant", "of its")]
-        tokenizer, (ids, learned) = self.encode("qwen2", text, [{"role": r, "content": c} for r, c in chat])
-        seen = [("user", "why"), ("assistant", "it does"), ("user", "one"), ("assistant", "<think></think>of its")]
-        self.assertEqual((ids.tolist(), learned.tolist()), folders.expected("qwen2", tokenizer, seen))
-
-    def test_sentence_pieces(self):
-        """Tokens that stand for more or less than their characters: a space before the first word, bytes of what no token is."""
-        trained = tokenizers.Tokenizer(tokenizers.models.BPE(byte_fallback=True, unk_token="<unk>"))
-        trained.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")])
-        trained.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()])
-        pieces = ["<unk>", "<|im_start|>", "<|im_end|>", *(f"<0x{i:02X}>" for i in range(256))]
-        trained.train_from_iterator([" ".join(folders.WORDS), "assistant user"], tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=pieces, show_progress=False))
-        trained.add_special_tokens([tokenizers.AddedToken("<|im_end|>", rstrip=True)])
-        tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=trained, chat_template=folders.CHATML)
-        answers = ["it does 雨 rain", "the hat"]
-        _, learned = made = encode(tokenizer, [USER, {"role": "assistant", "content": answers[0]}, USER, {"role": "assistant", "content": answers[1]}])
-        ids = made[0][learned]
-        self.assertEqual(tokenizer.decode(ids, clean_up_tokenization_spaces=False), "".join(a + "<|im_end|>" for a in answers))
-        self.assertGreater(sum(t.startswith("<0x") for t in tokenizer.convert_ids_to_tokens(ids)), 2)
-
-    def test_plain_text(self):
-        path = self.data({"text": "the quick fox"}, {"text": "why" + folders.FAMILIES["llama"].end})
-        tokenizer = folders.make_tokenizer(folders.FAMILIES["llama"])
-        reading = dataset.Reading([str(path)], encoder.Encoder(Words(tokenizer)), None, False)
-        self.addCleanup(reading.close)
-        samples = reading.dataset(0, [None], 100, producers.Alone(reading.maker))
-        self.assertEqual([tokenizer.decode(samples[i]["input_ids"]) for i in range(2)], ["the quick fox<|eot_id|>", "why<|eot_id|>"])
-        self.assertEqual(samples[0]["labels"].tolist(), [*samples[0]["input_ids"][1:].tolist(), -100])
-        self.assertEqual(samples.measures(0), {"tokens": len(samples[0]["labels"]), "learned": len(samples[0]["labels"]) - 1})
-
-
 class Saved(WithFolders):
     def test_folder(self):
         """What trained is the export's, in the folder's types; all else is the folder's."""
@@ -479,7 +293,7 @@ def dealt(lengths, count):
 
 class Numbers(unittest.TestCase):
     def made(self, lengths):
-        return source.Chats([encoder.Encoded("here", np.arange(n), np.ones(n, bool)) for n in lengths], Words(None))
+        return source.Chats([encoded.Encoded("here", np.arange(n), np.ones(n, bool)) for n in lengths], families.Text(SimpleNamespace(config=None)))
 
     def test_order(self):
         """Epochs follow one another without a gap; each has every sample once, in an order of its own."""
@@ -534,7 +348,4 @@ class Numbers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    try:
-        unittest.main()
-    finally:
-        shutil.rmtree(BIN)
+    unittest.main()

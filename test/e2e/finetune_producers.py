@@ -28,22 +28,15 @@ import time
 import unittest
 from types import SimpleNamespace
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "models")]
-os.environ["HF_HUB_OFFLINE"] = "1"
-try:
-    import safetensors.numpy
-    import torch  # noqa: F401
-    import transformers as hf
+from finetune_cases import ROOT  # first: it skips all without PyTorch
 
-    import finetune_folders as folders
-except ImportError:
-    print("skipped: finetune-producers: tools/setup --torch installs what this needs")
-    sys.exit(77)
+import finetune_folders as folders
+import safetensors.numpy
+import transformers as hf
 
-from finetuning import channel, dataset, maker, processes, producers  # noqa: E402
-from finetuning.errors import Failure  # noqa: E402
-from finetuning.steps import Steps  # noqa: E402
+from finetuning import channel, dataset, maker, processes, producers
+from finetuning.errors import Failure
+from finetuning.steps import Steps
 
 SOURCES = pathlib.Path(__file__).with_name("finetune_sources.py")
 DT_OPT = None
