@@ -169,12 +169,13 @@ def internvl(tokenizer):
     return hf.InternVLForConditionalGeneration(config), hf.InternVLProcessor(pixels, tokenizer, hf.InternVLVideoProcessor(), image_seq_length=4)
 
 
-def smolvlm(tokenizer):
+def smolvlm(tokenizer, name="SmolVLM"):
+    library = lambda what: getattr(hf, f"{name}{what}")
     vision = TOWER | {"image_size": 16, "patch_size": 4}
     words = TEXT | {"model_type": "llama", "vocab_size": len(tokenizer) + 7}
-    config = hf.SmolVLMConfig(text_config=words, vision_config=vision, image_token_id=tokenizer.convert_tokens_to_ids("<image>"), scale_factor=2, tie_word_embeddings=False)
-    pixels = hf.SmolVLMImageProcessor(size={"longest_edge": 40}, max_image_size={"longest_edge": 16})
-    return hf.SmolVLMForConditionalGeneration(config), hf.SmolVLMProcessor(pixels, tokenizer, hf.SmolVLMVideoProcessor(), image_seq_len=4)
+    config = library("Config")(text_config=words, vision_config=vision, image_token_id=tokenizer.convert_tokens_to_ids("<image>"), scale_factor=2, tie_word_embeddings=False)
+    pixels = library("ImageProcessor")(size={"longest_edge": 40}, max_image_size={"longest_edge": 16})
+    return library("ForConditionalGeneration")(config), library("Processor")(pixels, tokenizer, *([hf.SmolVLMVideoProcessor()] if name == "SmolVLM" else []), image_seq_len=4)
 
 
 GEMMA = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
@@ -277,5 +278,6 @@ FAMILIES = {
     "llava": Pictures(llava, VICUNA, ("<image>",), "ASSISTANT:", "</s>"),
     "llava_onevision": Pictures(onevision, chatml("<image>"), ("<image>", "<video>")),
     "internvl": Pictures(internvl, chatml("<IMG_CONTEXT>"), INTERN.values(), names={"model_specific_special_tokens": INTERN}),
+    "idefics3": Pictures(lambda tokenizer: smolvlm(tokenizer, "Idefics3"), SMOL, SMOL_TOKENS, "Assistant:", "<end_of_utterance>"),
     "smolvlm": Pictures(smolvlm, SMOL, SMOL_TOKENS, "Assistant:", "<end_of_utterance>"),
 }  # fmt: skip
