@@ -224,6 +224,26 @@ static bool losesPlace(Operation *op, nn::ItemStates operands,
   return false;
 }
 
+/// What a rule says, if the result's axes are so.
+ItemState ItemAnalysis::stateOf(Value result, const ItemState &said,
+                                nn::ItemStates operands) const {
+  Operation *op = result.getDefiningOp();
+  SmallVector<int64_t> axes = getItemAxes(result.getType());
+  bool fits =
+      said.is(ItemState::Coupled) ||
+      (said.is(ItemState::PerItem) ? axes.size() == 1 && axes[0] == said.axis
+                                   : axes.empty());
+  ItemState state = said;
+  if (!fits && said.is(ItemState::Invariant) && axes.size() == 1)
+    state =
+        ItemState::coupled(op, "gives items rows by their place in the batch");
+  else if (!fits)
+    state = ItemState::coupled(op, nn::kEveryWithEvery, axes.size() > 1);
+  if (state.pairwise && axes.size() == 2)
+    state.isPairTable |= nn::arePairs(op, operands);
+  return state;
+}
+
 SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
                                               nn::ItemStates states) const {
   SmallVector<ItemState> results(op->getNumResults());
@@ -266,21 +286,8 @@ SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
     state.isRunningCount = true;
     state.culprit = count->culprit;
   }
-  for (auto [result, value] : llvm::zip(results, op->getResults())) {
-    SmallVector<int64_t> axes = getItemAxes(value.getType());
-    result = state;
-    bool fits = state.is(ItemState::Coupled) ||
-                (state.is(ItemState::PerItem)
-                     ? axes.size() == 1 && axes[0] == state.axis
-                     : axes.empty());
-    if (!fits && state.is(ItemState::Invariant) && axes.size() == 1)
-      result = ItemState::coupled(
-          op, "gives items rows by their place in the batch");
-    else if (!fits)
-      result = ItemState::coupled(op, nn::kEveryWithEvery, axes.size() > 1);
-    if (result.pairwise && axes.size() == 2)
-      result.isPairTable |= nn::arePairs(op, operands);
-  }
+  for (auto [result, value] : llvm::zip(results, op->getResults()))
+    result = stateOf(value, state, operands);
   return results;
 }
 

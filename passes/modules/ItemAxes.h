@@ -39,6 +39,8 @@ public:
 
 private:
   /// The state of each result of `op` from those of its operands.
+  ItemState stateOf(mlir::Value result, const ItemState &said,
+                    nn::ItemStates operands) const;
   llvm::SmallVector<ItemState> transfer(mlir::Operation *op,
                                         nn::ItemStates operands) const;
   void visit(mlir::Operation *op);
