@@ -251,6 +251,26 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::CallOp>([&](rt::CallOp call) { return emitCall(call); })
       .Case<rt::MatmulOp>(
           [&](rt::MatmulOp matmul) { return emitMatmul(matmul); })
+      .Case<rt::RouteOp>([&](rt::RouteOp route) {
+        return libraryCall("route",
+                           {route.getExperts(), route.getOrder(),
+                            route.getPlace(), route.getOffsets()},
+                           {size(route.getRows()), route.getCount()});
+      })
+      .Case<rt::GroupedMatmulOp>([&](rt::GroupedMatmulOp grouped) {
+        return libraryCall("groupedMatmul",
+                           {grouped.getA(), grouped.getB(),
+                            grouped.getOffsets(), grouped.getBias(),
+                            grouped.getC()},
+                           {groupedShape(grouped, grouped.getTransB())});
+      })
+      .Case<rt::GroupedMatmulDwOp>([&](rt::GroupedMatmulDwOp grouped) {
+        return libraryCall(
+            "groupedMatmulDw",
+            {grouped.getA(), grouped.getB(), grouped.getOffsets(),
+             grouped.getC()},
+            {groupedShape(grouped, false), grouped.getAccumulate() ? 1 : 0});
+      })
       .Case<rt::ConvOp>([&](rt::ConvOp conv) {
         return emitConv(
             conv, "convForward",

@@ -30,6 +30,8 @@ private:
   mlir::LogicalResult emitKernelCall(rt::KernelOp kernel);
   mlir::LogicalResult emitCall(rt::CallOp call);
   mlir::LogicalResult emitMatmul(rt::MatmulOp op);
+  /// GroupedShape.
+  template <typename OpT> cpp::Code groupedShape(OpT op, bool transB);
   template <typename OpT>
   mlir::LogicalResult emitConv(OpT op, llvm::StringRef callee,
                                mlir::ValueRange buffers);

@@ -77,6 +77,20 @@ LogicalResult FunctionEmitter::emitMatmul(rt::MatmulOp op) {
                      {cpp::list(fields), op.getAccumulate() ? 1 : 0});
 }
 
+template <typename OpT>
+cpp::Code FunctionEmitter::groupedShape(OpT op, bool transB) {
+  SmallVector<cpp::Code> fields{
+      cpp::field("m", size(op.getM())), cpp::field("n", size(op.getN())),
+      cpp::field("k", size(op.getK())), cpp::field("count", op.getCount())};
+  if (transB)
+    fields.push_back(cpp::field("transB", "true"));
+  if (mayBeTF32(op))
+    fields.push_back(cpp::field("tf32", "true"));
+  return cpp::list(fields);
+}
+template cpp::Code FunctionEmitter::groupedShape(rt::GroupedMatmulOp, bool);
+template cpp::Code FunctionEmitter::groupedShape(rt::GroupedMatmulDwOp, bool);
+
 std::string FunctionEmitter::sizes(nn::DimsAttr dims) {
   return cpp::list(llvm::map_to_vector(
       dims.getShape(), [&](auto &dim) { return cpp::Code(size(dim)); }));

@@ -18,7 +18,8 @@ namespace dt::codegen {
 /// "product", "convolution", "attention"; empty: another op.
 static StringRef kindOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, StringRef>(op)
-      .Case<rt::MatmulOp>([](auto) { return "product"; })
+      .Case<rt::MatmulOp, rt::GroupedMatmulOp, rt::GroupedMatmulDwOp>(
+          [](auto) { return "product"; })
       .Case<rt::ConvOp, rt::ConvDxOp, rt::ConvDwOp>(
           [](auto) { return "convolution"; })
       .Case<rt::AttentionOp, rt::AttentionGradOp>(

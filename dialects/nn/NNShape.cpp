@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/nn/NNDialect.h"
+#include "dialects/nn/NNOps.h"
 
 using namespace mlir;
 using namespace dt::nn;
@@ -131,6 +131,12 @@ dt::nn::getReassociation(ArrayRef<DimExpr> from, ArrayRef<DimExpr> to) {
     groups.push_back(std::move(group));
   }
   return groups;
+}
+
+Value dt::nn::throughReshapes(Value v) {
+  while (auto reshape = v.getDefiningOp<ReshapeOp>())
+    v = reshape.getInput();
+  return v;
 }
 
 std::string dt::nn::shapeToString(ArrayRef<DimExpr> shape) {

@@ -51,6 +51,9 @@ std::optional<llvm::SmallVector<ReassociationGroup>>
 getReassociation(llvm::ArrayRef<DimExpr> from, llvm::ArrayRef<DimExpr> to);
 
 /// "2x16*images" for messages.
+/// The value of which `v` has the elements, in the same order.
+mlir::Value throughReshapes(mlir::Value v);
+
 std::string shapeToString(llvm::ArrayRef<DimExpr> shape);
 
 } // namespace dt::nn

@@ -282,6 +282,57 @@ LogicalResult AttentionGradOp::verify() {
                                  {"dv", getDv_()}});
 }
 
+//===----------------------------------------------------------------------===//
+// Experts
+//===----------------------------------------------------------------------===//
+
+/// Numbers of rows, `count` of them.
+static LogicalResult verifyRows(Operation *op, StringRef name, Value buffer,
+                                const DimExpr &count) {
+  Type i32 = IntegerType::get(op->getContext(), 32);
+  return failure(failed(verifyElement(op, name, buffer, i32)) ||
+                 failed(verifyCount(op, name, buffer, count)));
+}
+
+LogicalResult RouteOp::verify() {
+  Type element = cast<BufferType>(getExperts().getType()).getElementType();
+  if (!element.isInteger(32) && !element.isInteger(64))
+    return emitOpError() << "experts are i32 or i64, not " << element;
+  DimExpr rows = getRows();
+  return failure(
+      failed(verifyCount(*this, "experts", getExperts(), rows)) ||
+      failed(verifyRows(*this, "order", getOrder(), rows)) ||
+      failed(verifyRows(*this, "place", getPlace(), rows)) ||
+      failed(verifyRows(*this, "offsets", getOffsets(), getCount() + 1)));
+}
+
+LogicalResult GroupedMatmulOp::verify() {
+  auto elements = CallElements::verify(*this, {{"a", getA()}, {"b", getB()}});
+  DimExpr m = getM(), n = getN(), k = getK(), count(getCount());
+  return failure(
+      failed(elements) ||
+      failed(verifyElement(*this, "bias", getBias(), elements->others)) ||
+      failed(verifyElement(*this, "c", getC(), elements->others)) ||
+      failed(verifyRows(*this, "offsets", getOffsets(), getCount() + 1)) ||
+      failed(verifyCount(*this, "a", getA(), m * k)) ||
+      failed(verifyCount(*this, "b", getB(), count * k * n)) ||
+      failed(verifyCount(*this, "bias", getBias(), count * n)) ||
+      failed(verifyCount(*this, "c", getC(), m * n)));
+}
+
+LogicalResult GroupedMatmulDwOp::verify() {
+  auto elements = CallElements::verify(*this, {{"a", getA()}, {"b", getB()}});
+  DimExpr m = getM(), n = getN(), k = getK(), count(getCount());
+  return failure(
+      failed(elements) ||
+      failed(verifyElement(*this, "c", getC(), elements->others)) ||
+      (getAccumulate() && failed(verifyAccumulate(*this, {"c", getC()}))) ||
+      failed(verifyRows(*this, "offsets", getOffsets(), getCount() + 1)) ||
+      failed(verifyCount(*this, "a", getA(), m * k)) ||
+      failed(verifyCount(*this, "b", getB(), m * n)) ||
+      failed(verifyCount(*this, "c", getC(), count * k * n)));
+}
+
 LogicalResult CheckIndicesOp::verify() {
   Type element = cast<BufferType>(getIndices().getType()).getElementType();
   if (!element.isIntOrIndex() || element.isInteger(1))

@@ -70,6 +70,28 @@ def RT_AttentionGradOp : RT_AttentionLike<"attention_grad", [AttrSizedOperandSeg
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? (`segments` $query_segments^ `by` $key_segments)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
 }
 
+def RT_RouteOp : RT_Op<"route"> {
+  let summary = "route of runtime/device/cpu/Experts.h";
+  let arguments = (ins RT_In<"experts">:$experts, RT_Out<"order">:$order, RT_Out<"place">:$place, RT_Out<"offsets">:$offsets, NN_Dim:$rows, I64Attr:$count);
+  let hasVerifier = 1;
+  let assemblyFormat = "$experts `to` $order `,` $place `,` $offsets attr-dict `:` type(operands)";
+}
+def RT_GroupedMatmulOp : RT_Op<"grouped_matmul"> {
+  let summary = "groupedMatmul of runtime/device/cpu/Experts.h: each expert's rows by its weight";
+  let description = [{ a is m x k, expert e has rows offsets[e] up to offsets[e + 1]; b holds `count` matrices k x n, or n x k with `trans_b`; bias `count` rows of n. }];
+  let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, RT_In<"offsets">:$offsets, Optional<RT_BufferType>:$bias, RT_Out<"c">:$c,
+                       NN_Dim:$m, NN_Dim:$n, NN_Dim:$k, I64Attr:$count, UnitAttr:$trans_b);
+  let hasVerifier = 1;
+  let assemblyFormat = "$a `,` $b `at` $offsets (`bias` $bias^)? `to` $c attr-dict `:` type(operands)";
+}
+def RT_GroupedMatmulDwOp : RT_Op<"grouped_matmul_dw"> {
+  let summary = "groupedMatmulDw of runtime/device/cpu/Experts.h: of each expert's rows a^T b";
+  let description = [{ a is m x k, b is m x n; c holds `count` matrices k x n, 0 of an expert without rows. `accumulate`: adds to c, which must be f32. }];
+  let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, RT_In<"offsets">:$offsets, RT_InOut<"c">:$c, NN_Dim:$m, NN_Dim:$n, NN_Dim:$k, I64Attr:$count, UnitAttr:$accumulate);
+  let hasVerifier = 1;
+  let assemblyFormat = "$a `,` $b `at` $offsets `to` $c attr-dict `:` type(operands)";
+}
+
 def RT_CheckIndicesOp : RT_Op<"check_indices", [MemoryEffects<[MemWrite]>]> {
   let summary = "reports the first index from data that is out of range";
   let description = [{

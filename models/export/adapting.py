@@ -98,15 +98,10 @@ def _library_models(module):
 
 
 def _experts(models, stack):
-    """Experts are computed for all tokens at once."""
-    try:
-        from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
-    except ImportError:  # before transformers 5 experts are a list of modules
-        return
-    ALL_EXPERTS_FUNCTIONS.register("all_experts", _all_experts)
+    """Each row is multiplied by the weight of its expert, which is gathered: the compiler knows this form. The library's others have loops over data, or operators of their own."""
     for config in {id(m.config): m.config for m in models}.values():
         if getattr(config, "_experts_implementation", None) is not None:
-            _set(stack, config, "_experts_implementation_internal", "all_experts")
+            _set(stack, config, "_experts_implementation_internal", "batched_mm")
 
 
 def _attention(models, stack):
@@ -115,27 +110,6 @@ def _attention(models, stack):
         config = model.config
         if getattr(config, "_attn_implementation", None) not in (None, *ATTENTION):
             _set(stack, config, "_attn_implementation_internal", "sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
-
-
-def _all_experts(self, hidden_states, top_k_index, top_k_weights):
-    """Every expert on every token [tokens, hidden]; what a token did not choose has weight 0.
-
-    The library's own forms gather a copy of an expert's weights for each token, or sort tokens by expert.
-    """
-    shares = F.one_hot(top_k_index, self.num_experts).to(top_k_weights.dtype) * top_k_weights[..., None]
-    shares = shares.sum(1)  # [tokens, experts]
-
-    def linear(x, name):
-        weight = getattr(self, name)
-        out = torch.matmul(x, weight if self.is_transposed else weight.transpose(1, 2))
-        return out + getattr(self, name + "_bias")[:, None] if self.has_bias else out
-
-    x = hidden_states[None].expand(self.num_experts, -1, -1)
-    inner = self._apply_gate(linear(x, "gate_up_proj")) if self.has_gate else self.act_fn(linear(x, "up_proj"))
-    out = linear(inner, "down_proj")  # [experts, tokens, hidden]
-    if getattr(self, "has_post_expert_norm", False):
-        out = self.post_expert_norm(out)
-    return (out * shares.t()[..., None]).sum(0).to(hidden_states.dtype)
 
 
 # --- operators ------------------------------------------------------------------
@@ -219,6 +193,18 @@ def _rotate_pairs(queries, keys, turns):
     return rotate(queries), rotate(keys)
 
 
+def _llama4_experts(self, hidden_states):
+    """Llama 4's experts: the library runs all of them on every token, times 0 where they were not chosen."""
+    x = hidden_states.reshape(-1, self.hidden_dim)
+    logits = self.router(x)[1]
+    values, chosen = torch.topk(logits, self.top_k, dim=1)
+    rows = x.repeat_interleave(self.top_k, dim=0) * torch.sigmoid(values.float()).to(x.dtype).reshape(-1, 1)
+    chosen = chosen.reshape(-1)
+    gate, up = torch.bmm(rows[:, None], self.experts.gate_up_proj[chosen])[:, 0].chunk(2, dim=-1)
+    out = torch.bmm((up * self.experts.act_fn(gate))[:, None], self.experts.down_proj[chosen])
+    return self.shared_expert(x) + out.view(-1, self.top_k, self.hidden_dim).sum(1), logits
+
+
 def _all_images(self, pixel_values, pixel_attention_mask=None, **settings):
     """Idefics 3's and SmolVLM's picture rows, where every picture is one: those left black as padding count too."""
     if pixel_attention_mask is not None:
@@ -248,6 +234,7 @@ def _special(models, stack):
             code = inspect.getmodule(type(m))
             _set(stack, code.Llama4TextRotaryEmbedding, "forward", _real_rotary)
             _set(stack, code, "apply_rotary_emb", _rotate_pairs)
+            _set(stack, code.Llama4TextMoe, "forward", _llama4_experts)
         elif kind == "Gemma3nTextModel":
             _set(stack, inspect.getmodule(type(m)).Gemma3nTextMLP, "_gaussian_topk", _sparse_above)
         elif kind in ("SmolVLMModel", "Idefics3Model"):

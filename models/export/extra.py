@@ -42,6 +42,8 @@ def decoder(name, config, **facts):
     """A causal language model of the library."""
     g = generator(1)
     net = hf.AutoModelForCausalLM.from_config(config, attn_implementation=facts.pop("attention", "sdpa"))
+    if getattr(config, "_experts_implementation", None):
+        net.set_experts_implementation("eager")  # the library's plain loop, also in float64
     ids = tokens(3, SEQ + 1, g)
     labels = ids[:, 1:].clone()
     labels[0, :5] = -100
@@ -95,6 +97,24 @@ def gpt_neox():
 def opset23_llama():
     config = hf.LlamaConfig(**SMALL, num_key_value_heads=2)
     return decoder("llama_opset23", config, opset=23, notes=["opset 23, in which the exporter writes the Attention operator"])
+
+
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+
+
+def qwen3_moe():
+    return decoder("qwen3_moe", hf.Qwen3MoeConfig(**SMALL | EXPERTS, num_key_value_heads=2, head_dim=8, norm_topk_prob=True), notes=["each token goes through 2 of 8 experts"])
+
+
+def gpt_oss():
+    config = hf.GptOssConfig(**SMALL, num_key_value_heads=2, head_dim=8, sliding_window=8, num_local_experts=4, num_experts_per_tok=2)
+    return decoder("gpt_oss", config, attention="eager", notes=["experts have biases, and weights the other way round; attention sinks"])
+
+
+def deepseek_v3():
+    latent = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+    routing = {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1}
+    return decoder("deepseek_v3", hf.DeepseekV3Config(**SMALL, num_key_value_heads=4, **latent, **routing), notes=["experts chosen within groups by sigmoids, one of them shared; latent attention"])
 
 
 def llama_bf16():
@@ -297,7 +317,7 @@ def dit():
     )
 
 
-MODELS = [mistral, packed, qwen2, gemma, phi, gpt_neox, opset23_llama, llama_bf16, bert, t5, whisper, siglip, convnet, convnet_train, resnet, convnext, swin, dinov2, dinov2_fp16, dit]
+MODELS = [mistral, packed, qwen2, gemma, phi, gpt_neox, qwen3_moe, gpt_oss, deepseek_v3, opset23_llama, llama_bf16, bert, t5, whisper, siglip, convnet, convnet_train, resnet, convnext, swin, dinov2, dinov2_fp16, dit]
 
 
 def main():

@@ -15,7 +15,7 @@ include "mlir/Pass/PassBase.td"
 def ImportPipeline : Pipeline<[
   // Identities and double transposes hide patterns; equal subexpressions must be one value before a pattern asks whether two operands are the same.
   "dist.module(func.func(canonicalize, cse, "
-    "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-losses, canonicalize, cse))",
+    "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-experts, nn-raise-losses, canonicalize, cse))",
   // Behind raising, which looks at products as the exporter wrote them.
   "dist.module(nn-apply-adapters)",
   "nn-verify-import"
@@ -70,6 +70,18 @@ def RaiseAttention : Pass<"nn-raise-attention", "::mlir::func::FuncOp"> {
     (`empty_row`; docs/RationaleNN.md). Other numbers are added as they are. The guard of a softmax that is not part of an attention stops rows of -inf.
 
     A mask that depends on a trained parameter (relative position bias) is not absorbed, since nn.attention has no gradient for it.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def RaiseExperts : Pass<"nn-raise-experts", "::mlir::func::FuncOp"> {
+  let summary = "Recover products of rows by the weights of their experts";
+  let description = [{
+    | written as | becomes |
+    | --- | --- |
+    | `matmul(W[ids], x)` or `matmul(x, W[ids])` of a weight [experts, out, in] or [experts, in, out], one row x for each of the ids | nn.expert_linear |
+    | its sum with `b[ids]` | its bias |
+    | its product with one factor a row, if rows are longer behind than before it and it has no bias | the factor on the rows before it |
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

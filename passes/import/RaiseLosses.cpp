@@ -20,21 +20,15 @@ namespace dt::import {
 
 namespace {
 
-Value throughReshapes(Value v) {
-  while (auto reshape = v.getDefiningOp<nn::ReshapeOp>())
-    v = reshape.getInput();
-  return v;
-}
-
 /// A bool, without the negations around it.
 struct Condition {
   Value value;
   bool holds = true; ///< false: it is the opposite
 };
 Condition readCondition(Value v) {
-  Condition c{throughReshapes(v)};
+  Condition c{nn::throughReshapes(v)};
   while (auto negation = c.value.getDefiningOp<nn::NotOp>())
-    c = {throughReshapes(negation.getInput()), !c.holds};
+    c = {nn::throughReshapes(negation.getInput()), !c.holds};
   return c;
 }
 
@@ -43,7 +37,7 @@ std::optional<int64_t> matchValid(Condition c, Value labels) {
   auto cmp = c.value.getDefiningOp<nn::CmpOp>();
   if (!cmp ||
       cmp.getPredicate() != (c.holds ? nn::Compare::ne : nn::Compare::eq) ||
-      throughReshapes(cmp.getLhs()) != labels)
+      nn::throughReshapes(cmp.getLhs()) != labels)
     return std::nullopt;
   std::optional<double> number = getSplat(cmp.getRhs());
   if (!number || *number != std::trunc(*number) ||
@@ -66,7 +60,7 @@ nn::DimExpr countOf(Value v) { return nn::getNumElements(nn::getShape(v)); }
 /// may be none there.
 Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
                int64_t &ignored, Location loc, PatternRewriter &rewriter) {
-  index = throughReshapes(index);
+  index = nn::throughReshapes(index);
   Value labels;
   if (auto clamp = matchWithSplat<nn::MaxOp>(index);
       clamp && clamp->second == 0 && countOf(clamp->first) == countOf(index)) {
@@ -74,7 +68,7 @@ Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
   } else if (auto where = index.getDefiningOp<nn::WhereOp>()) {
     Condition own = readCondition(where.getCondition());
     for (bool first : {true, false}) {
-      Value kept = throughReshapes(first ? where.getLhs() : where.getRhs());
+      Value kept = nn::throughReshapes(first ? where.getLhs() : where.getRhs());
       Condition needed{own.value, own.holds == first};
       if (countOf(kept) != countOf(index) ||
           countOf(own.value) != countOf(index) ||
@@ -112,18 +106,18 @@ Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
 /// With another condition in the index the graph looks at other classes.
 LogicalResult raiseCrossEntropy(nn::MulOp mul, PatternRewriter &rewriter) {
   auto pair = matchEither<nn::MulOp>(mul, [](Value v) {
-    return throughReshapes(v).getDefiningOp<nn::GatherElementsOp>() != nullptr;
+    return nn::throughReshapes(v).getDefiningOp<nn::GatherElementsOp>() != nullptr;
   });
   if (!pair)
     return failure();
   auto gather =
-      throughReshapes(pair->first).getDefiningOp<nn::GatherElementsOp>();
+      nn::throughReshapes(pair->first).getDefiningOp<nn::GatherElementsOp>();
   auto logs = gather.getInput().getDefiningOp<nn::LogSoftmaxOp>();
   int64_t last = gather.getInput().getType().getRank() - 1;
   if (!logs || static_cast<int64_t>(gather.getAxis()) != last ||
       static_cast<int64_t>(logs.getAxis()) != last)
     return failure();
-  auto cast = throughReshapes(pair->second).getDefiningOp<nn::CastOp>();
+  auto cast = nn::throughReshapes(pair->second).getDefiningOp<nn::CastOp>();
   if (!cast || !cast.getInput().getType().getElementType().isInteger(1))
     return failure();
   Condition condition = readCondition(cast.getInput());

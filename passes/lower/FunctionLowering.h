@@ -161,6 +161,7 @@ void attachLowering(mlir::MLIRContext *context) {
 // One function a family, all in Lower*.cpp: attach the lowerings of its ops.
 void attachCollectiveLowerings(mlir::MLIRContext *context);
 void attachElementwiseLowerings(mlir::MLIRContext *context);
+void attachExpertLowerings(mlir::MLIRContext *context);
 void attachIndexingLowerings(mlir::MLIRContext *context);
 void attachMovementLowerings(mlir::MLIRContext *context);
 void attachNormLowerings(mlir::MLIRContext *context);

@@ -55,6 +55,7 @@ struct LowerToRT : impl::LowerToRTBase<LowerToRT> {
 void registerLoweringModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, nn::NNDialect *) {
     attachElementwiseLowerings(context);
+    attachExpertLowerings(context);
     attachIndexingLowerings(context);
     attachMovementLowerings(context);
     attachNormLowerings(context);

@@ -24,7 +24,8 @@ namespace {
 /// A library call on tensors: long enough to hide a collective.
 bool isProduct(Operation *op) {
   return isa<rt::MatmulOp, rt::ConvOp, rt::ConvDxOp, rt::ConvDwOp,
-             rt::AttentionOp, rt::AttentionGradOp>(op);
+             rt::AttentionOp, rt::AttentionGradOp, rt::GroupedMatmulOp,
+             rt::GroupedMatmulDwOp>(op);
 }
 bool isLong(Operation *op) { return isProduct(op) || isa<rt::CallOp>(op); }
 

@@ -1,4 +1,4 @@
-//===- Passes.td - The pass of the outline phase --------------------------===//
+//===- Passes.td - Passes of the outline phase --------------------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -12,7 +12,21 @@ include "passes/Pipeline.td"
 include "mlir/Pass/PassBase.td"
 
 // Equal layers become functions. After the phase modules, whose analyses look at straight-line functions.
-def OutlinePipeline : Pipeline<["dist.module(nn-outline-layers, func.func(cse))"]>;
+def OutlinePipeline : Pipeline<[
+  "dist.module(func.func(nn-group-experts, canonicalize, cse))",
+  "dist.module(nn-outline-layers, func.func(cse))"
+]>;
+
+def GroupExperts : Pass<"nn-group-experts", "::mlir::func::FuncOp"> {
+  let summary = "Place the rows of each expert one after another";
+  let description = [{
+    All nn.expert_linear of one choice of experts become nn.grouped_linear, on rows that nn.route orders and nn.dispatch brings into this order. Ops behind the first of them that treat rows alone, as their sharding rules say, work on
+    rows in this order too. Where a use has not moved, nn.combine brings rows back; the sum of a token's rows is the same op.
+
+    Afterwards there is no nn.expert_linear ([experts.md](../experts.md)).
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
 
 def OutlineLayers : Pass<"nn-outline-layers", "::dt::dist::ModuleOp"> {
   let summary = "Make one function of equal layers";

@@ -80,6 +80,12 @@ case("swin-dp2", "extra/swin", 7, 4, "model:dp=2")
 # Documents in a row: numbers of segments are computed in one stage and stay whole where heads are cut.
 case("packed-tp2-pp2-sp", "extra/packed", 6, 3, "model:tp=2,pp=2,sequence_parallel=true")
 
+# Experts whose inner axis is cut: what they add to a token is summed over ranks behind the sum over its experts.
+case("qwen3_moe-tp2-dp2", "extra/qwen3_moe", 6, 3, "model:tp=2,dp=2,zero=1", subset=True)
+case("qwen3_moe-tp2-pp2-sp", "extra/qwen3_moe", 6, 3, "model:tp=2,pp=2,sequence_parallel=true")
+case("gpt_oss-tp2-dp2", "extra/gpt_oss", 6, 3, "model:tp=2,dp=2")
+case("deepseek_v3-tp2-pp2", "extra/deepseek_v3", 6, 3, "model:tp=2,pp=2,save=none | schedule=1f1b", subset=True)
+
 # Encoder, language model and generator on their own ranks; samples with 0 to 3 images.
 case("mllm-disaggregated", "mllm", 12, 3, "vision: llm: generator:", subset=True)
 case("mllm-vision2-llm2", "mllm", 12, 4, "vision:dp=2 llm:dp=2 generator:")

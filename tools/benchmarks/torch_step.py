@@ -7,7 +7,7 @@
 # it in PyTorch: fused AdamW, clipping by the global norm,
 # scaled_dot_product_attention.
 # ===-----------------------------------------------------------------------===
-"""python torch_step.py demo|gpt2 BATCH.safetensors THREADS eager|compile f32|bf16 [cpu|cuda [LAYERS WIDTH VOCABULARY]]"""
+"""python torch_step.py demo|gpt2|experts BATCH.safetensors THREADS eager|compile f32|bf16 [cpu|cuda [LAYERS WIDTH VOCABULARY | IMPLEMENTATION SIZES]]"""
 
 import json
 import pathlib
@@ -54,12 +54,29 @@ class Gpt2(torch.nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), batch["labels"].view(-1))
 
 
+class Experts(torch.nn.Module):
+    """Qwen3-MoE with one of the library's implementations; `sizes`: JSON (experts.py)."""
+
+    def __init__(self, implementation, sizes):
+        super().__init__()
+        import argparse
+
+        import experts
+
+        self.net = experts.network(argparse.Namespace(**json.loads(sizes)))
+        self.net.set_experts_implementation(implementation)
+
+    def forward(self, batch):
+        logits = self.net(input_ids=batch["llm.input_ids"], use_cache=False).logits
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), batch["labels"].view(-1))
+
+
 def main(model, path, threads, mode, precision, device="cpu", *sizes):
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
-    net = {"demo": Demo, "gpt2": Gpt2}[model](*sizes).train().to(device)
+    net = {"demo": Demo, "gpt2": Gpt2, "experts": Experts}[model](*sizes).train().to(device)
     batch = load_file(path, device)
-    lr = {"demo": 1e-3, "gpt2": 3e-4}[model]
+    lr = {"demo": 1e-3, "gpt2": 3e-4, "experts": 1e-4}[model]
     optimizer = torch.optim.AdamW(net.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
     loss_of = torch.compile(net) if mode == "compile" else net
     for line in sys.stdin:

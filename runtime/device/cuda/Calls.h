@@ -13,6 +13,7 @@
 
 #include "runtime/device/cpu/Attention.h"
 #include "runtime/device/cpu/Conv.h"
+#include "runtime/device/cpu/Experts.h"
 #include "runtime/device/cpu/Matmul.h"
 
 namespace dt::rt {
@@ -26,6 +27,31 @@ void matmul(const bf16 *a, const bf16 *b, Floats bias, float *c,
             const MatmulShape &shape, float beta, void *stream);
 void matmul(const bf16 *a, const bf16 *b, Floats bias, bf16 *c,
             const MatmulShape &shape, float beta, void *stream);
+
+/// One kernel for all experts; of narrow operands on tensor cores, of floats
+/// without (tf32 changes nothing). See runtime/device/cpu/Experts.h.
+void route(const int32_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count, void *stream);
+void route(const int64_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count, void *stream);
+void groupedMatmul(const float *a, const float *b, const int32_t *offsets,
+                   const float *bias, float *c, const GroupedShape &shape,
+                   void *stream);
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, float *c, const GroupedShape &shape,
+                   void *stream);
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, bf16 *c, const GroupedShape &shape,
+                   void *stream);
+void groupedMatmulDw(const float *a, const float *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta,
+                     void *stream);
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta,
+                     void *stream);
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     bf16 *c, const GroupedShape &shape, float beta,
+                     void *stream);
 
 /// See runtime/device/cpu/Attention.h.
 void attentionForward(const float *q, const float *k, const float *v,

@@ -90,6 +90,14 @@ __device__ inline unsigned lanesWith(bool yes) {
   return unsigned(reduceWarp<Or>(int(yes ? 1u << threadIdx.x % kWarp : 0u)));
 #endif
 }
+/// How many bits are set.
+__device__ inline int countBits(unsigned bits) {
+#ifdef __CUDA_ARCH__
+  return __popc(bits);
+#else
+  return __builtin_popcount(bits);
+#endif
+}
 /// The number of the lowest bit that is set; one is.
 __device__ inline int lowestBit(unsigned bits) {
 #ifdef __CUDA_ARCH__

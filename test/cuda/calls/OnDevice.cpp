@@ -162,7 +162,72 @@ void weights(const T *x, const T *dy, R *dw, R *db, const ConvShape &s,
                       beta, nullptr);
 }
 
+template <typename T>
+void sortRows(const T *experts, int32_t *order, int32_t *place,
+              int32_t *offsets, int64_t rows, int64_t count) {
+  Copy ce(experts, rows);
+  Copy co(order, rows), cp(place, rows), cf(offsets, count + 1);
+  route(ce, static_cast<int32_t *>(co), cp, cf, rows, count, nullptr);
+}
+
+template <typename T, typename B, typename C>
+void group(const T *a, const T *b, const int32_t *offsets, const B *bias, C *c,
+           const GroupedShape &s) {
+  Copy ca(a, s.m * s.k), cb(b, s.count * s.k * s.n);
+  Copy cf(offsets, s.count + 1);
+  Copy added(bias, s.count * s.n);
+  Copy cc(c, s.m * s.n);
+  groupedMatmul(ca, cb, cf, static_cast<const B *>(added), static_cast<C *>(cc),
+                s, nullptr);
+}
+
+template <typename T, typename C>
+void groupBack(const T *a, const T *b, const int32_t *offsets, C *c,
+               const GroupedShape &s, float beta) {
+  Copy ca(a, s.m * s.k), cb(b, s.m * s.n);
+  Copy cf(offsets, s.count + 1);
+  Copy cc(c, s.count * s.k * s.n);
+  groupedMatmulDw(ca, cb, cf, static_cast<C *>(cc), s, beta, nullptr);
+}
+
 } // namespace
+
+void dt::rt::route(const int32_t *experts, int32_t *order, int32_t *place,
+                   int32_t *offsets, int64_t rows, int64_t count) {
+  sortRows(experts, order, place, offsets, rows, count);
+}
+void dt::rt::route(const int64_t *experts, int32_t *order, int32_t *place,
+                   int32_t *offsets, int64_t rows, int64_t count) {
+  sortRows(experts, order, place, offsets, rows, count);
+}
+void dt::rt::groupedMatmul(const float *a, const float *b,
+                           const int32_t *offsets, const float *bias, float *c,
+                           const GroupedShape &s) {
+  group(a, b, offsets, bias, c, s);
+}
+void dt::rt::groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                           Floats bias, float *c, const GroupedShape &s) {
+  group(a, b, offsets, bias.wide, c, s);
+}
+void dt::rt::groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                           Floats bias, bf16 *c, const GroupedShape &s) {
+  group(a, b, offsets, bias.wide, c, s);
+}
+void dt::rt::groupedMatmulDw(const float *a, const float *b,
+                             const int32_t *offsets, float *c,
+                             const GroupedShape &s, float beta) {
+  groupBack(a, b, offsets, c, s, beta);
+}
+void dt::rt::groupedMatmulDw(const bf16 *a, const bf16 *b,
+                             const int32_t *offsets, float *c,
+                             const GroupedShape &s, float beta) {
+  groupBack(a, b, offsets, c, s, beta);
+}
+void dt::rt::groupedMatmulDw(const bf16 *a, const bf16 *b,
+                             const int32_t *offsets, bf16 *c,
+                             const GroupedShape &s, float beta) {
+  groupBack(a, b, offsets, c, s, beta);
+}
 
 void dt::rt::attentionForward(const float *q, const float *k, const float *v,
                               AttentionMask mask, float *o, float *lse,

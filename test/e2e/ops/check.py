@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 import builder
 import covered
 import elementwise
+import experts
 import kinks
 import products
 import random_graphs
@@ -39,7 +40,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def families(only):
     result = []
-    for name, make in {**elementwise.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **sizes.FAMILIES, **stages.FAMILIES, **threads.FAMILIES, **random_graphs.FAMILIES}.items():
+    for name, make in {**elementwise.FAMILIES, **experts.FAMILIES, **kinks.FAMILIES, **products.FAMILIES, **shapes.FAMILIES, **sizes.FAMILIES, **stages.FAMILIES, **threads.FAMILIES, **random_graphs.FAMILIES}.items():
         family = builder.Family(name, getattr(make, "save", None))
 
         def case(case_name, family=family):

@@ -63,11 +63,11 @@ public:
   StringRef extension() const override { return "cpp"; }
   ArrayRef<StringLiteral> includes() const override {
     static const StringLiteral paths[] = {
-        "runtime/comm/Collectives.h",  "runtime/Program.h",
-        "runtime/device/Scalar.h",     "runtime/device/cpu/Attention.h",
-        "runtime/device/cpu/Check.h",  "runtime/device/cpu/Conv.h",
-        "runtime/device/cpu/Matmul.h", "runtime/device/cpu/Memory.h",
-        "runtime/device/cpu/vecmath.h"};
+        "runtime/comm/Collectives.h",   "runtime/Program.h",
+        "runtime/device/Scalar.h",      "runtime/device/cpu/Attention.h",
+        "runtime/device/cpu/Check.h",   "runtime/device/cpu/Conv.h",
+        "runtime/device/cpu/Experts.h", "runtime/device/cpu/Matmul.h",
+        "runtime/device/cpu/Memory.h",  "runtime/device/cpu/vecmath.h"};
     return paths;
   }
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,

@@ -54,7 +54,7 @@ public:
   /// Of the CPU's files the headers with shapes.
   bool wantsFileOf(StringRef path) const override {
     return path == "device/cpu/Attention.h" || path == "device/cpu/Conv.h" ||
-           path == "device/cpu/Matmul.h";
+           path == "device/cpu/Experts.h" || path == "device/cpu/Matmul.h";
   }
   std::string cmakeLists(StringRef program, ArrayRef<std::string> sources,
                          bool ranks) const override;

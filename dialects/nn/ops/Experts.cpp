@@ -1,0 +1,322 @@
+//===- Experts.cpp - Products of rows by their experts' weights -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/nn/NNCost.h"
+#include "dialects/nn/NNGradient.h"
+#include "dialects/nn/NNInference.h"
+#include "dialects/nn/NNRuleBuilder.h"
+
+using namespace mlir;
+using namespace dt::nn;
+
+/// Shapes that [r, in] rows and the weights of experts must have.
+namespace {
+struct ExpertShapes {
+  DimExpr rows, experts, in, out;
+
+  /// Of an op with input, weight, bias and `in_out`.
+  template <typename Adaptor>
+  static FailureOr<ExpertShapes> get(MaybeLoc loc, Adaptor op) {
+    Shape x = getShape(op.getInput()), w = getShape(op.getWeight());
+    if (x.size() != 2 || w.size() != 3)
+      return fail(loc, "takes rows of rank 2 and a weight of rank 3");
+    ExpertShapes s{x[0], w[0], w[op.getInOut() ? 1 : 2],
+                   w[op.getInOut() ? 2 : 1]};
+    if (x[1] != s.in)
+      return fail(loc, "input " + shapeToString(x) +
+                           " does not end in the weight's " + s.in.str());
+    if (op.getBias() && getShape(op.getBias()) != Shape{s.experts, s.out})
+      return fail(loc, "bias must be " + shapeToString({s.experts, s.out}));
+    return s;
+  }
+};
+} // namespace
+
+static LogicalResult checkVector(MaybeLoc loc, StringRef name, Value vector,
+                                 const DimExpr &size) {
+  if (getShape(vector) != Shape{size})
+    return fail(loc, name + " must be [" + size.str() + "], not " +
+                         shapeToString(getShape(vector)));
+  return success();
+}
+
+/// Offsets have one number more than there are experts.
+static FailureOr<DimExpr> countExperts(MaybeLoc loc, Value offsets) {
+  Shape shape = getShape(offsets);
+  if (shape.size() != 1)
+    return fail(loc, "offsets must be a vector");
+  return shape[0] - DimExpr(1);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows in the order of the tokens
+//===----------------------------------------------------------------------===//
+
+LogicalResult ExpertLinearOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
+                                               Adaptor op, Types &out) {
+  FailureOr<ExpertShapes> s = ExpertShapes::get(loc, op);
+  if (failed(s) ||
+      failed(checkVector(loc, "experts", op.getExperts(), s->rows)))
+    return failure();
+  out.push_back(makeTensorType({s->rows, s->out}, elementOf(op.getInput())));
+  return success();
+}
+
+DimExpr ExpertLinearOp::getFlops() {
+  return elements(getResult()) * getShape(getInput())[1] * DimExpr(2);
+}
+PrecisionRule ExpertLinearOp::getPrecisionRule() { return sumsInFull(*this); }
+ItemState ExpertLinearOp::inferItems(ItemStates operands, const ItemContext &) {
+  return leadingItems(*this, operands, 2);
+}
+Work ExpertLinearOp::getWork() {
+  return {Work::Product, getShape(getInput())[1], getShape(getResult())[1]};
+}
+
+//===----------------------------------------------------------------------===//
+// The order by expert
+//===----------------------------------------------------------------------===//
+
+LogicalResult RouteOp::inferReturnTypes(MLIRContext *context, MaybeLoc loc,
+                                        Adaptor op, Types &out) {
+  Shape shape = getShape(op.getExperts());
+  if (shape.size() != 1)
+    return fail(loc, "takes a vector of experts' numbers");
+  Type i32 = IntegerType::get(context, 32);
+  out.assign(2, makeTensorType(shape, i32));
+  out.push_back(makeTensorType({DimExpr(op.getCount() + 1)}, i32));
+  return success();
+}
+
+/// Places count within what a rank has: rows are whole.
+ShardingRule RouteOp::getShardingRule() {
+  RuleBuilder b(*this);
+  unsigned rows = b.factor(getShape(getExperts())[0], FactorKind::replicate);
+  unsigned ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate);
+  b.operand(0, {rows});
+  b.result(0, {rows});
+  b.result(1, {rows});
+  b.result(2, {ends});
+  return b.finish();
+}
+
+/// Of dispatch and combine: rows and tokens are whole, columns may be cut.
+template <typename Op> static ShardingRule moveRule(Op op) {
+  RuleBuilder b(op);
+  Shape x = getShape(op.getInput()), y = getShape(op.getResult());
+  unsigned from = b.factor(x[0], FactorKind::replicate),
+           to = b.factor(y[0], FactorKind::replicate),
+           rows = b.factor(getShape(op.getOrder())[0], FactorKind::replicate),
+           columns = b.factor(x[1]);
+  b.operand(0, {from, columns});
+  b.operand(1, {rows});
+  b.operand(2, {rows});
+  b.result(0, {to, columns});
+  b.linear({0});
+  return b.finish();
+}
+
+static LogicalResult checkMove(MaybeLoc loc, Value input, Value order,
+                               Value place) {
+  if (getShape(input).size() != 2)
+    return fail(loc, "takes an input of rank 2");
+  if (getShape(order).size() != 1)
+    return fail(loc, "order must be a vector");
+  return checkVector(loc, "place", place, getShape(order)[0]);
+}
+
+LogicalResult DispatchOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
+                                           Adaptor op, Types &out) {
+  if (failed(checkMove(loc, op.getInput(), op.getOrder(), op.getPlace())))
+    return failure();
+  Shape x = getShape(op.getInput());
+  x[0] = x[0] * DimExpr(op.getEach());
+  if (failed(checkVector(loc, "order", op.getOrder(), x[0])))
+    return failure();
+  out.push_back(makeTensorType(x, elementOf(op.getInput())));
+  return success();
+}
+
+LogicalResult DispatchOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                   Wanted wanted, Gradients &result) {
+  if (wanted[0])
+    result[0] =
+        GradientBuilder(builder, *this)
+            .make<CombineOp>(grads[0], getOrder(), getPlace(), getEach());
+  return success();
+}
+
+DimExpr DispatchOp::getFlops() { return 0; }
+PrecisionRule DispatchOp::getPrecisionRule() {
+  return PrecisionRule::anyNarrow(*this);
+}
+ShardingRule DispatchOp::getShardingRule() { return moveRule(*this); }
+ItemState DispatchOp::inferItems(ItemStates, const ItemContext &) {
+  return ItemState::coupled(*this, "orders rows by expert");
+}
+
+LogicalResult CombineOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
+                                          Adaptor op, Types &out) {
+  if (failed(checkMove(loc, op.getInput(), op.getOrder(), op.getPlace())) ||
+      failed(
+          checkVector(loc, "order", op.getOrder(), getShape(op.getInput())[0])))
+    return failure();
+  Shape x = getShape(op.getInput());
+  std::optional<DimExpr> tokens = x[0].exactDiv(DimExpr(op.getEach()));
+  if (!tokens)
+    return fail(loc, x[0].str() + " rows are not " + Twine(op.getEach()) +
+                         " for each token");
+  out.push_back(makeTensorType({*tokens, x[1]}, elementOf(op.getInput())));
+  return success();
+}
+
+LogicalResult CombineOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                  Wanted wanted, Gradients &result) {
+  if (wanted[0])
+    result[0] =
+        GradientBuilder(builder, *this)
+            .make<DispatchOp>(grads[0], getOrder(), getPlace(), getEach());
+  return success();
+}
+
+DimExpr CombineOp::getFlops() { return elements(getInput()); }
+PrecisionRule CombineOp::getPrecisionRule() { return sumsInFull(*this); }
+ShardingRule CombineOp::getShardingRule() { return moveRule(*this); }
+ItemState CombineOp::inferItems(ItemStates, const ItemContext &) {
+  return ItemState::coupled(*this, "takes rows in the order of experts");
+}
+
+//===----------------------------------------------------------------------===//
+// Products of grouped rows
+//===----------------------------------------------------------------------===//
+
+LogicalResult GroupedLinearOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
+                                                Adaptor op, Types &out) {
+  FailureOr<ExpertShapes> s = ExpertShapes::get(loc, op);
+  if (failed(s) || failed(checkVector(loc, "offsets", op.getOffsets(),
+                                      s->experts + DimExpr(1))))
+    return failure();
+  out.push_back(makeTensorType({s->rows, s->out}, elementOf(op.getInput())));
+  return success();
+}
+
+LogicalResult GroupedLinearOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                        Wanted wanted, Gradients &result) {
+  GradientBuilder g(builder, *this);
+  Value dy = grads[0];
+  if (wanted[0])
+    result[0] = g.make<GroupedLinearOp>(dy, getWeight(), getOffsets(), Value(),
+                                        !getInOut());
+  if (wanted[1])
+    result[1] =
+        g.make<GroupedLinearDwOp>(getInput(), dy, getOffsets(), getInOut());
+  if (getBias() && wanted[3])
+    result[3] = g.make<GroupedSumOp>(dy, getOffsets());
+  return success();
+}
+
+DimExpr GroupedLinearOp::getFlops() {
+  return elements(getResult()) * getShape(getInput())[1] * DimExpr(2);
+}
+PrecisionRule GroupedLinearOp::getPrecisionRule() { return sumsInFull(*this); }
+ItemState GroupedLinearOp::inferItems(ItemStates, const ItemContext &) {
+  return ItemState::coupled(*this, "takes rows in the order of experts");
+}
+Work GroupedLinearOp::getWork() {
+  return {Work::Product, getShape(getInput())[1], getShape(getResult())[1]};
+}
+
+ShardingRule GroupedLinearOp::getShardingRule() {
+  RuleBuilder b(*this);
+  Shape x = getShape(getInput()), w = getShape(getWeight());
+  unsigned rows = b.factor(x[0], FactorKind::replicate),
+           experts = b.factor(w[0], FactorKind::replicate),
+           ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate),
+           in = b.factor(x[1]), out = b.factor(getShape(getResult())[1]);
+  b.operand(0, {rows, in});
+  b.operand(1,
+            getInOut() ? Letters{experts, in, out} : Letters{experts, out, in});
+  b.operand(2, {ends});
+  b.result(0, {rows, out});
+  if (!getBias()) {
+    b.linear({0});
+    b.linear({1});
+    return b.finish();
+  }
+  b.operand(3, {experts, out});
+  b.rule.addends.push_back(3);
+  b.linear({0, 3});
+  b.linear({1, 3});
+  return b.finish();
+}
+
+LogicalResult GroupedLinearDwOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
+                                                  Adaptor op, Types &out) {
+  Shape x = getShape(op.getInput()), dy = getShape(op.getGrad());
+  FailureOr<DimExpr> experts = countExperts(loc, op.getOffsets());
+  if (failed(experts))
+    return failure();
+  if (x.size() != 2 || dy.size() != 2 || x[0] != dy[0])
+    return fail(loc, "input and gradient must be rows, equally many");
+  Shape w = {*experts, dy[1], x[1]};
+  if (op.getInOut())
+    std::swap(w[1], w[2]);
+  out.push_back(makeTensorType(w, elementOf(op.getInput())));
+  return success();
+}
+
+DimExpr GroupedLinearDwOp::getFlops() {
+  return elements(getInput()) * getShape(getGrad())[1] * DimExpr(2);
+}
+PrecisionRule GroupedLinearDwOp::getPrecisionRule() { return sumsUp(*this); }
+Work GroupedLinearDwOp::getWork() {
+  return {Work::Product, getShape(getInput())[1], getShape(getGrad())[1]};
+}
+
+ShardingRule GroupedLinearDwOp::getShardingRule() {
+  RuleBuilder b(*this);
+  Shape x = getShape(getInput());
+  unsigned rows = b.factor(x[0], FactorKind::replicate),
+           experts = b.factor(getShape(getResult())[0], FactorKind::replicate),
+           ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate),
+           in = b.factor(x[1]), out = b.factor(getShape(getGrad())[1]);
+  b.operand(0, {rows, in});
+  b.operand(1, {rows, out});
+  b.operand(2, {ends});
+  b.result(0,
+           getInOut() ? Letters{experts, in, out} : Letters{experts, out, in});
+  b.linear({0});
+  b.linear({1});
+  return b.finish();
+}
+
+LogicalResult GroupedSumOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
+                                             Adaptor op, Types &out) {
+  Shape x = getShape(op.getInput());
+  FailureOr<DimExpr> experts = countExperts(loc, op.getOffsets());
+  if (failed(experts))
+    return failure();
+  if (x.size() != 2)
+    return fail(loc, "takes rows of rank 2");
+  out.push_back(makeTensorType({*experts, x[1]}, elementOf(op.getInput())));
+  return success();
+}
+
+DimExpr GroupedSumOp::getFlops() { return elements(getInput()); }
+PrecisionRule GroupedSumOp::getPrecisionRule() { return sumsUp(*this); }
+ShardingRule GroupedSumOp::getShardingRule() {
+  RuleBuilder b(*this);
+  Shape x = getShape(getInput());
+  unsigned rows = b.factor(x[0], FactorKind::replicate),
+           experts = b.factor(getShape(getResult())[0], FactorKind::replicate),
+           ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate),
+           columns = b.factor(x[1]);
+  b.operand(0, {rows, columns});
+  b.operand(1, {ends});
+  b.result(0, {experts, columns});
+  b.linear({0});
+  return b.finish();
+}

@@ -1,0 +1,70 @@
+//===- Experts.td - Products of rows by their experts' weights ------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// docs/experts.md. Rows are in the order of the tokens (expert_linear), or those
+// of an expert one after another (what route, dispatch and combine are for).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DIALECTS_NN_OPS_EXPERTS
+#define DIALECTS_NN_OPS_EXPERTS
+
+include "dialects/nn/NNBase.td"
+
+def NN_ExpertLinearOp : NN_PureOp<"expert_linear", [NN_Priced, NN_Items, NN_Rounded, NN_InferTypes]> {
+  let summary = "each row by the weight of its expert";
+  let description = [{
+    `input` [r, in], `experts` [r] the number of each row's expert (negative ones count from the end), `weight` [e, out, in], or [e, in, out] with `in_out`, `bias` [e, out]. Result [r, out]. It has no gradient: `nn-group-experts` makes nn.grouped_linear of it before differentiation.
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$experts, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias, UnitAttr:$in_out);
+  let results = (outs NN_FloatTensor:$result);
+  let extraClassDeclaration = "::dt::nn::Work getWork();";
+  let assemblyFormat = "$input `by` $experts `,` $weight (`,` $bias^)? attr-dict `:` type(operands)";
+}
+
+def NN_RouteOp : NN_PureOp<"route", [NN_ZeroGradient, CostOpInterface, NN_Sharded, NN_InferTypes]> {
+  let summary = "the order of rows by expert";
+  let description = [{
+    `experts` [r]: numbers below `count`, negative ones from the end. Results, of 32 bits: `order` [r], row i of the grouped order is row order[i]; `place` [r], the inverse; `offsets` [count + 1], expert e has rows offsets[e] up to offsets[e + 1] of the grouped order. Rows of one
+    expert keep their order.
+  }];
+  let arguments = (ins NN_IntTensor:$experts, ConfinedAttr<I64Attr, [IntPositive]>:$count);
+  let results = (outs NN_IntTensor:$order, NN_IntTensor:$place, NN_IntTensor:$offsets);
+  let extraClassDeclaration = "::dt::nn::DimExpr getFlops() { return 0; }";
+  let assemblyFormat = "$experts `of` $count attr-dict `:` type($experts)";
+}
+
+def NN_DispatchOp : NN_SmoothOp<"dispatch"> {
+  let summary = "rows of tokens in the grouped order";
+  let description = [{ `input` [t, h]; `order`, `place` [k * t] of nn.route, whose rows are k of a token, one token after another; `each` = k. Result [k * t, h]: row i is input[order[i] / k]. Its gradient is nn.combine. }];
+  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$order, NN_IntTensor:$place, ConfinedAttr<I64Attr, [IntPositive]>:$each);
+  let assemblyFormat = "$input `by` $order `,` $place `each` $each attr-dict `:` type(operands)";
+}
+def NN_CombineOp : NN_SmoothOp<"combine"> {
+  let summary = "sums of the rows of each token";
+  let description = [{ `input` [k * t, h] in the grouped order; `order`, `place` [k * t] of nn.route; `each` = k. Result [t, h]: the sum of input[place[k * i + j]] over j, in this order. Its gradient is nn.dispatch. }];
+  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$order, NN_IntTensor:$place, ConfinedAttr<I64Attr, [IntPositive]>:$each);
+  let assemblyFormat = "$input `by` $order `,` $place `each` $each attr-dict `:` type(operands)";
+}
+
+def NN_GroupedLinearOp : NN_SmoothOp<"grouped_linear"> {
+  let summary = "each expert's rows by its weight";
+  let description = [{ `input` [r, in] in the grouped order, `offsets` [e + 1] of nn.route, `weight` and `bias` as of nn.expert_linear. Result [r, out]. No row is multiplied by another expert's weight. }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight, NN_IntTensor:$offsets, Optional<NN_FloatTensor>:$bias, UnitAttr:$in_out);
+  let extraClassDeclaration = "::dt::nn::Work getWork();";
+  let assemblyFormat = "$input `,` $weight `at` $offsets (`bias` $bias^)? attr-dict `:` type(operands)";
+}
+def NN_GroupedLinearDwOp : NN_GradOp<"grouped_linear_dw"> {
+  let summary = "gradient of grouped_linear's weight: of each expert the sum over its rows of dy^T x ([e, out, in]; transposed with `in_out`), 0 without rows";
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$grad, NN_IntTensor:$offsets, UnitAttr:$in_out);
+  let extraClassDeclaration = "::dt::nn::Work getWork();";
+  let assemblyFormat = "$input `,` $grad `at` $offsets attr-dict `:` type(operands)";
+}
+def NN_GroupedSumOp : NN_GradOp<"grouped_sum"> {
+  let summary = "of each expert the sum over its rows ([e, out]), in order: the gradient of grouped_linear's bias";
+  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$offsets);
+  let assemblyFormat = "$input `at` $offsets attr-dict `:` type(operands)";
+}
+
+#endif // DIALECTS_NN_OPS_EXPERTS

@@ -1,0 +1,122 @@
+//===- LowerExperts.cpp - Rows by expert, and their products --------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Moving rows is a kernel; sorting and the products are library calls. Points
+// of a kernel never add to the same element, so bits repeat.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/lower/FunctionLowering.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::lower;
+
+namespace {
+
+/// Rows of a token that are added without a loop.
+constexpr uint64_t kMostUnrolled = 16;
+
+LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
+  DimExpr rows = nn::getShape(op.getExperts())[0];
+  Value order = f.destination(op.getOrder()).buffer,
+        place = f.destination(op.getPlace()).buffer,
+        offsets = f.destination(op.getOffsets()).buffer;
+  f.checkIndices(op, op.getExperts(), {"experts", DimExpr(op.getCount())});
+  rt::RouteOp::create(f.builder(), op.getLoc(), f.get(op.getExperts()), order,
+                      place, offsets, rows, op.getCount());
+  return success();
+}
+
+LogicalResult lowerDispatch(nn::DispatchOp op, FunctionLowering &f) {
+  Shape in = nn::getShape(op.getInput()), out = nn::getShape(op.getResult());
+  Destination d = f.destination(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
+  Value order = k.use(f.get(op.getOrder()), Shape{out[0]});
+  Value row = k.toIndex(k.load(order, k.index(0)));
+  Value token = k.div(row, k.constant(op.getEach()));
+  Value x = k.use(f.get(op.getInput()), in);
+  k.store(k.load(x, {token, k.index(1)}), k.use(d.buffer, out), k.indices());
+  return success();
+}
+
+LogicalResult lowerCombine(nn::CombineOp op, FunctionLowering &f) {
+  Shape in = nn::getShape(op.getInput()), out = nn::getShape(op.getResult());
+  Destination d = f.destination(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
+  Value place = k.use(f.get(op.getPlace()), Shape{in[0]}),
+        x = k.use(f.get(op.getInput()), in);
+  Value each = k.constant(op.getEach()), first = k.mul(k.index(0), each);
+  auto add = [&](Value j, Value sum) {
+    Value row = k.load(place, k.add(first, j));
+    return k.add(sum, k.load(x, {k.toIndex(row), k.index(1)}));
+  };
+  Value sum = k.number(k.scalarOf(x), 0);
+  // Few without a loop, so that the loop over columns is the innermost.
+  if (op.getEach() <= kMostUnrolled)
+    for (uint64_t j = 0; j < op.getEach(); ++j)
+      sum = add(k.constant(j), sum);
+  else
+    sum = k.fold(
+        each, sum,
+        [&](ValueRange j, ValueRange sum) {
+          return SmallVector<Value>{add(j[0], sum[0])};
+        },
+        /*simd=*/false)[0];
+  k.store(sum, k.use(d.buffer, out), k.indices());
+  return success();
+}
+
+LogicalResult lowerGroupedLinear(nn::GroupedLinearOp op, FunctionLowering &f) {
+  Shape x = nn::getShape(op.getInput()), y = nn::getShape(op.getResult());
+  rt::GroupedMatmulOp::create(
+      f.builder(), op.getLoc(), f.get(op.getInput()), f.get(op.getWeight()),
+      f.get(op.getOffsets()), f.get(op.getBias()),
+      f.destination(op.getResult()).buffer, x[0], y[1], x[1],
+      nn::getShape(op.getWeight())[0].constant(), !op.getInOut());
+  return success();
+}
+
+LogicalResult lowerGroupedLinearDw(nn::GroupedLinearDwOp op,
+                                   FunctionLowering &f) {
+  Value a = op.getGrad(), b = op.getInput();
+  if (op.getInOut())
+    std::swap(a, b);
+  Destination d = f.accumulating(op.getResult());
+  rt::GroupedMatmulDwOp::create(
+      f.builder(), op.getLoc(), f.get(a), f.get(b), f.get(op.getOffsets()),
+      d.buffer, nn::getShape(a)[0], nn::getShape(b)[1], nn::getShape(a)[1],
+      nn::getShape(op.getResult())[0].constant(), d.add);
+  return success();
+}
+
+LogicalResult lowerGroupedSum(nn::GroupedSumOp op, FunctionLowering &f) {
+  Shape in = nn::getShape(op.getInput()), out = nn::getShape(op.getResult());
+  Destination d = f.accumulating(op.getResult());
+  KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
+  Value offsets = k.use(f.get(op.getOffsets()), nn::getShape(op.getOffsets())),
+        x = k.use(f.get(op.getInput()), in);
+  Value begin = k.toIndex(k.load(offsets, k.index(0)));
+  Value end = k.toIndex(k.load(offsets, k.add(k.index(0), k.constant(1))));
+  Value sum = k.fold(
+      k.sub(end, begin), k.number(k.scalarOf(x), 0),
+      [&](ValueRange i, ValueRange sum) {
+        Value row = k.add(begin, i[0]);
+        return SmallVector<Value>{k.add(sum[0], k.load(x, {row, k.index(1)}))};
+      },
+      /*simd=*/false)[0];
+  k.write(d, sum, k.use(d.buffer, out), k.indices());
+  return success();
+}
+
+} // namespace
+
+void dt::lower::attachExpertLowerings(MLIRContext *context) {
+  attachLowering<nn::RouteOp, lowerRoute>(context);
+  attachLowering<nn::DispatchOp, lowerDispatch>(context);
+  attachLowering<nn::CombineOp, lowerCombine>(context);
+  attachLowering<nn::GroupedLinearOp, lowerGroupedLinear>(context);
+  attachLowering<nn::GroupedLinearDwOp, lowerGroupedLinearDw>(context);
+  attachLowering<nn::GroupedSumOp, lowerGroupedSum>(context);
+}

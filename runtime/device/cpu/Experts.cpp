@@ -1,0 +1,141 @@
+//===- Experts.cpp - products of rows by their experts' weights -*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// One product of Matmul.h an expert that has rows.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cpu/Experts.h"
+#include "runtime/device/cpu/Matmul.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+namespace dt::rt {
+
+namespace {
+
+template <typename T>
+void sortRows(const T *experts, int32_t *order, int32_t *place,
+              int32_t *offsets, int64_t rows, int64_t count) {
+  auto expertOf = [=](int64_t row) {
+    int64_t e = experts[row];
+    return std::clamp<int64_t>(e < 0 ? e + count : e, 0, count - 1);
+  };
+  std::fill(offsets, offsets + count + 1, 0);
+  for (int64_t row = 0; row < rows; ++row)
+    ++offsets[expertOf(row) + 1];
+  for (int64_t e = 0; e < count; ++e)
+    offsets[e + 1] += offsets[e];
+  // Each begin moves to its end, which is the next one's begin.
+  for (int64_t row = 0; row < rows; ++row) {
+    int32_t to = offsets[expertOf(row)]++;
+    order[to] = int32_t(row);
+    place[row] = to;
+  }
+  std::copy_backward(offsets, offsets + count, offsets + count + 1);
+  offsets[0] = 0;
+}
+
+/// Calls run(e) for each expert. One with more rows than a thread's share
+/// occupies all of them, the others are one a thread; `serial`: all as the
+/// first.
+template <typename Run>
+void forExperts(const int32_t *offsets, int64_t count, bool serial, Run run) {
+  const int64_t threads = omp_get_max_threads();
+  auto isLarge = [=](int64_t e) {
+    return (offsets[e + 1] - offsets[e]) * threads > offsets[count];
+  };
+  serial |= threads == 1;
+  for (int64_t e = 0; e < count; ++e)
+    if (serial || isLarge(e))
+      run(e);
+  if (serial)
+    return;
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t e = 0; e < count; ++e)
+    if (!isLarge(e))
+      run(e);
+}
+
+/// Narrow products come from a cache that one thread uses.
+template <typename T> constexpr bool kSerial = !std::is_same_v<T, float>;
+
+template <typename T> const T *rowOf(const T *matrix, int64_t elements) {
+  return matrix ? matrix + elements : nullptr;
+}
+Floats rowOf(Floats values, int64_t elements) {
+  if (values.wide)
+    return values.wide + elements;
+  return rowOf(values.narrow, elements);
+}
+
+template <typename T, typename Bias, typename C>
+void multiply(const T *a, const T *b, const int32_t *offsets, Bias bias, C *c,
+              const GroupedShape &s) {
+  forExperts(offsets, s.count, kSerial<T>, [&](int64_t e) {
+    int64_t first = offsets[e], rows = offsets[e + 1] - first;
+    if (rows == 0)
+      return;
+    MatmulShape shape{1, rows, s.n, s.k, false, s.transB};
+    matmul(a + first * s.k, b + e * s.k * s.n, rowOf(bias, e * s.n),
+           c + first * s.n, shape);
+  });
+}
+
+template <typename T, typename C>
+void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
+                const GroupedShape &s, float beta) {
+  forExperts(offsets, s.count, kSerial<T>, [&](int64_t e) {
+    int64_t first = offsets[e], rows = offsets[e + 1] - first;
+    C *weight = c + e * s.k * s.n;
+    if (rows == 0) {
+      if (beta == 0)
+        std::fill(weight, weight + s.k * s.n, C(0.f));
+      return;
+    }
+    MatmulShape shape{1, s.k, s.n, rows, true, false};
+    matmul(a + first * s.k, b + first * s.n, nullptr, weight, shape, beta);
+  });
+}
+
+} // namespace
+
+void route(const int32_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count) {
+  sortRows(experts, order, place, offsets, rows, count);
+}
+void route(const int64_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count) {
+  sortRows(experts, order, place, offsets, rows, count);
+}
+
+void groupedMatmul(const float *a, const float *b, const int32_t *offsets,
+                   const float *bias, float *c, const GroupedShape &shape) {
+  multiply(a, b, offsets, bias, c, shape);
+}
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, float *c, const GroupedShape &shape) {
+  multiply(a, b, offsets, bias, c, shape);
+}
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, bf16 *c, const GroupedShape &shape) {
+  multiply(a, b, offsets, bias, c, shape);
+}
+
+void groupedMatmulDw(const float *a, const float *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta) {
+  multiplyDw(a, b, offsets, c, shape, beta);
+}
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta) {
+  multiplyDw(a, b, offsets, c, shape, beta);
+}
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     bf16 *c, const GroupedShape &shape, float beta) {
+  multiplyDw(a, b, offsets, c, shape, beta);
+}
+
+} // namespace dt::rt

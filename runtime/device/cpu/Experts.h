@@ -1,0 +1,55 @@
+//===- Experts.h - products of rows by their experts' weights ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Rows of an expert stand one after another: expert e has rows offsets[e] up to
+// offsets[e + 1]. docs/experts.md of the compiler.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef DT_RUNTIME_DEVICE_CPU_EXPERTS_H
+#define DT_RUNTIME_DEVICE_CPU_EXPERTS_H
+
+#include "runtime/device/Floats.h"
+
+#include <cstdint>
+
+namespace dt::rt {
+
+/// A stable counting sort of `rows` numbers below `count`; negative ones count
+/// from the end, and what is out of range after that is taken for the nearest.
+/// order[i]: the row at place i; place[order[i]] = i; offsets: count + 1.
+void route(const int32_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count);
+void route(const int64_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count);
+
+/// Products of `count` experts: m rows in all, row-major and dense. tf32 as in
+/// MatmulShape.
+struct GroupedShape {
+  int64_t m, n, k, count;
+  bool transB = false;
+  bool tf32 = false;
+};
+
+/// c = a b[e] + bias[e] for the rows of each expert e: a m x k, b[e] k x n (n x
+/// k with transB), bias count rows of n floats or null, c m x n.
+void groupedMatmul(const float *a, const float *b, const int32_t *offsets,
+                   const float *bias, float *c, const GroupedShape &shape);
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, float *c, const GroupedShape &shape);
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, bf16 *c, const GroupedShape &shape);
+
+/// c[e] = a^T b over the rows of expert e, + c[e] if beta is 1: a m x k, b m x
+/// n, c[e] k x n. Without rows 0 (or as it is).
+void groupedMatmulDw(const float *a, const float *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta);
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta);
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     bf16 *c, const GroupedShape &shape, float beta);
+
+} // namespace dt::rt
+
+#endif // DT_RUNTIME_DEVICE_CPU_EXPERTS_H

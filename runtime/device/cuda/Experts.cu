@@ -1,0 +1,248 @@
+//===- Experts.cu - products of rows by their experts' weights ------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// One launch for all experts. How many rows an expert has is known on the
+// device only, so there are blocks for the most tiles that there may be, and
+// each finds its expert by itself: the host waits for nothing. Sums have a
+// fixed order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cuda/Calls.h"
+#include "runtime/device/cuda/GroupedTiles.h"
+#include "runtime/device/cuda/Reduce.h"
+
+namespace dt::rt {
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Sorting
+//===----------------------------------------------------------------------===//
+
+constexpr int kThreads = 256;
+
+template <typename T>
+__device__ bool isOf(const T *experts, int64_t row, int64_t rows, int64_t count,
+                     int64_t expert) {
+  if (row >= rows)
+    return false;
+  int64_t e = experts[row];
+  e = e < 0 ? e + count : e;
+  return (e < 0 ? 0 : e >= count ? count - 1 : e) == expert;
+}
+
+/// A block an expert: how many rows it has, at the place behind its own.
+template <typename T>
+__global__ void countKernel(const T *experts, int32_t *offsets, int64_t rows,
+                            int64_t count) {
+  int sum = 0;
+  for (int64_t row = threadIdx.x; row < rows; row += kThreads)
+    sum += isOf(experts, row, rows, count, blockIdx.x);
+  sum = cuda::reduceBlock<cuda::Add, kThreads>(sum);
+  if (threadIdx.x == 0)
+    offsets[blockIdx.x + 1] = sum;
+}
+
+/// One block: counts become offsets.
+__global__ void offsetsKernel(int32_t *offsets, int64_t count) {
+  if (threadIdx.x != 0)
+    return;
+  offsets[0] = 0;
+  for (int64_t e = 0; e < count; ++e)
+    offsets[e + 1] += offsets[e];
+}
+
+/// A block an expert: places of its rows, in order.
+template <typename T>
+__global__ void placeKernel(const T *experts, const int32_t *offsets,
+                            int32_t *order, int32_t *place, int64_t rows,
+                            int64_t count) {
+  constexpr int kWarps = kThreads / int(cuda::kWarp);
+  __shared__ int found[kWarps];
+  int next = offsets[blockIdx.x];
+  int warp = threadIdx.x / cuda::kWarp, lane = threadIdx.x % cuda::kWarp;
+  for (int64_t first = 0; first < rows; first += kThreads) {
+    int64_t row = first + threadIdx.x;
+    bool own = isOf(experts, row, rows, count, blockIdx.x);
+    unsigned lanes = cuda::lanesWith(own);
+    if (lane == 0)
+      found[warp] = cuda::countBits(lanes);
+    __syncthreads();
+    int to = next + cuda::countBits(lanes & ((1u << lane) - 1));
+    for (int w = 0; w < kWarps; ++w) {
+      to += w < warp ? found[w] : 0;
+      next += found[w];
+    }
+    if (own) {
+      order[to] = int32_t(row);
+      place[row] = to;
+    }
+    __syncthreads(); // found is used again
+  }
+}
+
+template <typename T>
+void sortRows(const T *experts, int32_t *order, int32_t *place,
+              int32_t *offsets, int64_t rows, int64_t count, void *stream) {
+  cuda::launch("rows of experts", countKernel<T>, unsigned(count), kThreads, 0,
+               stream, experts, offsets, rows, count);
+  cuda::launch("offsets of experts", offsetsKernel, 1, 32, 0, stream, offsets,
+               count);
+  cuda::launch("order of rows", placeKernel<T>, unsigned(count), kThreads, 0,
+               stream, experts, offsets, order, place, rows, count);
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Tiles of rows begin for expert e at offsets[e] / side + e, so that they need
+/// no sum over the experts before it: what lies between is idle.
+struct RowTiles {
+  const int32_t *offsets;
+  int64_t count;
+  int side;
+
+  __device__ int64_t beginOf(int64_t expert) const {
+    return offsets[expert] / side + expert;
+  }
+  /// The last expert that begins at `tile` or before.
+  __device__ int64_t expertOf(int64_t tile) const {
+    int64_t low = 0, high = count;
+    while (high - low > 1) {
+      int64_t middle = (low + high) / 2;
+      (beginOf(middle) <= tile ? low : high) = middle;
+    }
+    return low;
+  }
+};
+
+/// Whether rows of so many elements are whole packs of 16 bytes.
+template <typename T> bool arePacks(const T *data, int64_t elements) {
+  return uintptr_t(data) % 16 == 0 && elements * int64_t(sizeof(T)) % 16 == 0;
+}
+
+template <typename T, typename C, bool transB>
+__global__ void __launch_bounds__(grouped::kThreads)
+    groupedKernel(const T *a, const T *b, const int32_t *offsets, Floats bias,
+                  C *c, GroupedShape s, bool packedA, bool packedB) {
+  constexpr int side = grouped::kSide<T>;
+  int64_t columnTiles = (s.n + side - 1) / side;
+  RowTiles tiles{offsets, s.count, side};
+  int64_t tile = blockIdx.x / columnTiles, expert = tiles.expertOf(tile);
+  int64_t row = offsets[expert] + (tile - tiles.beginOf(expert)) * side,
+          end = offsets[expert + 1], column = blockIdx.x % columnTiles * side;
+  if (row >= end)
+    return;
+  using A = grouped::Operand<T, true>;
+  using B = grouped::Operand<T, transB>;
+  const T *weight = b + expert * s.k * s.n;
+  A left{a, s.k, end, s.k, packedA};
+  B right{weight, transB ? s.k : s.n, transB ? s.n : s.k, transB ? s.k : s.n,
+          packedB};
+  grouped::multiplyTile<T>(left, right, row, column, 0, s.k,
+                           [&](int i, int j, float sum) {
+                             if (row + i >= end || column + j >= s.n)
+                               return;
+                             if (bias)
+                               sum += bias[expert * s.n + column + j];
+                             c[(row + i) * s.n + column + j] = C(sum);
+                           });
+}
+
+template <typename T, typename C>
+__global__ void __launch_bounds__(grouped::kThreads)
+    groupedDwKernel(const T *a, const T *b, const int32_t *offsets, C *c,
+                    GroupedShape s, bool packedA, bool packedB, bool adds) {
+  constexpr int side = grouped::kSide<T>;
+  int64_t columnTiles = (s.n + side - 1) / side,
+          rowTiles = (s.k + side - 1) / side;
+  int64_t expert = blockIdx.x / columnTiles / rowTiles,
+          row = blockIdx.x / columnTiles % rowTiles * side,
+          column = blockIdx.x % columnTiles * side;
+  int64_t begin = offsets[expert], end = offsets[expert + 1];
+  using Rows = grouped::Operand<T, false>;
+  Rows left{a, s.k, end, s.k, packedA}, right{b, s.n, end, s.n, packedB};
+  C *weight = c + expert * s.k * s.n;
+  grouped::multiplyTile<T>(left, right, row, column, begin, end,
+                           [&](int i, int j, float sum) {
+                             if (row + i >= s.k || column + j >= s.n)
+                               return;
+                             C &element = weight[(row + i) * s.n + column + j];
+                             element = C(adds ? float(element) + sum : sum);
+                           });
+}
+
+template <typename T, typename C>
+void multiply(const T *a, const T *b, const int32_t *offsets, Floats bias, C *c,
+              const GroupedShape &s, void *stream) {
+  constexpr int side = grouped::kSide<T>;
+  if (s.m == 0 || s.n == 0)
+    return;
+  int64_t blocks = (s.m / side + s.count) * ((s.n + side - 1) / side);
+  auto *kernel =
+      s.transB ? groupedKernel<T, C, true> : groupedKernel<T, C, false>;
+  cuda::launch("grouped product", kernel, unsigned(blocks), grouped::kThreads,
+               0, stream, a, b, offsets, bias, c, s, arePacks(a, s.k),
+               arePacks(b, s.transB ? s.k : s.n));
+}
+
+template <typename T, typename C>
+void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
+                const GroupedShape &s, float beta, void *stream) {
+  constexpr int side = grouped::kSide<T>;
+  int64_t blocks =
+      s.count * ((s.k + side - 1) / side) * ((s.n + side - 1) / side);
+  if (blocks == 0)
+    return;
+  cuda::launch("gradient of a grouped product", groupedDwKernel<T, C>,
+               unsigned(blocks), grouped::kThreads, 0, stream, a, b, offsets, c,
+               s, arePacks(a, s.k), arePacks(b, s.n), beta != 0);
+}
+
+} // namespace
+
+void route(const int32_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count, void *stream) {
+  sortRows(experts, order, place, offsets, rows, count, stream);
+}
+void route(const int64_t *experts, int32_t *order, int32_t *place,
+           int32_t *offsets, int64_t rows, int64_t count, void *stream) {
+  sortRows(experts, order, place, offsets, rows, count, stream);
+}
+
+void groupedMatmul(const float *a, const float *b, const int32_t *offsets,
+                   const float *bias, float *c, const GroupedShape &shape,
+                   void *stream) {
+  multiply(a, b, offsets, bias, c, shape, stream);
+}
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, float *c, const GroupedShape &shape,
+                   void *stream) {
+  multiply(a, b, offsets, bias, c, shape, stream);
+}
+void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                   Floats bias, bf16 *c, const GroupedShape &shape,
+                   void *stream) {
+  multiply(a, b, offsets, bias, c, shape, stream);
+}
+
+void groupedMatmulDw(const float *a, const float *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta,
+                     void *stream) {
+  multiplyDw(a, b, offsets, c, shape, beta, stream);
+}
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     float *c, const GroupedShape &shape, float beta,
+                     void *stream) {
+  multiplyDw(a, b, offsets, c, shape, beta, stream);
+}
+void groupedMatmulDw(const bf16 *a, const bf16 *b, const int32_t *offsets,
+                     bf16 *c, const GroupedShape &shape, float beta,
+                     void *stream) {
+  multiplyDw(a, b, offsets, c, shape, beta, stream);
+}
+
+} // namespace dt::rt

@@ -1,0 +1,71 @@
+# ===- experts.py - products of rows by their experts' weights -------------===
+#
+# Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+#
+# Rows are sorted by expert, multiplied and brought back, with dims of 1 and of 0,
+# experts without rows and with all of them.
+# ===-----------------------------------------------------------------------===
+"""Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception"""
+
+import numpy as np
+
+from shapes import trained_input
+
+BASE = {"t": 3, "k": 2, "e": 4, "i": 3, "o": 5}
+# Experts of rows, by their number and that of the experts.
+CHOICES = {"mixed": lambda n, e: np.arange(n) * 3 % e, "first": lambda n, e: np.zeros(n), "last": lambda n, e: np.full(n, -1), "few": lambda n, e: np.arange(n) // 2 * 2 % e}
+
+
+def products(x, w, bias, ids, in_out):
+    """Each row by the weight of its expert."""
+    if not in_out:
+        w = w.swapaxes(1, 2)
+    return np.einsum("ri,rio->ro", x, w[ids]) + (0 if bias is None else bias[ids])
+
+
+def layer(case, name, choice, in_out=False, biased=False, **sizes):
+    """combine(grouped_linear(dispatch(x)))."""
+    s = BASE | sizes
+    t, k, e, i, o = s.values()
+    b = case(f"experts_{name}")
+    ragged = t == "rows"
+    rows = f"{k}*rows" if ragged else t * k
+    if ragged:  # a batch's numbers are below 4
+        chosen = b.input("ids", "rows", k, dtype="i64")
+        ids = b.op("reshape", [chosen], (rows,), dtype="i64")
+        x = trained_input(b, ("rows", i), (i,))
+    else:
+        numbers = CHOICES[choice](rows, e).astype(np.int64)
+        ids = b.constant(numbers)
+        x = b.param("x", t, i)
+    w = b.param("w", e, *((i, o) if in_out else (o, i)))
+    bias = [b.param("b", e, o)] if biased else []
+    order, place, offsets = b.op("route", [ids], [(rows,), (rows,), (e + 1,)], f"count = {e} : i64", dtype=("i32",) * 3)
+    moved = b.op("dispatch", [x, order, place], (rows, i), f"each = {k} : i64")
+    y = b.op("grouped_linear", [moved, w, offsets, *bias], (rows, o), "in_out" if in_out else "")
+    z = b.op("combine", [y, order, place], (t, o), f"each = {k} : i64")
+
+    def reference(tensors):
+        x, at = tensors["x"] * tensors.get("s", 1), tensors["ids"].reshape(-1) if ragged else numbers
+        y = products(x.repeat(k, 0), tensors["w"], tensors.get("b"), at, in_out)
+        return y.reshape(len(x), k, o).sum(1)
+
+    b.result(z, reference)
+    b.tolerance = 3e-5
+
+
+def experts(case):
+    for choice in CHOICES:
+        for in_out in (False, True):
+            for biased in (False, True):
+                layer(case, f"{choice}{'_in_out' if in_out else ''}{'_bias' if biased else ''}", choice, in_out, biased)
+    for letter in "tkeio":
+        layer(case, f"{letter}1", "mixed", biased=True, **{letter: 1})
+        if letter not in "ke":
+            layer(case, f"{letter}0", "mixed", biased=True, **{letter: 0})
+    for biased in (False, True):
+        layer(case, f"rows{'_bias' if biased else ''}", "", biased=biased, t="rows")
+    layer(case, "many_a_token", "mixed", k=20, e=7)  # more than are added without a loop
+
+
+FAMILIES = {"experts": experts}

@@ -1,0 +1,172 @@
+//===- ExpertsTest.cpp - grouped products against plain loops ---*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cpu/Experts.h"
+#include "test/runtime/TestSupport.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <type_traits>
+
+using namespace dt::rt;
+
+namespace {
+
+/// Which experts rows have.
+enum class Choice {
+  Random,
+  First, ///< all the first
+  Last,  ///< all the last
+  Few    ///< every third expert
+};
+
+std::vector<int64_t> choose(Choice choice, int64_t rows, int64_t count) {
+  std::vector<float> numbers = randoms(rows, 7);
+  std::vector<int64_t> experts(rows);
+  for (int64_t i = 0; i < rows; ++i) {
+    auto e = int64_t(std::abs(numbers[i]) * 1000) % count;
+    experts[i] = choice == Choice::Random  ? e
+                 : choice == Choice::First ? 0
+                 : choice == Choice::Last  ? count - 1
+                                           : e / 3 * 3;
+  }
+  return experts;
+}
+
+struct Routed {
+  std::vector<int32_t> order, place, offsets;
+  template <typename T>
+  Routed(const std::vector<T> &experts, int64_t count)
+      : order(experts.size()), place(experts.size()), offsets(count + 1) {
+    route(experts.data(), order.data(), place.data(), offsets.data(),
+          experts.size(), count);
+  }
+};
+
+template <typename T> std::vector<T> as(const std::vector<float> &values) {
+  std::vector<T> narrow(values.size());
+  std::transform(values.begin(), values.end(), narrow.begin(),
+                 [](float v) { return T(v); });
+  return narrow;
+}
+std::vector<float> wide(const std::vector<float> &values) { return values; }
+std::vector<float> wide(const std::vector<bf16> &values) {
+  return {values.begin(), values.end()};
+}
+
+/// One rounding of the result, where it is narrow.
+template <typename C> double limit(int64_t terms) {
+  return sumLimit(double(terms) + 1) + (std::is_same_v<C, bf16> ? kNarrowEps : 0);
+}
+
+struct Sizes {
+  int64_t m, n, k, count;
+};
+
+template <typename T, typename C>
+void checkProduct(Sizes size, Choice choice, bool transB, bool biased) {
+  Routed r(choose(choice, size.m, size.count), size.count);
+  auto a = as<T>(randoms(size.m * size.k, 1)),
+       b = as<T>(randoms(size.count * size.k * size.n, 2));
+  std::vector<float> bias = randoms(size.count * size.n, 3),
+                     expected(size.m * size.n);
+  std::vector<C> c(size.m * size.n, C(-7.f));
+  GroupedShape s{size.m, size.n, size.k, size.count, transB};
+  groupedMatmul(a.data(), b.data(), r.offsets.data(),
+                biased ? bias.data() : nullptr, c.data(), s);
+  for (int64_t e = 0; e < size.count; ++e)
+    for (int64_t i = r.offsets[e]; i < r.offsets[e + 1]; ++i)
+      for (int64_t j = 0; j < size.n; ++j) {
+        double sum = biased ? bias[e * size.n + j] : 0;
+        for (int64_t k = 0; k < size.k; ++k)
+          sum += double(float(a[i * size.k + k])) *
+                 float(b[e * size.k * size.n +
+                         (transB ? j * size.k + k : k * size.n + j)]);
+        expected[i * size.n + j] = float(sum);
+      }
+  EXPECT_LT(relativeError(wide(c), expected), limit<C>(size.k));
+}
+
+template <typename T, typename C>
+void checkGradient(Sizes size, Choice choice, float beta) {
+  Routed r(choose(choice, size.m, size.count), size.count);
+  auto a = as<T>(randoms(size.m * size.k, 1)),
+       b = as<T>(randoms(size.m * size.n, 2));
+  std::vector<C> c = as<C>(randoms(size.count * size.k * size.n, 3));
+  std::vector<float> expected = wide(c);
+  GroupedShape s{size.m, size.n, size.k, size.count};
+  groupedMatmulDw(a.data(), b.data(), r.offsets.data(), c.data(), s, beta);
+  for (int64_t e = 0; e < size.count; ++e)
+    for (int64_t k = 0; k < size.k; ++k)
+      for (int64_t j = 0; j < size.n; ++j) {
+        float &element = expected[(e * size.k + k) * size.n + j];
+        double sum = beta * element;
+        for (int64_t i = r.offsets[e]; i < r.offsets[e + 1]; ++i)
+          sum += double(float(a[i * size.k + k])) * float(b[i * size.n + j]);
+        element = float(sum);
+      }
+  EXPECT_LT(relativeError(wide(c), expected), limit<C>(size.m));
+}
+
+constexpr Choice kChoices[] = {Choice::Random, Choice::First, Choice::Last,
+                               Choice::Few};
+
+TEST(Experts, RowsOfAnExpertKeepTheirOrder) {
+  for (Choice choice : kChoices)
+    for (int64_t rows : {0, 1, 255, 1000}) {
+      std::vector<int64_t> experts = choose(choice, rows, 7);
+      Routed r(experts, 7);
+      std::vector<int32_t> expected(rows);
+      std::iota(expected.begin(), expected.end(), 0);
+      std::stable_sort(
+          expected.begin(), expected.end(),
+          [&](int32_t x, int32_t y) { return experts[x] < experts[y]; });
+      EXPECT_EQ(r.order, expected);
+      for (int64_t i = 0; i < rows; ++i)
+        EXPECT_EQ(r.place[r.order[i]], i);
+      EXPECT_EQ(r.offsets.front(), 0);
+      for (int64_t e = 0; e < 7; ++e)
+        EXPECT_EQ(r.offsets[e + 1] - r.offsets[e],
+                  std::count(experts.begin(), experts.end(), e));
+    }
+}
+
+TEST(Experts, NumbersFromTheEndAndOutside) {
+  Routed r(std::vector<int32_t>{-1, 2, 9, -9, 0}, 3);
+  EXPECT_EQ(r.offsets, (std::vector<int32_t>{0, 2, 2, 5}));
+  EXPECT_EQ(r.order, (std::vector<int32_t>{3, 4, 0, 1, 2}));
+}
+
+TEST(Experts, Products) {
+  for (Choice choice : kChoices)
+    for (bool transB : {false, true}) {
+      checkProduct<float, float>({97, 40, 24, 5}, choice, transB, true);
+      checkProduct<float, float>({300, 70, 33, 9}, choice, transB, false);
+      checkProduct<bf16, bf16>({300, 72, 40, 9}, choice, transB, true);
+      checkProduct<bf16, float>({97, 37, 29, 5}, choice, transB, false);
+    }
+}
+
+TEST(Experts, Gradients) {
+  for (Choice choice : kChoices)
+    for (float beta : {0.f, 1.f}) {
+      checkGradient<float, float>({97, 40, 24, 5}, choice, beta);
+      checkGradient<float, float>({300, 70, 33, 9}, choice, beta);
+      checkGradient<bf16, float>({300, 72, 40, 9}, choice, beta);
+    }
+  checkGradient<bf16, bf16>({97, 37, 29, 5}, Choice::Random, 0);
+}
+
+TEST(Experts, NoRows) {
+  checkProduct<float, float>({0, 5, 6, 3}, Choice::Random, true, true);
+  checkGradient<float, float>({0, 5, 6, 3}, Choice::Random, 0);
+  checkGradient<float, float>({0, 5, 6, 3}, Choice::Random, 1);
+  checkGradient<bf16, float>({0, 8, 8, 3}, Choice::Random, 0);
+}
+
+} // namespace
