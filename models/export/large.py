@@ -15,6 +15,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import nn
@@ -71,6 +72,22 @@ class Backbone(nn.Module):
         return self.net(input_ids=input_ids, use_cache=False).logits
 
 
+class Experts(Backbone):
+    """Qwen3-30B-A3B: 8 of 128 experts."""
+
+    def __init__(self):
+        nn.Module.__init__(self)
+        import transformers as hf
+
+        sizes = {"hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128}
+        routing = {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": True}
+        config = hf.Qwen3MoeConfig(vocab_size=151936, max_position_embeddings=8192, rope_theta=1000000.0, attn_implementation="sdpa", **sizes, **routing)
+        self.net = hf.Qwen3MoeForCausalLM(config)
+        with torch.device("cpu"):
+            rotary = hf.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeRotaryEmbedding(config)
+        self.values = {"net.model.rotary_emb.inv_freq": rotary.inv_freq}
+
+
 class Generator(nn.Module):
     """The UNet of Stable Diffusion 2.1 behind a projector; being trained, it has gradients go to what conditions the image."""
 
@@ -108,9 +125,9 @@ def encoder(width):
     return Graph(make, "embeds", "mse", [256, 1024, 2304, 4096])
 
 
-def backbone(size):
+def backbone(make_backbone):
     def make(tokens):
-        return Backbone(size), {"input_ids": torch.zeros(2, 32, dtype=torch.long)}
+        return make_backbone(), {"input_ids": torch.zeros(2, 32, dtype=torch.long)}
 
     # Shorter tables of angles would be constants, which is another program.
     return Graph(make, "logits", "cross_entropy", [2048, 4096, 6144, 8192], dims={"input_ids": {1: "seq"}})
@@ -126,7 +143,7 @@ def generator():
     return Graph(make, "noise", "mse", [4096, 9216, 14400, 16384, 18496, 20736, 25600, 36864], cut_at=16384)
 
 
-GRAPHS = {f"llama3_{size}": backbone(size) for size in LLAMA}
+GRAPHS = {f"llama3_{size}": backbone(partial(Backbone, size)) for size in LLAMA} | {"qwen3_30b_a3b": backbone(Experts)}
 GRAPHS |= {f"vit_huge_{config['hidden_size']}": encoder(config["hidden_size"]) for config in LLAMA.values()}
 GRAPHS["sd21_unet"] = generator()
 

@@ -65,7 +65,7 @@ class Program(Emitted):
         original = adapting._experts
         adapting._experts = lambda models, stack: [adapting._set(stack, m.config, "_experts_implementation_internal", implementation) for m in models]
         try:
-            export(Language(network(options)).eval(), (torch.zeros(1, 8, dtype=torch.long),), folder / "model.onnx", dynamic_shapes={"input_ids": {0: "batch", 1: "seq"}}, input_names=["input_ids"], output_names=["logits"], check=False)
+            export(Language(network(options)).eval(), (torch.zeros(2, 8, dtype=torch.long),), folder / "model.onnx", dynamic_shapes={"input_ids": {0: "batch", 1: "seq"}}, input_names=["input_ids"], output_names=["logits"], check=False)
         finally:
             adapting._experts = original
         recipe = {"modules": {"llm": {"onnx": "model.onnx"}}, "dims": {"batch": "sample", "seq": options.tokens}, "losses": [{"name": "loss", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels"}], "precision": options.precision}
