@@ -36,10 +36,15 @@ WholeUpdates::WholeUpdates(const Optimizer &optimizer,
       plan(planWholes(program, placement, ownership)) {
   for (size_t m = 0; m < program.modules.size; ++m)
     labels.push_back(optimizerLabel(program.modules[m].name));
-  if (plan.tensors.empty())
-    return;
   if (!plan.wholeFloats)
-    return makeFactored();
+    makeFactored();
+  else
+    makeMatrices();
+}
+
+WholeUpdates::~WholeUpdates() = default;
+
+void WholeUpdates::makeMatrices() {
   auto *at = regions.scratch();
   auto take = [&](size_t bytes) {
     return std::exchange(at, at + (bytes + 63) / 64 * 64);
@@ -54,8 +59,6 @@ WholeUpdates::WholeUpdates(const Optimizer &optimizer,
   for (const WholeTensor &tensor : plan.tensors)
     makeMatrix(tensor);
 }
-
-WholeUpdates::~WholeUpdates() = default;
 
 UpdateRule WholeUpdates::ruleOf(size_t p) const {
   const ParameterInfo &info = program.parameters[ownership.original(p)];

@@ -55,6 +55,7 @@ private:
   device::FactoredTensor tensorOf(const WholeTensor &tensor,
                                   const device::WholePiece *pieces,
                                   size_t count) const;
+  void makeMatrices();
   void makeMatrix(const WholeTensor &tensor);
   void add(const SharedSum &sum) const;
   void runFactored(int64_t step, double lr, const Verdict *verdict) const;
