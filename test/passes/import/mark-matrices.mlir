@@ -25,7 +25,7 @@
 // ADAMW-NOT: {matrix}
 
 dist.optimizer kind lr 1.0e-2
-dist.tie @n::@copy to @m::@tied
+dist.tie @n::@copy = @m::@tied
 dist.module @m {
   nn.parameter @table : tensor<7x4xf32> trainable from #nn.init<"zeros", "", "">
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.init<"zeros", "", "">
@@ -39,7 +39,7 @@ dist.module @m {
   nn.parameter @tied : tensor<7x4xf32> trainable from #nn.init<"zeros", "", "">
   func.func @forward(%ids: tensor<4xi64> {nn.name = "ids"}, %labels: tensor<4xi64> {nn.name = "labels"}) -> (tensor<4xf32> {nn.name = "loss"}, tensor<4x7xf32> {nn.name = "other"}) {
     %table = nn.read @table : tensor<7x4xf32>
-    %x = nn.gather %table, %ids {axis = 0 : i64} : tensor<7x4xf32>, tensor<4xi64>
+    %x = nn.gather %table at %ids {axis = 0 : i64} : tensor<7x4xf32>, tensor<4xi64>
     %w = nn.read @w : tensor<4x4xf32>
     %bias = nn.read @bias : tensor<4xf32>
     %y = nn.linear %x, %w, %bias : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4xf32>
@@ -68,7 +68,7 @@ dist.module @n {
   nn.parameter @copy : tensor<7x4xf32> trainable from #nn.init<"zeros", "", "">
   func.func @forward(%ids: tensor<4xi64> {nn.name = "ids"}) -> (tensor<4x4xf32> {nn.name = "y"}) {
     %table = nn.read @copy : tensor<7x4xf32>
-    %x = nn.gather %table, %ids {axis = 0 : i64} : tensor<7x4xf32>, tensor<4xi64>
+    %x = nn.gather %table at %ids {axis = 0 : i64} : tensor<7x4xf32>, tensor<4xi64>
     return %x : tensor<4x4xf32>
   }
 }
