@@ -21,9 +21,9 @@ struct WholeUpdates::Matrix {
   const WholeTensor &tensor;
   UpdateRule rule;
   double rows, columns; ///< without padding
+  bool updates;         ///< this rank has some of it
   device::RunTable<device::OrthogonalRun> runs;
-  /// Each matrix of the whole, as a table of one.
-  std::vector<device::RunTable<device::FloatRun>> values;
+  device::Array<device::FloatRun> values; ///< each matrix of the whole
 };
 
 WholeUpdates::WholeUpdates(const Optimizer &optimizer,
@@ -210,11 +210,9 @@ void WholeUpdates::makeMatrix(const WholeTensor &tensor) {
                       piece.counts || !spread});
     }
   size_t elements = tensor.whole.rows * tensor.whole.columns;
-  std::vector<device::RunTable<device::FloatRun>> tables;
+  std::vector<device::FloatRun> each;
   for (size_t i = 0; i < tensor.whole.matrices; ++i)
-    tables.emplace_back(
-        std::vector<device::FloatRun>{{floats(i * elements), elements}},
-        "the optimizer's table");
+    each.push_back({floats(i * elements), elements});
   const std::vector<int64_t> &whole = layout.whole();
   matrices.push_back(
       std::unique_ptr<Matrix>(new Matrix{tensor,
@@ -234,10 +232,11 @@ void WholeUpdates::runMatrices(int64_t step, double lr,
       device::zero(floats(0), matrix->tensor.sum.count * sizeof(float));
     device::orthogonalMeans(how, matrix->runs, floats(0), verdict);
     add(matrix->tensor.sum);
-    for (size_t i = 0; i < whole.matrices; ++i)
-      device::orthogonalize(how, matrix->values[i],
-                            floats(i * whole.rows * whole.columns), whole.rows,
-                            whole.columns, scratch);
+    size_t elements = whole.rows * whole.columns;
+    for (size_t i = 0; matrix->updates && i < whole.matrices; ++i)
+      device::orthogonalize(how, {matrix->values.data() + i, 1, elements},
+                            floats(i * elements), whole.rows, whole.columns,
+                            scratch);
     device::orthogonalUpdate(how, matrix->runs, floats(0), matrix->rows,
                              matrix->columns, verdict);
   }

@@ -104,8 +104,8 @@ def orthogonal(gradient, coefficients, steps, eps):
     return x.T if gradient.size(0) > gradient.size(1) else x
 
 
-def loop(kind, weights, ids, labels, dtype, **changes):
-    """(losses before each step, weights and state afterwards, the largest logit)."""
+def loop(kind, weights, ids, labels, dtype, narrow=False, **changes):
+    """(losses before each step, weights and state afterwards, the largest logit). `narrow`: products in bf16."""
     net = Decoder()
     net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     net = net.to(dtype)
@@ -115,7 +115,8 @@ def loop(kind, weights, ids, labels, dtype, **changes):
     with exact:
         for _ in range(STEPS):
             net.zero_grad()
-            logits = net(torch.from_numpy(ids))
+            with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+                logits = net(torch.from_numpy(ids)).to(dtype)
             loss = functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten())
             losses, terms = [*losses, loss.item()], max(terms, logits.abs().max().item())
             loss.backward()
@@ -199,7 +200,7 @@ def worst_of(have, want, drawn):
 
 def check(dt_opt, work, kind, base, ids, labels, plans):
     want, tensors, terms = loop(kind, base, ids, labels, torch.float64)
-    drawn = {p: [loop(kind, tolerance.perturbed(base, p, seed), ids, labels, torch.float32) for seed in range(tolerance.DRAWS)] for p in ("f32", "bf16")}
+    drawn = {p: [loop(kind, tolerance.perturbed(base, p, seed), ids, labels, torch.float32, p == "bf16") for seed in range(tolerance.DRAWS)] for p in ("f32", "bf16")}
 
     def judge(name, precision, losses, have, first=0):
         draws = drawn[precision]
