@@ -219,8 +219,9 @@ void WholeUpdates::makeMatrix(const WholeTensor &tensor) {
                                          ruleOf(p),
                                          double(whole[whole.size() - 2]),
                                          double(whole[whole.size() - 1]),
+                                         !runs.empty(),
                                          {runs, "the optimizer's table"},
-                                         std::move(tables)}));
+                                         {each, "the optimizer's table"}}));
 }
 
 void WholeUpdates::runMatrices(int64_t step, double lr,
