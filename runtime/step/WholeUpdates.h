@@ -12,7 +12,7 @@
 #ifndef DT_RUNTIME_STEP_WHOLEUPDATES_H
 #define DT_RUNTIME_STEP_WHOLEUPDATES_H
 
-#include "runtime/comm/Collectives.h"
+#include "runtime/comm/Fabric.h"
 #include "runtime/device/Array.h"
 #include "runtime/device/Factored.h"
 #include "runtime/device/Orthogonal.h"
