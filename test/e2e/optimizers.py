@@ -27,7 +27,7 @@ from safetensors.numpy import load_file, save_file
 import tolerance
 from layouts import check_memory, check_traffic
 from lora import LENGTH, WORDS, Decoder, expect, export, functional, run, torch
-from train_model import QUICK, SKIPPED, build, emit, prebuilt
+from train_model import QUICK, SKIPPED, build_for, emit
 
 SAMPLES, STEPS, STOPPED = 8, 10, 4
 CLIP = 1.0
@@ -128,8 +128,8 @@ def loop(kind, weights, ids, labels, dtype, narrow=False, **changes):
 
 
 class Program:
-    def __init__(self, dt_opt, work, kind, name, plan, precision):
-        self.work, self.precision, self.out, self.dt_opt = work, precision, work / f"{kind.name}-{name}", dt_opt
+    def __init__(self, dt_opt, work, kind, name, plan, precision, double):
+        self.work, self.double, self.out, self.dt_opt = work, double, work / f"{kind.name}-{name}", dt_opt
         sizes = plan.split(";")[0].split(":")[-1].split(",")
         self.ranks = math.prod(int(size.split("=")[1]) for size in sizes if size[:2] in ("tp", "dp", "pp"))
         self.recipe, self.flags = work / f"{kind.name}-{precision}.json", [f"--plan={plan}"] if plan else []
@@ -142,9 +142,10 @@ class Program:
             "precision": precision,
         }
         self.recipe.write_text(json.dumps(recipe))
-        done = emit(dt_opt, self.recipe, self.out, "cpu", *self.flags)
+        target = "cuda" if double else "cpu"
+        done = emit(dt_opt, self.recipe, self.out, target, *self.flags)
         expect(done.returncode == 0, f"{name}: {done.stderr[-2000:]}")
-        build(self.out, os.environ.get("CCACHE_DIR"), prebuilt(dt_opt), QUICK)
+        build_for(dt_opt, target, double, self.out, os.environ.get("CCACHE_DIR"), QUICK)
 
     def train(self, steps, folder, *flags):
         """(losses of the steps that it makes, tensors of its last checkpoint)."""
@@ -159,6 +160,8 @@ class Program:
         """Bytes sent and allocated are those that the compiler expects."""
         if self.ranks > 1:
             check_traffic(json.loads((self.out / "traffic.json").read_text()))
+        if self.double:
+            return
         run([self.dt_opt, self.recipe, *self.flags, "--emit=memory", "-o", self.out / "predicted.json"], self.out)
         check_memory(json.loads((self.out / "report.json").read_text()), json.loads((self.out / "predicted.json").read_text()))
 
@@ -198,7 +201,7 @@ def worst_of(have, want, drawn):
     return units[worst], worst
 
 
-def check(dt_opt, work, kind, base, ids, labels, plans):
+def check(dt_opt, work, kind, base, ids, labels, plans, double):
     want, tensors, terms = loop(kind, base, ids, labels, torch.float64)
     drawn = {p: [loop(kind, tolerance.perturbed(base, p, seed), ids, labels, torch.float32, p == "bf16") for seed in range(tolerance.DRAWS)] for p in ("f32", "bf16")}
 
@@ -215,7 +218,7 @@ def check(dt_opt, work, kind, base, ids, labels, plans):
     for name, (plan, precision) in PLANS.items():
         if plans and name not in plans:
             continue
-        program = programs[name] = Program(dt_opt, work, kind, name, plan, precision)
+        program = programs[name] = Program(dt_opt, work, kind, name, plan, precision, double)
         losses, have = program.train(STEPS, program.out / "run")
         expect(judge(name, precision, losses, have), f"{kind.name}, {name}: losses {losses.tolist()}, expected {want.tolist()}")
         program.check_figures()
@@ -232,6 +235,7 @@ def main():
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
     parser.add_argument("--kind", choices=["adafactor", "muon"], help="one of them")
     parser.add_argument("--plans", default="", help="some of them, with commas")
+    parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
     arguments = parser.parse_args()
     if not hasattr(torch.optim, "Muon"):
         print("skipped: optimizers: this PyTorch has no torch.optim.Muon")
@@ -249,7 +253,7 @@ def main():
         save_file({"model.ids": ids, "labels": labels}, work / "batch.safetensors")
         for kind in (Adafactor, Muon):
             if arguments.kind in (None, kind.name):
-                check(arguments.dt_opt.resolve(), work, kind, base, ids, labels, list(filter(None, arguments.plans.split(","))))
+                check(arguments.dt_opt.resolve(), work, kind, base, ids, labels, list(filter(None, arguments.plans.split(","))), arguments.double)
 
 
 if __name__ == "__main__":
