@@ -22,12 +22,21 @@ namespace dt::rt {
 struct SettingRange {
   double low, high;
   const char *text;
+  bool integral = false; ///< whole numbers only
 };
 inline constexpr SettingRange kNotNegative = {
     0, std::numeric_limits<double>::infinity(),
     "a number that is not negative"};
 inline constexpr SettingRange kBelowOne = {
     0, 1 - std::numeric_limits<double>::epsilon() / 2, "in [0, 1)"};
+inline constexpr SettingRange kAnyNumber = {-std::numeric_limits<double>::max(),
+                                            std::numeric_limits<double>::max(),
+                                            "a number"};
+inline constexpr SettingRange kNotPositive = {
+    -std::numeric_limits<double>::max(), 0, "a number that is not positive"};
+inline constexpr SettingRange kFromOne = {1, std::numeric_limits<double>::max(),
+                                          "a number from 1 on"};
+inline constexpr SettingRange kSwitch = {0, 1, "0 or 1", true};
 
 /// A number that an optimizer has beside what is common to all.
 struct OptimizerSetting {
@@ -37,6 +46,26 @@ struct OptimizerSetting {
   double initial; ///< where nothing is said
   const SettingRange &range;
   const char *help;
+  /// What the numbers from range.low on are called in recipes; null: they are
+  /// numbers there, too.
+  const char *const *words = nullptr;
+};
+
+/// Which parameters an optimizer updates as a whole, knowing their shape, and
+/// which of these are matrices to it (ParameterInfo::matrix). A tensor of more
+/// than two axes is as many matrices as its other axes have places.
+enum class Matrices : uint8_t {
+  None,     ///< all are elements to it
+  Products, ///< weights of products are matrices, all else are elements
+  Axes      ///< all as a whole; those of two axes or more are matrices
+};
+
+/// What a moment has a number for, of a parameter: nothing, each of its
+/// elements, each row (all axes but the last), each column (all but the one
+/// before the last).
+enum class MomentShape : uint8_t { None, Elements, Rows, Columns };
+struct MomentShapes {
+  MomentShape plain, matrix; ///< of what is no matrix, of a matrix
 };
 
 /// What the update of a range of elements depends on.
@@ -59,6 +88,16 @@ struct UpdateStep {
 ///                             of a parameter, its gradient, which is to be
 ///                             multiplied with `scale` first (clipping), and
 ///                             the `kept` moments at `m`, 0 before step 0
+///
+/// One that sees matrices (docs/optimizers.md) has also
+///
+///   matrices                  which, and with Products the `update` of all
+///                             else, with the moments that these keep, the
+///                             first ones
+///   shapes                    of each moment
+///
+/// and what it does to a whole parameter is in runtime/device: Factored.h,
+/// Orthogonal.h.
 namespace optimizers {}
 
 } // namespace dt::rt

@@ -124,11 +124,140 @@ struct Lion {
   float keep, beta1, weight1, beta2, weight2, lr;
 };
 
+/// torch.optim.Adafactor (torch/optim/_adafactor.py, the single-tensor form) of
+/// a parameter p with gradient g, t counted from 1, w = t^beta2_decay:
+///   rate = max(eps2, rms(p)) * min(lr, 1 / sqrt(t)); p *= 1 - lr * weightDecay
+///   matrices: r = r + (mean of g^2 over columns - r) * w, c = the same over
+///             rows; v = r c^T / max(mean of r, eps1)
+///   others:   v = v + (g^2 - v) * w
+///   u = g / sqrt(max(v, eps1^2)); p -= rate / max(1, rms(u) / d) * u
+struct Adafactor {
+  static constexpr const char *name = "adafactor";
+  static constexpr OptimizerSetting settings[] = {
+      {"beta2_decay", "beta2_decay", -0.8, kNotPositive,
+       "exponent of a step's weight in means of squares"},
+      {"eps1", "eps", 1.1920928955078125e-07, kNotNegative,
+       "least root of a mean of squares"},
+      {"eps2", "eps", 1e-3, kNotNegative, "least size of a parameter"},
+      {"d", "d", 1, kFromOne, "size of an update that is not clipped"}};
+  static constexpr const char *moments[] = {"row_var", "col_var", "variance"};
+  static constexpr size_t countMoments(const double *) { return 3; }
+  static constexpr Matrices matrices = Matrices::Axes;
+  static constexpr MomentShapes shapes[] = {
+      {MomentShape::None, MomentShape::Rows},
+      {MomentShape::None, MomentShape::Columns},
+      {MomentShape::Elements, MomentShape::None}};
+
+  explicit Adafactor(const UpdateStep &s)
+      : keep(float(1 - s.lr * s.weightDecay)),
+        weight(float(std::pow(double(s.step + 1), s.settings[0]))),
+        rho(float(std::min(s.lr, 1 / std::sqrt(double(s.step + 1))))),
+        eps1(float(s.settings[1])),
+        leastSquare(float(s.settings[1] * s.settings[1])), eps2(s.settings[2]),
+        d(s.settings[3]) {}
+
+  DT_HOST_DEVICE float blend(float mean, float now) const {
+    return mean + (now - mean) * weight;
+  }
+  /// Of an element, from its row's and column's means and the mean of rows'.
+  DT_HOST_DEVICE float estimate(float row, float column, float mean) const {
+    return row * column / (mean > eps1 ? mean : eps1);
+  }
+  /// g / its size. What is no number stays none.
+  DT_HOST_DEVICE float direction(float g, float v) const {
+    return g / std::sqrt(v < leastSquare ? leastSquare : v);
+  }
+  /// From the sums of squares of `n` parameters and of their directions.
+  DT_HOST_DEVICE float rate(double parameters, double directions,
+                            double n) const {
+    double size = std::sqrt(parameters / n),
+           clip = std::sqrt(directions / n) / d;
+    return float((size < eps2 ? eps2 : size) * rho / (clip < 1 ? 1 : clip));
+  }
+  DT_HOST_DEVICE void apply(float &p, float direction, float rate) const {
+    p = p * keep - rate * direction;
+  }
+
+  float keep, weight, rho, eps1, leastSquare;
+  double eps2, d;
+};
+
+/// How Muon's rate goes with a matrix [rows, columns]: torch.optim.Muon's
+/// adjust_lr_fn.
+inline constexpr const char *kMuonRates[] = {"original", "match_rms_adamw",
+                                             "spectral_unclamped"};
+inline constexpr SettingRange kMuonRate = {0, 2, "0, 1 or 2", true};
+inline constexpr SettingRange kMuonSteps = {1, 99, "an integer from 1 to 99",
+                                            true};
+
+/// torch.optim.Muon (torch/optim/_muon.py) of weights of products:
+///   m += (g - m) * (1 - momentum); u = nesterov ? g + (m - g) * momentum : m
+///   p *= 1 - lr * weightDecay; p -= lr * ratio * orthogonal(u)
+/// with Newton-Schulz iterations in bf16 (device/Orthogonal.h). AdamW of all
+/// else, with a rate of its own.
+struct Muon : AdamW {
+  static constexpr const char *name = "muon";
+  static constexpr OptimizerSetting settings[] = {
+      {"momentum", "momentum", 0.95, kBelowOne, "decay of the mean"},
+      {"nesterov", "nesterov", 1, kSwitch, "1: mean and gradient together"},
+      {"ns_a", "ns_coefficients", 3.4445, kAnyNumber, "of X"},
+      {"ns_b", "ns_coefficients", -4.7750, kAnyNumber, "of X X^T X"},
+      {"ns_c", "ns_coefficients", 2.0315, kAnyNumber, "of (X X^T)^2 X"},
+      {"ns_steps", "ns_steps", 5, kMuonSteps, "iterations"},
+      {"ns_eps", "ns_eps", 1e-7, kNotNegative, "least norm"},
+      {"adjust_lr", "adjust_lr", 0, kMuonRate, "rate by shape", kMuonRates},
+      {"adamw_lr_factor", "adamw_lr_factor", 1, kNotNegative,
+       "AdamW's rate by lr"},
+      {"beta1", "betas", 0.9, kBelowOne, "AdamW's"},
+      {"beta2", "betas", 0.999, kBelowOne, "AdamW's"},
+      {"eps", "eps", 1e-8, kNotNegative, "AdamW's"}};
+  static constexpr const char *moments[] = {"exp_avg", "exp_avg_sq",
+                                            "momentum_buffer"};
+  static constexpr size_t countMoments(const double *) { return 3; }
+  static constexpr Matrices matrices = Matrices::Products;
+  static constexpr MomentShapes shapes[] = {
+      {MomentShape::Elements, MomentShape::None},
+      {MomentShape::Elements, MomentShape::None},
+      {MomentShape::None, MomentShape::Elements}};
+
+  explicit Muon(const UpdateStep &s)
+      : AdamW({s.settings + 9, s.lr * s.settings[8], s.weightDecay, s.step}),
+        decayed(float(1 - s.lr * s.weightDecay)),
+        momentum(float(s.settings[0])), fresh(float(1 - s.settings[0])),
+        a(float(s.settings[2])), b(float(s.settings[3])),
+        c(float(s.settings[4])), leastNorm(float(s.settings[6])),
+        iterations(int(s.settings[5])), nesterov(s.settings[1] != 0),
+        ratio(int(s.settings[7])), lr(s.lr) {}
+
+  /// What is to be orthogonal.
+  DT_HOST_DEVICE float mean(float &m, float g) const {
+    m += (g - m) * fresh;
+    return nesterov ? g + (m - g) * momentum : m;
+  }
+  float rate(double rows, double columns) const {
+    double by = ratio == 0   ? std::sqrt(std::max(1., rows / columns))
+                : ratio == 1 ? 0.2 * std::sqrt(std::max(rows, columns))
+                             : std::sqrt(rows / columns);
+    return float(lr * by);
+  }
+  DT_HOST_DEVICE void apply(float &p, float direction, float rate) const {
+    p = p * decayed - rate * direction;
+  }
+
+  float decayed, momentum, fresh, a, b, c, leastNorm;
+  int iterations;
+  bool nesterov;
+  int ratio;
+  double lr;
+};
+
 } // namespace optimizers
 
 /// All of them; recipes that name none have the first. Emitted programs hold
 /// the number: new ones come last.
-#define DT_OPTIMIZERS(OPTIMIZER) OPTIMIZER(AdamW) OPTIMIZER(SGD) OPTIMIZER(Lion)
+#define DT_OPTIMIZERS(OPTIMIZER)                                               \
+  OPTIMIZER(AdamW)                                                             \
+  OPTIMIZER(SGD) OPTIMIZER(Lion) OPTIMIZER(Adafactor) OPTIMIZER(Muon)
 
 #define DT_NAME(Rule) Rule,
 #define DT_CASE(Rule) {#Rule, optimizers::Rule::name},
@@ -150,11 +279,47 @@ struct OptimizerDescription {
   Span<OptimizerSetting> settings;
   Span<const char *> moments; ///< names in checkpoints
   size_t (*countMoments)(const double *settings);
+  Matrices matrices = Matrices::None;
+  Span<MomentShapes> shapes = {}; ///< empty: elements
+
+  /// Of moment k of a parameter that is a matrix (ParameterInfo::matrix).
+  constexpr MomentShape shapeOf(size_t k, bool matrix) const {
+    return shapes.empty() ? MomentShape::Elements
+           : matrix       ? shapes[k].matrix
+                          : shapes[k].plain;
+  }
+  /// Whether the update of such a parameter sees all of it.
+  constexpr bool isWhole(bool matrix) const {
+    return matrices == Matrices::Axes ||
+           (matrices == Matrices::Products && matrix);
+  }
+  /// Moments of a parameter that is updated by element: the first so many.
+  size_t countElementMoments(const double *settings) const {
+    size_t count = countMoments(settings), k = 0;
+    while (k < count && shapeOf(k, false) == MomentShape::Elements)
+      ++k;
+    return k;
+  }
+};
+
+/// What a rule says of matrices; most say nothing.
+template <typename Rule, typename = void> struct SeenMatrices {
+  static constexpr Matrices matrices = Matrices::None;
+  static constexpr Span<MomentShapes> shapes = {};
+};
+template <typename Rule>
+struct SeenMatrices<Rule, std::void_t<decltype(Rule::matrices)>> {
+  static constexpr Matrices matrices = Rule::matrices;
+  static constexpr Span<MomentShapes> shapes = Rule::shapes;
 };
 
 #define DT_DESCRIPTION(Rule)                                                   \
-  {optimizers::Rule::name, optimizers::Rule::settings,                         \
-   optimizers::Rule::moments, optimizers::Rule::countMoments},
+  {optimizers::Rule::name,                                                     \
+   optimizers::Rule::settings,                                                 \
+   optimizers::Rule::moments,                                                  \
+   optimizers::Rule::countMoments,                                             \
+   SeenMatrices<optimizers::Rule>::matrices,                                   \
+   SeenMatrices<optimizers::Rule>::shapes},
 /// By number.
 inline constexpr OptimizerDescription kOptimizers[] = {
     DT_OPTIMIZERS(DT_DESCRIPTION) DT_PLUGIN_OPTIMIZERS(DT_DESCRIPTION)};
@@ -209,15 +374,18 @@ void withMoments(const Rule &rule, size_t count, const F &f) {
     withMoments<kept - 1>(rule, count, f);
 }
 
-/// The same with the optimizer of that kind, made for a step.
+/// The same with the optimizer of that kind, made for a step; nothing if it
+/// updates no parameter by element.
 template <typename F>
 void withOptimizer(OptimizerKind kind, const UpdateStep &step, const F &f) {
-  size_t count = describe(kind).countMoments(step.settings);
+  size_t count = describe(kind).countElementMoments(step.settings);
   switch (kind) {
 #define DT_CASE(Rule)                                                          \
   case OptimizerKind::Rule:                                                    \
-    return withMoments<kOptimizers[size_t(OptimizerKind::Rule)].moments.size>( \
-        optimizers::Rule(step), count, f);
+    if constexpr (SeenMatrices<optimizers::Rule>::matrices != Matrices::Axes)  \
+      withMoments<kOptimizers[size_t(OptimizerKind::Rule)].moments.size>(      \
+          optimizers::Rule(step), count, f);                                   \
+    return;
     DT_OPTIMIZERS(DT_CASE)
     DT_PLUGIN_OPTIMIZERS(DT_CASE)
 #undef DT_CASE

@@ -76,6 +76,8 @@ FailureOr<std::string> writeParameters(TableWriter &writer) {
       row.lrFactor = factor->convertToDouble();
     if (auto decay = decl.getWeightDecay())
       row.weightDecay = decay->convertToDouble();
+    if (decl.getMatrix())
+      row.matrix = true;
     table.push_back(fieldsText(row));
   }
   return writer.array<rows::ParameterInfo>("kParameters", table);

@@ -222,20 +222,42 @@ std::string checkSettings(rt::OptimizerKind kind, DictionaryAttr given) {
     double number =
         value && value.getType().isF64() ? value.getValueAsDouble() : NAN;
     if (!std::isfinite(number) || number < setting->range.low ||
-        number > setting->range.high)
+        number > setting->range.high ||
+        (setting->range.integral && number != std::floor(number)))
       return (name + " must be " + setting->range.text).str();
   }
   return "";
 }
 
-int64_t getNumMoments(mlir::ModuleOp program) {
+double getStateFloats(mlir::ModuleOp program, nn::ParameterOp parameter) {
   auto optimizer = getOnly<OptimizerOp>(program);
-  if (!optimizer)
+  if (!optimizer || !parameter.getTrainable())
     return 0;
   rt::OptimizerKind kind = optimizer.getKind();
-  return int64_t(rt::describe(kind).countMoments(
-             getAllSettings(kind, optimizer.getSettingsAttr()).data())) +
-         !optimizer.getAverageDecay().isZero();
+  const rt::OptimizerDescription &description = rt::describe(kind);
+  auto type = cast<RankedTensorType>(parameter.getType());
+  auto elements = double(type.getNumElements()), floats = 0.;
+  auto without = [&](int64_t fromEnd) {
+    return elements / double(std::max<int64_t>(
+                          1, type.getDimSize(type.getRank() - fromEnd)));
+  };
+  size_t count = description.countMoments(
+      getAllSettings(kind, optimizer.getSettingsAttr()).data());
+  for (size_t k = 0; k < count; ++k)
+    switch (description.shapeOf(k, parameter.getMatrix())) {
+    case rt::MomentShape::None:
+      break;
+    case rt::MomentShape::Elements:
+      floats += elements;
+      break;
+    case rt::MomentShape::Rows:
+      floats += without(1);
+      break;
+    case rt::MomentShape::Columns:
+      floats += without(2);
+      break;
+    }
+  return floats + (optimizer.getAverageDecay().isZero() ? 0 : elements);
 }
 
 int64_t getNumMicrobatches(mlir::ModuleOp program) {

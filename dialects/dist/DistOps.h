@@ -145,8 +145,9 @@ llvm::SmallVector<double> getAllSettings(rt::OptimizerKind kind,
                                          mlir::DictionaryAttr given);
 /// "beta1 must be in [0, 1)": what is wrong with settings; empty: nothing.
 std::string checkSettings(rt::OptimizerKind kind, mlir::DictionaryAttr given);
-/// How many moments of an element the program's optimizer keeps; 0 without one.
-int64_t getNumMoments(mlir::ModuleOp program);
+/// Numbers that the program's optimizer keeps of a parameter: moments, an
+/// average; 0 without an optimizer and of what does not train.
+double getStateFloats(mlir::ModuleOp program, nn::ParameterOp parameter);
 /// Microbatches of a step; 1 without dist.batch.
 int64_t getNumMicrobatches(mlir::ModuleOp program);
 

@@ -18,6 +18,7 @@ def ImportPipeline : Pipeline<[
     "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-experts, nn-raise-losses, canonicalize, cse))",
   // Behind raising, which looks at products as the exporter wrote them.
   "dist.module(nn-apply-adapters)",
+  "dist-mark-matrices",
   "nn-verify-import"
 ]>;
 
@@ -102,6 +103,16 @@ def ApplyAdapters : Pass<"nn-apply-adapters", "::dt::dist::ModuleOp"> {
 
     What is frozen then follows from the parameters: differentiation computes no gradient of W and no more of x than another product gives, masks and norms are those of the model without adapters, and sharding, stages and
     joined products see products like any other.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def MarkMatrices : Pass<"dist-mark-matrices", "::mlir::ModuleOp"> {
+  let summary = "Which parameters are matrices to the optimizer";
+  let description = [{
+    `matrix` on trainable nn.parameter, by what the kind of dist.optimizer sees (Matrices of runtime/OptimizerRule.h): with `Axes` what has two axes or more. With `Products` what has two axes or more, has no `by_element`, and of
+    which every use, in the module and through ties, is a factor of a product (nn.linear, nn.matmul): neither tables of lookups nor kernels of convolutions. Of these not the heads: products that end in a cross entropy and in no
+    other product. Under all other kinds nothing.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

@@ -211,7 +211,8 @@ private:
         row.trainable ? owner.getLrFactorAttr() : FloatAttr(),
         row.trainable && row.gradientOffset != row.offset
             ? b.getI64IntegerAttr(row.gradientOffset)
-            : IntegerAttr());
+            : IntegerAttr(),
+        unit(row.trainable && owner.getMatrix()));
   }
 
   void writeDeclaration(PlannedModule &m, const Declaration &d) {

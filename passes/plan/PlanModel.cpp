@@ -34,22 +34,22 @@ constexpr double kFloatBytes = 4;
 /// Mean bytes a parameter: some are trained, of these some have a master beside
 /// what functions read.
 void addState(dist::ModuleOp module, planner::Module &result) {
-  double all = 0, stored = 0, trained = 0, masters = 0;
+  double all = 0, stored = 0, trained = 0, state = 0;
+  auto program = module->getParentOfType<mlir::ModuleOp>();
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     RankedTensorType type = parameter.getStoredType();
     double count = double(type.getNumElements());
     all += count;
     stored += count * double(nn::getElementBytes(type.getElementType()));
     trained += parameter.getTrainable() ? count : 0;
-    masters += parameter.getTrainable() && parameter.getWorking() ? count : 0;
+    state += dist::getStateFloats(program, parameter) +
+             (parameter.getTrainable() && parameter.getWorking() ? count : 0);
   }
   result.trainable = trained > 0;
-  double moments =
-      double(dist::getNumMoments(module->getParentOfType<mlir::ModuleOp>()));
   all = std::max(all, 1.0);
   result.weightBytes = stored > 0 ? stored / all : kFloatBytes;
   result.gradientBytes = kFloatBytes * trained / all;
-  result.optimizerBytes = kFloatBytes * (moments * trained + masters) / all;
+  result.optimizerBytes = kFloatBytes * state / all;
 }
 
 /// One module: its pieces become layers; where a stage must not begin, the

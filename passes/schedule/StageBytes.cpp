@@ -21,7 +21,8 @@ using planner::Linear;
 
 planner::StateBytes getStateBytes(dist::ModuleOp module) {
   planner::StateBytes bytes;
-  double masters = 0;
+  double state = 0;
+  auto program = module->getParentOfType<mlir::ModuleOp>();
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     auto bytesOf = [](RankedTensorType type) {
       return double(type.getNumElements() *
@@ -32,13 +33,11 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
     if (!parameter.getTrainable())
       continue;
     bytes.gradients += gradient;
-    masters += parameter.getWorking() ? gradient : 0;
+    state += dist::getStateFloats(program, parameter) * sizeof(float) +
+             (parameter.getWorking() ? gradient : 0);
   }
-  auto moments =
-      double(dist::getNumMoments(module->getParentOfType<mlir::ModuleOp>()));
   dist::Placement placement(module);
-  bytes.shareOut(moments * bytes.gradients + masters,
-                 placement.zero ? placement.dp : 1);
+  bytes.shareOut(state, placement.zero ? placement.dp : 1);
   return bytes;
 }
 

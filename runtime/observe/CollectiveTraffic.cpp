@@ -6,6 +6,7 @@
 
 #include "runtime/observe/CollectiveTraffic.h"
 #include "runtime/comm/Comm.h"
+#include "runtime/state/Wholes.h"
 #include "runtime/step/Routes.h"
 #include "runtime/step/StepScalars.h"
 #include "runtime/step/Transfers.h"
@@ -41,6 +42,7 @@ public:
       if (!program.modules[m].wholeBatch && placement.replicas(m) > 1)
         addReplicas(m);
     }
+    addWholes();
     if (program.ranks.size > 1) {
       // Whether to go on and the manifest's hash; denominators; loss terms,
       // norm, stop.
@@ -204,6 +206,19 @@ private:
     bytes[std::string("parameters ") + module.name] += parameters;
   }
 
+  /// What an optimizer of matrices adds up.
+  void addWholes() {
+    for (const SharedSum &sum :
+         allSums(planWholes(program, placement, ownership))) {
+      const char *module = program.modules[sum.module].name;
+      if (sum.replicas)
+        bytes[optimizerLabel(module)] += sum.count * sizeof(float);
+      for (auto [over, stride] : sum.axes)
+        bytes[collectiveLabel(module, CollectiveKind::AllReduce, over,
+                              stride)] += sum.count * sizeof(float);
+    }
+  }
+
   /// Every part of a tied tensor that another rank has as well.
   void addTie(const TieGroup &tie) {
     const ParameterInfo &original = program.parameters[tie.rows[0]];
@@ -241,7 +256,7 @@ const char *axisOf(const std::string &label) {
   auto begins = [&](const char *with) { return label.rfind(with, 0) == 0; };
   if (begins("gather "))
     return "edges";
-  if (begins("gradients ") || begins("parameters "))
+  if (begins("gradients ") || begins("parameters ") || begins("optimizer "))
     return "dp";
   if (label == "tied gradients")
     return "ties";

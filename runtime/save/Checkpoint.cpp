@@ -48,24 +48,47 @@ std::string momentOf(const std::string &parameter, const char *moment) {
 }
 
 /// What a rank keeps of a parameter that trains, beside its value: the name of
-/// the tensor, and the memory of the module's.
+/// the tensor, the memory of the module's, and which moment it is, if any.
 struct Kept {
   std::string name;
   float *memory;
+  MomentShape shape = MomentShape::Elements;
+  int moment = -1;
+
+  size_t placeOf(const OwnedPiece &piece) const {
+    return moment < 0 ? piece.moment : piece.kept.at[moment];
+  }
 };
 std::vector<Kept> keptOf(const Trainer &trainer, size_t index,
                          const std::string &parameter) {
   std::vector<Kept> kept;
-  if (!trainer.ownership().updated(index))
+  const Ownership &ownership = trainer.ownership();
+  if (!ownership.updated(index))
     return kept;
   const Region &region =
       trainer.regions().at(size_t(trainer.program().parameters[index].module));
   Span<const char *> moments = trainer.optimizer().moments();
   for (size_t k = 0; k < moments.size; ++k)
-    kept.push_back({momentOf(parameter, moments[k]), region.moments.at[k]});
+    if (MomentShape shape = ownership.momentShape(index, k);
+        shape != MomentShape::None)
+      kept.push_back({momentOf(parameter, moments[k]), region.moments.at[k],
+                      shape, int(k)});
   if (trainer.optimizer().averages())
     kept.push_back({momentOf(parameter, kAverage), region.average});
   return kept;
+}
+
+/// Means of rows or columns.
+void addFactors(const Trainer &trainer, size_t index, const Kept &kept,
+                PieceWriter &writer, const PieceWriter::Check &check) {
+  const ParameterValues &values = trainer.values();
+  if (!values.ownsFactors(index, kept.shape))
+    return;
+  ParameterLayout layout = values.factorLayout(index, kept.shape);
+  writer.add(kept.name, DType::F32, layout, 0, layout.partElements(),
+             kept.memory +
+                 trainer.ownership().factors(index, size_t(kept.moment)),
+             check);
 }
 
 /// What this rank owns.
@@ -76,7 +99,7 @@ PieceWriter stateOf(const Trainer &trainer, int64_t step) {
   const ParameterValues &values = trainer.values();
   for (size_t i = 0; i < program.parameters.size; ++i) {
     const ParameterInfo &p = program.parameters[i];
-    if (ownership.owned(i).empty())
+    if (!trainer.placement().at(size_t(p.module)).runs())
       continue;
     ParameterLayout layout = values.layout(i);
     bool updated = ownership.updated(i);
@@ -85,13 +108,19 @@ PieceWriter stateOf(const Trainer &trainer, int64_t step) {
         expectFiniteValues(values, bytes, state, name, step);
       };
     };
+    std::vector<Kept> state = keptOf(trainer, i, p.tensor.name);
+    for (const Kept &kept : state)
+      if (kept.shape != MomentShape::Elements)
+        addFactors(trainer, i, kept, writer, finite(kept.name, true));
     for (const OwnedPiece &piece : ownership.owned(i)) {
       writer.add(p.tensor.name, values.type(i), layout, piece.begin, piece.end,
                  values.at(i, piece),
                  updated ? finite(p.tensor.name, false) : PieceWriter::Check());
-      for (const Kept &kept : keptOf(trainer, i, p.tensor.name))
-        writer.add(kept.name, DType::F32, layout, piece.begin, piece.end,
-                   kept.memory + piece.moment, finite(kept.name, true));
+      for (const Kept &kept : state)
+        if (kept.shape == MomentShape::Elements)
+          writer.add(kept.name, DType::F32, layout, piece.begin, piece.end,
+                     kept.memory + kept.placeOf(piece),
+                     finite(kept.name, true));
     }
   }
   return writer;
@@ -314,15 +343,24 @@ namespace {
 
 /// A moment of a parameter into the ranges that this rank updates.
 void loadKept(Trainer &trainer, size_t index, const Kept &kept,
-              const ParameterLayout &layout, const PieceReader &reader) {
+              const PieceReader &reader) {
   std::vector<float> values;
-  trainer.values().forUpdates(
-      index, [&](int64_t begin, int64_t end, size_t place) {
-        values.resize(size_t(end - begin));
-        reader.part(kept.name, DType::F32, layout, begin, end, values.data());
-        device::copyToDevice(kept.memory + place, values.data(),
-                             values.size() * sizeof(float));
-      });
+  auto load = [&](const ParameterLayout &layout, int64_t begin, int64_t end,
+                  size_t place) {
+    values.resize(size_t(end - begin));
+    reader.part(kept.name, DType::F32, layout, begin, end, values.data());
+    device::copyToDevice(kept.memory + place, values.data(),
+                         values.size() * sizeof(float));
+  };
+  const Ownership &ownership = trainer.ownership();
+  if (kept.shape != MomentShape::Elements) {
+    ParameterLayout layout = trainer.values().factorLayout(index, kept.shape);
+    return load(layout, 0, layout.partElements(),
+                ownership.factors(index, size_t(kept.moment)));
+  }
+  ParameterLayout layout = trainer.values().layout(index);
+  for (const OwnedPiece &piece : ownership.updatedPieces(index))
+    load(layout, piece.begin, piece.end, kept.placeOf(piece));
 }
 
 void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
@@ -336,7 +374,7 @@ void loadParameter(Trainer &trainer, size_t index, const PieceReader &reader) {
       reader.floats(name, values.type(index), layout, 0, layout.partElements())
           .data());
   for (const Kept &kept : keptOf(trainer, index, name))
-    loadKept(trainer, index, kept, layout, reader);
+    loadKept(trainer, index, kept, reader);
 }
 
 /// Before anything else is compared: what another model's checkpoint differs in

@@ -30,10 +30,22 @@ size_t partElements(const ParameterInfo &p) {
   return count;
 }
 
+PartMatrix partMatrix(const ParameterInfo &p) {
+  PartMatrix part{1, 1, 1};
+  for (int32_t i = 0; i < p.tensor.rank; ++i)
+    (i == p.tensor.rank - 1   ? part.columns
+     : i == p.tensor.rank - 2 ? part.rows
+                              : part.matrices) *=
+        size_t(p.tensor.shape[i].offset);
+  return part;
+}
+
 Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
-    : program(program), placement(placement), modules(program.modules.size),
-      pieces(program.parameters.size), isUpdated(program.parameters.size),
-      isTied(program.parameters.size), originals(program.parameters.size) {
+    : program(program), placement(placement),
+      kind(describe(program.optimizer.kind)), modules(program.modules.size),
+      pieces(program.parameters.size), factorPlaces(program.parameters.size),
+      isUpdated(program.parameters.size), isTied(program.parameters.size),
+      originals(program.parameters.size) {
   for (const ParameterInfo &p : program.parameters)
     if (p.trainable && p.tensor.type != DType::F32 &&
         p.tensor.type != DType::BF16)
@@ -137,6 +149,7 @@ void Ownership::planModule(size_t m) {
   std::sort(updated.begin(), updated.end(),
             [](auto &a, auto &b) { return a.begin < b.begin; });
   addUpdates(out, m, updated);
+  placeFactors(out, m);
 }
 
 /// Buckets of a run; returns what this rank updates of it. A bucket ends where
@@ -199,23 +212,121 @@ void Ownership::addUpdates(Module &out, size_t m,
       if (begin >= end)
         continue;
       const ParameterInfo &p = program.parameters[originals[rows[i]]];
-      UpdateRule rule{p.decay, p.lrFactor, p.weightDecay};
-      FloatRange part = parameter.part(begin, end - begin);
-      size_t moment = out.momentFloats;
-      std::vector<UpdateRange> &list = out.updates;
-      if (!list.empty() && list.back().rule == rule &&
-          roundUp(list.back().range.end(), out.step) == begin &&
-          list.back().range.goesOnIn(part)) {
-        moment = list.back().moment + (begin - list.back().range.begin);
-        list.back().range.count = end - list.back().range.begin;
-      } else {
-        list.push_back({part, rule, moment});
-      }
-      out.momentFloats = roundUp(moment + (end - begin), out.step);
-      if (part.type != DType::F32)
-        out.masterFloats = out.momentFloats;
+      addRange(out, parameter.part(begin, end - begin),
+               {p.decay, p.lrFactor, p.weightDecay, p.matrix});
     }
   }
+}
+
+/// Behind the last one, as a part of it if it goes on there.
+void Ownership::addRange(Module &out, FloatRange part, const UpdateRule &rule) {
+  std::vector<UpdateRange> &list = out.updates;
+  UpdateRange *last = list.empty() ? nullptr : &list.back();
+  size_t from = 0; // of the range's elements
+  if (last && last->rule == rule &&
+      roundUp(last->range.end(), out.step) == part.begin &&
+      last->range.goesOnIn(part)) {
+    from = part.begin - last->range.begin;
+    last->range.count = from + part.count;
+  } else {
+    list.push_back({part, rule, out.momentFloats, out.keptFloats});
+    last = &list.back();
+  }
+  out.momentFloats = roundUp(last->moment + from + part.count, out.step);
+  for (size_t k = 0; k < kMostMoments; ++k)
+    if (kind.shapes.empty())
+      last->kept.at[k] = last->moment;
+    else if (k < kind.shapes.size &&
+             kind.shapeOf(k, rule.matrix) == MomentShape::Elements)
+      out.keptFloats.at[k] =
+          roundUp(last->kept.at[k] + from + part.count, out.step);
+  if (part.type != DType::F32)
+    out.masterFloats = out.momentFloats;
+}
+
+void Ownership::placeFactors(Module &out, size_t m) {
+  for (size_t p = 0; p < program.parameters.size; ++p) {
+    if (size_t(program.parameters[p].module) != m || !isUpdated[p])
+      continue;
+    PartMatrix part = partMatrix(program.parameters[p]);
+    for (size_t k = 0; k < kind.shapes.size; ++k) {
+      MomentShape shape = momentShape(p, k);
+      if (shape != MomentShape::Rows && shape != MomentShape::Columns)
+        continue;
+      factorPlaces[p].at[k] = out.keptFloats.at[k];
+      out.keptFloats.at[k] +=
+          roundUp(part.matrices *
+                      (shape == MomentShape::Rows ? part.rows : part.columns),
+                  out.step);
+    }
+  }
+}
+
+bool Ownership::isMatrix(size_t p) const {
+  return program.parameters[originals[p]].matrix;
+}
+
+static std::vector<FloatRange> scattered(const std::vector<Bucket> &buckets) {
+  std::vector<FloatRange> shared;
+  for (const Bucket &bucket : buckets)
+    if (bucket.scatter)
+      shared.push_back(bucket.range);
+  return shared;
+}
+
+bool Ownership::spread(size_t p) const {
+  FloatRange range = rangeOf(p);
+  for (const FloatRange &s :
+       scattered(modules[size_t(program.parameters[p].module)].buckets))
+    if (s.begin < range.end() && range.begin < s.end())
+      return true;
+  return false;
+}
+
+/// A merged update may hold blocks of several buckets: each bucket's share is
+/// looked at on its own.
+std::vector<OwnedPiece> Ownership::updatedPieces(size_t p) const {
+  const ParameterInfo &info = program.parameters[p];
+  size_t m = size_t(info.module);
+  std::vector<OwnedPiece> list;
+  if (!placement.at(m).runs() || !isUpdated[p])
+    return list;
+  FloatRange range = rangeOf(p);
+  std::vector<FloatRange> shared = scattered(modules[m].buckets);
+  bool first = placement.at(m).replica == 0;
+  auto isShared = [&](size_t at) {
+    auto next = std::upper_bound(
+        shared.begin(), shared.end(), at,
+        [](size_t value, const FloatRange &r) { return value < r.begin; });
+    return next != shared.begin() && at < std::prev(next)->end();
+  };
+  for (const UpdateRange &update : modules[m].updates) {
+    size_t begin = std::max(update.range.begin, range.begin),
+           end = std::min(update.range.end(), range.end());
+    for (size_t at = begin; at < end;) {
+      size_t stop = end, from = at - update.range.begin;
+      for (const FloatRange &s : shared) {
+        if (s.begin > at)
+          stop = std::min(stop, s.begin);
+        if (s.end() > at)
+          stop = std::min(stop, s.end());
+      }
+      OwnedPiece piece{int64_t(at - range.begin), int64_t(stop - range.begin),
+                       update.moment + from, update.kept,
+                       isShared(at) || first};
+      for (size_t &place : piece.kept.at)
+        place += from;
+      if (!list.empty() && list.back().end == piece.begin &&
+          list.back().counts == piece.counts &&
+          list.back().moment + size_t(piece.begin - list.back().begin) ==
+              piece.moment)
+        list.back().end = piece.end;
+      else
+        list.push_back(piece);
+      at = stop;
+    }
+  }
+  return list;
 }
 
 void Ownership::findOwned(size_t p) {
@@ -225,51 +336,15 @@ void Ownership::findOwned(size_t p) {
   if (originals[p] != p || !place.runs() ||
       canonicalPlace(info.cuts, place.tp) != place.tp)
     return;
-  FloatRange range = rangeOf(p);
   // Without a gradient, and where all replicas update alike: the first.
   if (!isUpdated[p]) {
     if (place.replica == 0)
-      pieces[p].push_back({0, int64_t(range.count), 0});
+      pieces[p].push_back({0, int64_t(partElements(info)), 0});
     return;
   }
-  std::vector<FloatRange> shared;
-  for (const Bucket &bucket : modules[m].buckets)
-    if (bucket.scatter)
-      shared.push_back(bucket.range);
-  auto scattered = [&](size_t at) {
-    auto next = std::upper_bound(
-        shared.begin(), shared.end(), at,
-        [](size_t value, const FloatRange &r) { return value < r.begin; });
-    return next != shared.begin() && at < std::prev(next)->end();
-  };
-  for (const UpdateRange &update : modules[m].updates) {
-    size_t begin = std::max(update.range.begin, range.begin),
-           end = std::min(update.range.end(), range.end());
-    // A merged update may hold blocks of several buckets: look at each bucket's
-    // share on its own.
-    for (size_t at = begin; at < end;) {
-      bool own = scattered(at);
-      size_t stop = end;
-      for (const FloatRange &s : shared) {
-        if (s.begin > at)
-          stop = std::min(stop, s.begin);
-        if (s.end() > at)
-          stop = std::min(stop, s.end());
-      }
-      if (own || place.replica == 0) {
-        OwnedPiece piece{int64_t(at - range.begin), int64_t(stop - range.begin),
-                         update.moment + (at - update.range.begin)};
-        if (!pieces[p].empty() && pieces[p].back().end == piece.begin &&
-            pieces[p].back().moment +
-                    size_t(piece.begin - pieces[p].back().begin) ==
-                piece.moment)
-          pieces[p].back().end = piece.end;
-        else
-          pieces[p].push_back(piece);
-      }
-      at = stop;
-    }
-  }
+  for (const OwnedPiece &piece : updatedPieces(p))
+    if (piece.counts)
+      pieces[p].push_back(piece);
 }
 
 static bool sameAxes(const Span<CutInfo> &a, const Span<CutInfo> &b) {

@@ -13,6 +13,7 @@
 #ifndef DT_RUNTIME_STATE_OWNERSHIP_H
 #define DT_RUNTIME_STATE_OWNERSHIP_H
 
+#include "runtime/Optimizers.h"
 #include "runtime/state/Placement.h"
 
 #include <cstddef>
@@ -57,26 +58,32 @@ struct Bucket {
 struct UpdateRule {
   bool decay;
   double lrFactor = 1, weightDecay = -1;
+  bool matrix = false;
   bool operator==(const UpdateRule &o) const {
     return decay == o.decay && lrFactor == o.lrFactor &&
-           weightDecay == o.weightDecay;
+           weightDecay == o.weightDecay && matrix == o.matrix;
   }
 };
 
 /// What this rank's optimizer updates; `moment` is where the range begins in
-/// the module's moments, in floats, and in its masters, if it is not stored in
-/// float32.
+/// the module's average and in its masters, if it is not stored in float32;
+/// `kept` where in each of its moments that are of elements. All in floats, and
+/// the same numbers but under optimizers of matrices.
 struct UpdateRange {
   FloatRange range;
   UpdateRule rule;
   size_t moment;
+  Moments<size_t> kept{};
 };
 
-/// Elements [begin, end) of a parameter's part that this rank counts and saves,
-/// and where their moments and masters are (if it has any).
+/// Elements [begin, end) of a parameter's part, and where their moments and
+/// masters are (if they have any), as above.
 struct OwnedPiece {
   int64_t begin, end;
   size_t moment;
+  Moments<size_t> kept{};
+  /// This rank counts and saves them, of those that have the same part.
+  bool counts = true;
 };
 
 /// A tensor with several copies in the program: rows of the parameter table,
@@ -95,9 +102,23 @@ public:
   const std::vector<UpdateRange> &updates(size_t module) const {
     return modules[module].updates;
   }
-  /// Of one moment.
+  /// Of an average.
   size_t momentFloats(size_t module) const {
     return modules[module].momentFloats;
+  }
+  /// Of moment k.
+  size_t keptFloats(size_t module, size_t k) const {
+    return kind.shapes.empty() ? momentFloats(module)
+                               : modules[module].keptFloats.at[k];
+  }
+  /// Of what the program's optimizer keeps.
+  MomentShape momentShape(size_t parameter, size_t k) const {
+    return kind.shapeOf(k, isMatrix(parameter));
+  }
+  /// Where a moment of rows or columns is among the module's: of the whole
+  /// part, on all ranks that have one.
+  size_t factors(size_t parameter, size_t k) const {
+    return factorPlaces[parameter].at[k];
   }
   /// Of what is updated and not stored in float32: as far as moments go for
   /// that.
@@ -106,9 +127,21 @@ public:
   }
   /// Blocks of scattered buckets while they are being summed.
   size_t sumFloats(size_t module) const { return modules[module].sumFloats; }
-  /// Empty for parameters of modules that this rank does not run.
+  /// What this rank counts and saves; empty for parameters of modules that it
+  /// does not run.
   const std::vector<OwnedPiece> &owned(size_t parameter) const {
     return pieces[parameter];
+  }
+  /// What this rank updates, in order. Counted are elements that no other
+  /// replica counts; of a parameter that is not spread() each counts all.
+  std::vector<OwnedPiece> updatedPieces(size_t parameter) const;
+  /// Whether replicas have shares of what its optimizer keeps.
+  bool spread(size_t parameter) const;
+  /// To the optimizer (ParameterInfo::matrix).
+  bool isMatrix(size_t parameter) const;
+  /// Whether the optimizer sees all of it at once.
+  bool isWhole(size_t parameter) const {
+    return updated(parameter) && kind.isWhole(isMatrix(parameter));
   }
   /// Whether the optimizer changes it, this copy or another.
   bool updated(size_t parameter) const { return isUpdated[parameter]; }
@@ -125,6 +158,7 @@ private:
     std::vector<Bucket> buckets;
     std::vector<UpdateRange> updates;
     size_t momentFloats = 0, masterFloats = 0, sumFloats = 0, step = 0;
+    Moments<size_t> keptFloats{};
   };
   void findTies();
   size_t findStep(size_t module) const;
@@ -133,13 +167,17 @@ private:
                                     const std::vector<size_t> &ends) const;
   void addUpdates(Module &out, size_t module,
                   const std::vector<FloatRange> &ranges);
+  void addRange(Module &out, FloatRange part, const UpdateRule &rule);
+  void placeFactors(Module &out, size_t module);
   void findOwned(size_t parameter);
   FloatRange rangeOf(size_t parameter) const;
 
   const ProgramInfo &program;
   const Placement &placement;
+  const OptimizerDescription &kind;
   std::vector<Module> modules;
   std::vector<std::vector<OwnedPiece>> pieces;
+  std::vector<Moments<size_t>> factorPlaces;
   std::vector<char> isUpdated, isTied;
   std::vector<size_t> originals;
   std::vector<TieGroup> tieGroups;
@@ -147,6 +185,11 @@ private:
 
 /// Elements of the part that a rank stores.
 size_t partElements(const ParameterInfo &parameter);
+/// The part of a matrix, or of several: elements = matrices * rows * columns.
+struct PartMatrix {
+  size_t matrices, rows, columns;
+};
+PartMatrix partMatrix(const ParameterInfo &parameter);
 
 /// Parameters that follow one another in their module's gradients and are
 /// summed over the same axes (ParameterInfo::partial), with the padding behind

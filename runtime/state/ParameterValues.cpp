@@ -29,20 +29,46 @@ const void *ParameterValues::at(size_t p, const OwnedPiece &piece) const {
          size_t(piece.begin) * sizeOf(info.tensor.type);
 }
 
-void ParameterValues::forUpdates(
-    size_t p, const std::function<void(int64_t, int64_t, size_t)> &f) const {
+/// The axis that is summed over, from the end.
+static int64_t droppedAxis(MomentShape shape) {
+  return shape == MomentShape::Rows ? 1 : 2;
+}
+
+std::vector<CutInfo> ParameterValues::factorCuts(size_t p,
+                                                 MomentShape shape) const {
   const ParameterInfo &info = program.parameters[p];
-  size_t first = info.gradient / sizeof(float),
-         last = first + partElements(info);
-  if (!ownership.updated(p))
-    return;
-  for (const UpdateRange &u : ownership.updates(size_t(info.module))) {
-    size_t begin = std::max(u.range.begin, first),
-           end = std::min(u.range.end(), last);
-    if (begin < end)
-      f(int64_t(begin - first), int64_t(end - first),
-        u.moment + (begin - u.range.begin));
-  }
+  int64_t axis = info.tensor.rank - droppedAxis(shape);
+  std::vector<CutInfo> cuts;
+  for (CutInfo cut : info.cuts)
+    if (cut.dim != axis) {
+      cut.dim -= cut.dim > axis;
+      cuts.push_back(cut);
+    }
+  return cuts;
+}
+
+ParameterLayout ParameterValues::factorLayout(size_t p,
+                                              MomentShape shape) const {
+  ParameterLayout all = layout(p);
+  auto without = [&](std::vector<int64_t> dims) {
+    dims.erase(dims.end() - droppedAxis(shape));
+    return dims;
+  };
+  int64_t tp = placement.at(size_t(program.parameters[p].module)).tp;
+  std::vector<ParameterLayout::Cut> cuts;
+  for (const CutInfo &cut : factorCuts(p, shape))
+    cuts.push_back({cut.dim, cut.chunk, cut.over, placeOn(cut, tp)});
+  return {without(all.whole()), without(all.padded()), std::move(cuts),
+          std::string("a mean of parameter '") +
+              program.parameters[p].tensor.name + "'"};
+}
+
+bool ParameterValues::ownsFactors(size_t p, MomentShape shape) const {
+  const Placement::Place &place =
+      placement.at(size_t(program.parameters[p].module));
+  std::vector<CutInfo> cuts = factorCuts(p, shape);
+  return ownership.original(p) == p && place.runs() && place.replica == 0 &&
+         canonicalPlace({cuts.data(), cuts.size()}, place.tp) == place.tp;
 }
 
 const void *ParameterValues::averageAt(size_t p,
@@ -56,10 +82,9 @@ const void *ParameterValues::averageAt(size_t p,
 /// What the optimizer keeps of the parameter's part.
 void ParameterValues::writeKept(size_t p, float *kept,
                                 const float *values) const {
-  forUpdates(p, [&](int64_t begin, int64_t end, size_t moment) {
-    device::copyToDevice(kept + moment, values + begin,
-                         size_t(end - begin) * sizeof(float));
-  });
+  for (const OwnedPiece &piece : ownership.updatedPieces(p))
+    device::copyToDevice(kept + piece.moment, values + piece.begin,
+                         size_t(piece.end - piece.begin) * sizeof(float));
 }
 
 void ParameterValues::write(size_t p, const void *part) const {

@@ -14,7 +14,6 @@
 #include "runtime/state/ParameterLayout.h"
 #include "runtime/state/Regions.h"
 
-#include <functional>
 #include <vector>
 
 namespace dt::rt {
@@ -40,12 +39,13 @@ public:
   /// begins with them.
   void write(size_t parameter, const void *part) const;
 
-  /// Calls f(begin, end, moment) for the ranges of a parameter's part that this
-  /// rank updates, and where their moments are.
-  void forUpdates(size_t parameter,
-                  const std::function<void(int64_t, int64_t, size_t)> &f) const;
+  /// The part of a moment of rows or columns: the parameter's without one axis.
+  ParameterLayout factorLayout(size_t parameter, MomentShape shape) const;
+  /// Whether this rank saves such a moment, of those that have the same part.
+  bool ownsFactors(size_t parameter, MomentShape shape) const;
 
 private:
+  std::vector<CutInfo> factorCuts(size_t parameter, MomentShape shape) const;
   void writeKept(size_t parameter, float *kept, const float *values) const;
 
   const ProgramInfo &program;

@@ -6,6 +6,7 @@
 
 #include "runtime/state/Regions.h"
 #include "runtime/device/Device.h"
+#include "runtime/state/Wholes.h"
 
 #include <algorithm>
 #include <string>
@@ -23,7 +24,7 @@ std::byte *Regions::allocate(size_t bytes, const char *what, size_t &sum) {
 Regions::Regions(const ProgramInfo &program, const Placement &placement,
                  const Ownership &ownership, size_t moments, bool average)
     : regions(program.modules.size), sizes(program.modules.size) {
-  size_t scratch = 0;
+  size_t scratch = planWholes(program, placement, ownership).scratchBytes;
   try {
     for (size_t m = 0; m < program.modules.size; ++m) {
       if (!placement.at(m).runs())
@@ -41,7 +42,7 @@ Regions::Regions(const ProgramInfo &program, const Placement &placement,
           make(module.trainableBytes, "gradients", sizes[m].gradients);
       for (size_t i = 0; i < moments; ++i)
         regions[m].moments.at[i] = reinterpret_cast<float *>(
-            make(ownership.momentFloats(m) * sizeof(float), "moments",
+            make(ownership.keptFloats(m, i) * sizeof(float), "moments",
                  sizes[m].moments));
       if (average)
         regions[m].average = reinterpret_cast<float *>(

@@ -23,7 +23,7 @@ struct Region {
   std::byte *arena = nullptr;
   std::byte *parameters = nullptr;
   std::byte *gradients = nullptr; ///< ModuleInfo::trainableBytes
-  Moments<float *> moments{};     ///< Ownership::momentFloats each
+  Moments<float *> moments{};     ///< Ownership::keptFloats of each
   float *masters = nullptr;       ///< Ownership::masterFloats
   float *average = nullptr;       ///< Ownership::momentFloats, if there is one
   float *sums = nullptr;          ///< Ownership::sumFloats
@@ -37,7 +37,8 @@ struct RegionBytes {
 
 class Regions {
 public:
-  /// Throws Error where there is not enough memory.
+  /// Throws Error where there is not enough memory. Scratch is the optimizer's
+  /// in turn (Wholes.h).
   Regions(const ProgramInfo &program, const Placement &placement,
           const Ownership &ownership, size_t moments, bool average = false);
   ~Regions();

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/LinkPlan.h"
+#include "runtime/state/Wholes.h"
 #include "runtime/step/Routes.h"
 
 #include <algorithm>
@@ -27,11 +28,17 @@ void addAxes(const ProgramInfo &program, size_t m, Axes &axes) {
   for (const CollectiveInfo &info : program.collectives)
     if (info.over > 1 && runsIn(program, m, info.function))
       axes.insert({info.over, info.stride});
+  auto add = [&](const Span<CutInfo> &list) {
+    for (const CutInfo &axis : list)
+      if (axis.over > 1)
+        axes.insert({axis.over, axis.stride});
+  };
   for (const ParameterInfo &parameter : program.parameters)
-    if (size_t(parameter.module) == m)
-      for (const CutInfo &axis : parameter.partial)
-        if (axis.over > 1)
-          axes.insert({axis.over, axis.stride});
+    if (size_t(parameter.module) == m) {
+      add(parameter.partial);
+      if (mayBeWhole(program, parameter))
+        add(parameter.cuts);
+    }
 }
 
 /// Those that a rank receives.

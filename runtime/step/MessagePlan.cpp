@@ -7,6 +7,7 @@
 #include "runtime/step/MessagePlan.h"
 #include "runtime/data/PartGroups.h"
 #include "runtime/device/Device.h"
+#include "runtime/state/Wholes.h"
 #include "runtime/step/Routes.h"
 
 #include <algorithm>
@@ -286,9 +287,18 @@ private:
     }
   }
 
-  /// Gradients: over the axes of a replica, over replicas, of tied tensors; and
-  /// parameters that ZeRO gathers.
+  /// Gradients: over the axes of a replica, over replicas, of tied tensors;
+  /// what an optimizer of matrices adds up; and parameters that ZeRO gathers.
   void addSums() {
+    for (const SharedSum &sum :
+         allSums(planWholes(program, placement, ownership))) {
+      if (sum.replicas)
+        addBlocking(CollectiveKind::AllReduce, DType::F32, int64_t(sum.count),
+                    placement.replicas(sum.module));
+      for (auto [over, stride] : sum.axes)
+        addBlocking(CollectiveKind::AllReduce, DType::F32, int64_t(sum.count),
+                    over);
+    }
     for (size_t m = 0; m < program.modules.size; ++m)
       if (placement.at(m).runs()) {
         addPartial(m);

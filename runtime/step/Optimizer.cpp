@@ -31,16 +31,19 @@ double learningRate(const OptimizerInfo &info, int64_t step,
   return info.lr * (info.finalFraction + (1 - info.finalFraction) * f);
 }
 
-void Optimizer::update(const device::Runs<device::UpdateRun> &runs,
-                       const UpdateRule &rule, int64_t step, double lr,
-                       const Verdict *verdict) const {
+UpdateStep Optimizer::stepOf(const UpdateRule &rule, int64_t step,
+                             double lr) const {
   double decay = !rule.decay             ? 0
                  : rule.weightDecay >= 0 ? rule.weightDecay
                                          : info.weightDecay;
-  device::update(
-      info.kind,
-      {info.settings.data, lr * rule.lrFactor, decay, step, info.averageDecay},
-      runs, verdict);
+  return {info.settings.data, lr * rule.lrFactor, decay, step,
+          info.averageDecay};
+}
+
+void Optimizer::update(const device::Runs<device::UpdateRun> &runs,
+                       const UpdateRule &rule, int64_t step, double lr,
+                       const Verdict *verdict) const {
+  device::update(info.kind, stepOf(rule, step, lr), runs, verdict);
 }
 
 static device::UpdateRun runOf(const Region &region, const UpdateRange &u,
@@ -55,7 +58,7 @@ static device::UpdateRun runOf(const Region &region, const UpdateRange &u,
       narrow ? reinterpret_cast<bf16 *>(stored) : nullptr,
       region.average ? region.average + u.moment : nullptr};
   for (size_t k = 0; k < moments; ++k)
-    run.moments.at[k] = region.moments.at[k] + u.moment;
+    run.moments.at[k] = region.moments.at[k] + u.kept.at[k];
   return run;
 }
 
@@ -66,6 +69,8 @@ Updates::Updates(const Optimizer &optimizer, const Ownership &ownership,
   std::vector<std::vector<device::UpdateRun>> runs;
   for (size_t m = 0; m < modules; ++m)
     for (const UpdateRange &u : ownership.updates(m)) {
+      if (optimizer.isWhole(u.rule.matrix))
+        continue;
       size_t i =
           size_t(std::find(rules.begin(), rules.end(), u.rule) - rules.begin());
       if (i == rules.size())

@@ -35,6 +35,15 @@ public:
 
   double clipNorm() const { return info.clipNorm; }
 
+  /// Whether a parameter that is a matrix, or is none, is not updated by
+  /// element (WholeUpdates.h).
+  bool isWhole(bool matrix) const {
+    return describe(info.kind).isWhole(matrix);
+  }
+  /// What an update with learning rate `lr` (times the rule's factor) at `step`
+  /// (0-based) depends on.
+  UpdateStep stepOf(const UpdateRule &rule, int64_t step, double lr) const;
+
   /// One update with learning rate `lr` (times the rule's factor) at `step`
   /// (0-based), if the verdict says so. Tables and verdict are device memory.
   void update(const device::Runs<device::UpdateRun> &runs,
@@ -45,7 +54,8 @@ private:
   OptimizerInfo info;
 };
 
-/// All that a rank's optimizer changes: a table for each rule, made once.
+/// All that a rank's optimizer changes by element: a table for each rule, made
+/// once.
 class Updates {
 public:
   /// Throws Error where there is no room for them.

@@ -117,6 +117,7 @@ void Trainer::rehearse() {
   device::narrow(nullptr, nullptr, 1);
   device::widen(nullptr, nullptr, 1);
   updates->run(0, 0, nullptr);
+  wholeUpdates->run(0, 0, nullptr);
   device::rehearse(false);
   memory.clear(); // on the stream of the calls: collectives only are beside it
 }

@@ -59,6 +59,9 @@ public:
   /// Processor seconds inside backward functions since the last call, without
   /// calls that wait.
   double takeSpent();
+  /// The ranks with this rank's part of each replica; null: nothing of the
+  /// module's is summed over replicas.
+  FabricGroup *replicasOf(size_t module) const { return replicas[module]; }
   /// After the update: every replica gets the others' blocks of parameters.
   void gatherParameters();
 

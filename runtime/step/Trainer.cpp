@@ -79,11 +79,22 @@ Trainer::Trainer(const ProgramInfo &program, const Settings &settings,
                                       *carrier, tensorParallel);
   scalars = std::make_unique<StepScalars>(info, places, owners, memory, comm,
                                           *carrier);
-  updates =
-      std::make_unique<Updates>(updater, owners, memory, info.modules.size);
+  makeUpdates();
   findLastBackwards();
   reserveMessages();
   rehearse();
+}
+
+void Trainer::makeUpdates() {
+  updates =
+      std::make_unique<Updates>(updater, owners, memory, info.modules.size);
+  WholeRanks groups;
+  for (size_t m = 0; m < info.modules.size; ++m) {
+    groups.axes.push_back(tensorParallel[m].get());
+    groups.replicas.push_back(reducer->replicasOf(m));
+  }
+  wholeUpdates = std::make_unique<WholeUpdates>(
+      updater, info, places, owners, memory, parameterValues, groups);
 }
 
 /// Input halves add to no gradient of a parameter.
@@ -415,6 +426,7 @@ StepResult Trainer::finishStep(int64_t step, StepObserver *observer,
   // The verdict is the same on all ranks. Where it says no, what is left is the
   // state before the step.
   updates->run(step, lr, scalars->verdict());
+  wholeUpdates->run(step, lr, scalars->verdict());
   device::noteProgress();
   reducer->gatherParameters();
   transfers->finish();

@@ -21,6 +21,7 @@
 #include "runtime/step/InputPlaces.h"
 #include "runtime/step/Optimizer.h"
 #include "runtime/step/TaskRecordings.h"
+#include "runtime/step/WholeUpdates.h"
 
 #include <memory>
 #include <string>
@@ -174,6 +175,7 @@ public:
   int64_t elements(const ParameterInfo &parameter) const;
 
 private:
+  void makeUpdates();
   void findLastBackwards();
   void reserveMessages();
   void rehearse();
@@ -216,6 +218,7 @@ private:
   std::unique_ptr<Reducer> reducer;
   std::unique_ptr<StepScalars> scalars;
   std::unique_ptr<Updates> updates;
+  std::unique_ptr<WholeUpdates> wholeUpdates;
   TaskRecordings recordings;
   InputPlaces inputPlaces;
   const Batch *current = nullptr; ///< inside step()

@@ -50,11 +50,9 @@ Hashes ownHashes(const Trainer &trainer) {
                            hashBytes(nullptr, 0), piece);
     // Else replicas have a share of them each.
     if (trainer.ownership().hasMaster(i) && !program.modules[module].zero)
-      trainer.values().forUpdates(
-          i, [&](int64_t begin, int64_t end, size_t moment) {
-            hash = hashOf(trainer.regions().at(module).masters + moment,
-                          size_t(end - begin) * sizeof(float), hash, piece);
-          });
+      for (const OwnedPiece &own : trainer.ownership().updatedPieces(i))
+        hash = hashOf(trainer.regions().at(module).masters + own.moment,
+                      size_t(own.end - own.begin) * sizeof(float), hash, piece);
     hashes[i] = hash;
   }
   return hashes;

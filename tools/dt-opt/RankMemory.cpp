@@ -11,6 +11,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/device/LibraryMemory.h"
+#include "runtime/state/Wholes.h"
 #include "runtime/step/LinkPlan.h"
 #include "runtime/step/MessagePlan.h"
 
@@ -20,26 +21,6 @@
 using namespace mlir;
 
 namespace dt {
-
-namespace {
-
-/// How often the optimizer keeps a parameter's size, averages included.
-int64_t getMoments(rt::ProgramOp program) {
-  for (auto optimizer : program.getBody().getOps<rt::OptimizerOp>()) {
-    DictionaryAttr fields = optimizer.getFields();
-    auto kind = fields.getAs<StringAttr>("kind");
-    if (auto known = kind ? rt::fromText<rt::OptimizerKind>(kind.getValue())
-                          : std::nullopt)
-      return int64_t(rt::describe(*known).countMoments(
-                 dist::getAllSettings(*known,
-                                      fields.getAs<DictionaryAttr>("settings"))
-                     .data())) +
-             fields.contains("averageDecay");
-  }
-  return 0;
-}
-
-} // namespace
 
 RankReport::Module RankReport::sum(StringRef separator) const {
   Module sum;
@@ -133,12 +114,29 @@ static RankReport::Libraries librariesOf(const rt::ProgramInfo &tables,
   return libraries;
 }
 
+/// Floats of a module's moments, average and masters.
+static size_t stateFloats(const rt::ProgramInfo &tables,
+                          const rt::Ownership &ownership, size_t module) {
+  const rt::OptimizerInfo &optimizer = tables.optimizer;
+  size_t count =
+      optimizer.settings.data
+          ? rt::describe(optimizer.kind).countMoments(optimizer.settings.data)
+          : 0;
+  size_t floats = ownership.masterFloats(module);
+  for (size_t k = 0; k < count; ++k)
+    floats += ownership.keptFloats(module, k);
+  return floats +
+         (optimizer.averageDecay > 0 ? ownership.momentFloats(module) : 0);
+}
+
 static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
-                             int64_t moments, const rt::LinkPlan &links,
+                             const rt::LinkPlan &links,
                              const LibraryCalls &calls) {
   rt::Placement placement(tables, rank, int(tables.ranks.size));
   rt::Ownership ownership(tables, placement);
   RankReport entry;
+  entry.scratch =
+      int64_t(rt::planWholes(tables, placement, ownership).scratchBytes);
   for (size_t m = 0; m < tables.modules.size; ++m) {
     const rt::ModuleInfo &module = tables.modules[m];
     if (!placement.at(m).runs())
@@ -149,8 +147,7 @@ static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
     part.arena = int64_t(module.arenaBytes);
     part.parameters = int64_t(module.parameterBytes);
     part.gradients = int64_t(module.trainableBytes);
-    part.moments = moments * bytes(ownership.momentFloats(m)) +
-                   bytes(ownership.masterFloats(m));
+    part.moments = bytes(stateFloats(tables, ownership, m));
     part.sums = bytes(ownership.sumFloats(m));
     entry.scratch = std::max(entry.scratch, int64_t(module.scratchBytes));
     entry.modules.push_back(part);
@@ -168,13 +165,11 @@ static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
 
 LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report) {
   RankTables tables(program);
-  int64_t moments = getMoments(program);
   LibraryCalls calls(program);
   try {
     rt::LinkPlan links = rt::planLinks(tables.info);
     for (size_t rank = 0; rank < tables.info.ranks.size; ++rank)
-      report.ranks.push_back(
-          rankReport(tables.info, int(rank), moments, links, calls));
+      report.ranks.push_back(rankReport(tables.info, int(rank), links, calls));
   } catch (
       const rt::Error &e) { // of the location: the whole program says no more
     return emitError(program.getLoc(), e.what());

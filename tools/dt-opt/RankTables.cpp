@@ -152,6 +152,7 @@ rt::ParameterInfo RankTables::parameterRow(rt::ParameterDeclOp decl,
   row.decay = decl.getDecay();
   row.lrFactor = numberOf(decl.getLrFactor(), 1);
   row.weightDecay = numberOf(decl.getWeightDecay(), -1);
+  row.matrix = decl.getMatrix();
   if (auto layout = decl.getLayout()) {
     std::vector<Attribute> cuts(layout->getCuts().begin(),
                                 layout->getCuts().end());
@@ -176,6 +177,22 @@ std::vector<rt::ParameterInfo> RankTables::parameterRows() {
   for (auto &[index, row] : rows)
     table.push_back(row);
   return table;
+}
+
+/// What it keeps follows from these.
+rt::OptimizerInfo RankTables::optimizerRow(rt::OptimizerOp optimizer) {
+  rt::OptimizerInfo row{};
+  DictionaryAttr fields = optimizer.getFields();
+  auto kind = fields.getAs<StringAttr>("kind");
+  if (auto known = kind ? rt::fromText<rt::OptimizerKind>(kind.getValue())
+                        : std::nullopt)
+    row.kind = *known;
+  SmallVector<double> settings =
+      dist::getAllSettings(row.kind, fields.getAs<DictionaryAttr>("settings"));
+  row.settings = keep(std::vector<double>(settings.begin(), settings.end()));
+  if (auto decay = fields.getAs<FloatAttr>("averageDecay"))
+    row.averageDecay = decay.getValueAsDouble();
+  return row;
 }
 
 //===----------------------------------------------------------------------===//
@@ -250,6 +267,8 @@ RankTables::RankTables(rt::ProgramOp program) : program(program) {
   info.losses = keep(std::move(lossRows));
   info.ranks = keep(std::move(rankRows));
   info.collectives = keep(std::move(collectives));
+  for (auto optimizer : program.getBody().getOps<rt::OptimizerOp>())
+    info.optimizer = optimizerRow(optimizer);
   info.globalBatch = program.getGlobalBatch();
   info.microBatch = program.getMicroBatch();
   info.bucketBytes = size_t(program.getBucket());

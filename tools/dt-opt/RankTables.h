@@ -12,6 +12,7 @@
 #define TOOLS_DT_OPT_RANKTABLES_H
 
 #include "dialects/rt/RTOps.h"
+#include "runtime/Optimizers.h"
 #include "runtime/Program.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -42,6 +43,7 @@ private:
   void addEntries(rt::ModuleOp module, rt::ModuleInfo &row);
   std::vector<rt::ParameterInfo> parameterRows();
   rt::ParameterInfo parameterRow(rt::ParameterDeclOp decl, int32_t module);
+  rt::OptimizerInfo optimizerRow(rt::OptimizerOp optimizer);
   rt::EdgeInfo edgeRow(rt::EdgeOp edge);
   rt::LossInfo lossRow(rt::LossOp loss);
   rt::TaskRow taskRow(rt::TaskOp task);

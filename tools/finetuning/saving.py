@@ -20,7 +20,7 @@ from onnx import numpy_helper
 from .errors import Failure
 from .merging import KINDS, Reader
 
-MOMENT = re.compile(r"(?:exp_avg|momentum)\.(.*?)(?:\[\d+\])?")  # a piece of a weight has a number
+MOMENT = re.compile(r"(?:exp_avg|momentum|momentum_buffer|row_var|variance)\.(.*?)(?:\[\d+\])?")  # a piece of a weight has a number
 # Weights in other forms, of which the trained ones are no copy.
 OTHERS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".ot"}
 

@@ -81,22 +81,29 @@ std::vector<Candidate> parametersOf(ModuleOp program) {
 } // namespace
 
 LogicalResult
-applyNoDecay(ModuleOp program, const OptimizerEntry &optimizer,
-             llvm::function_ref<Location(const llvm::Twine &)> at) {
+applyPatterns(ModuleOp program, const OptimizerEntry &optimizer,
+              llvm::function_ref<Location(const llvm::Twine &)> at) {
   std::vector<Candidate> all = parametersOf(program);
-  for (auto [i, pattern] : llvm::enumerate(optimizer.noDecay)) {
-    bool found = false;
-    for (Candidate &candidate : all)
-      if (matchesPattern(pattern, candidate.name)) {
-        found = true;
-        candidate.op.setNoDecay(true);
-      }
-    if (!found)
-      return emitError(at("optimizer.no_decay[" + llvm::Twine(i) + "]"))
-             << "no parameter \"module.name\" matches '" << pattern << "'"
-             << nearest(pattern, all);
-  }
-  return success();
+  auto mark = [&](const std::vector<std::string> &patterns, StringRef key,
+                  void (nn::ParameterOp::*set)(bool)) -> LogicalResult {
+    for (auto [i, pattern] : llvm::enumerate(patterns)) {
+      bool found = false;
+      for (Candidate &candidate : all)
+        if (matchesPattern(pattern, candidate.name)) {
+          found = true;
+          (candidate.op.*set)(true);
+        }
+      if (!found)
+        return emitError(at("optimizer." + key + "[" + llvm::Twine(i) + "]"))
+               << "no parameter \"module.name\" matches '" << pattern << "'"
+               << nearest(pattern, all);
+    }
+    return success();
+  };
+  return failure(failed(mark(optimizer.noDecay, "no_decay",
+                             &nn::ParameterOp::setNoDecay)) ||
+                 failed(mark(optimizer.byElement, "adamw",
+                             &nn::ParameterOp::setByElement)));
 }
 
 LogicalResult

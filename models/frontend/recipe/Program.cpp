@@ -265,7 +265,7 @@ LogicalResult ProgramBuilder::optimizer() {
       f(o.lr), f(o.weightDecay), f(o.clip), n(o.warmup),
       rt::ScheduleKindAttr::get(&context, o.schedule), n(o.totalSteps),
       f(o.decayFrom), f(o.finalFraction), f(o.averageDecay));
-  return failure(failed(applyNoDecay(*program, o, locate)) ||
+  return failure(failed(applyPatterns(*program, o, locate)) ||
                  failed(applyGroups(*program, o, locate)));
 }
 

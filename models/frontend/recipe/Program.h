@@ -52,11 +52,12 @@ checkAdapters(mlir::ModuleOp program,
 /// Writes the entry's precision on its module.
 void setPrecision(dist::ModuleOp module, const ModuleEntry &entry);
 
-/// Marks the parameters that weight decay leaves alone. `at` gives the location
-/// of a key. Error if a pattern of `no_decay` matches none.
+/// Marks the parameters that weight decay leaves alone (`no_decay`) and those
+/// that an optimizer of matrices updates by element (`adamw`). `at` gives the
+/// location of a key. Error if a pattern matches none.
 llvm::LogicalResult
-applyNoDecay(mlir::ModuleOp program, const OptimizerEntry &optimizer,
-             llvm::function_ref<mlir::Location(const llvm::Twine &)> at);
+applyPatterns(mlir::ModuleOp program, const OptimizerEntry &optimizer,
+              llvm::function_ref<mlir::Location(const llvm::Twine &)> at);
 /// Marks the parameters of the optimizer's groups; the first group whose
 /// pattern matches a parameter has it. `at` gives the location of a key. Error
 /// if a group has no parameter.

@@ -41,6 +41,8 @@ const StringRef kBatchKeys[] = {"global", "micro", "tokens", "parts",
 const StringRef kOptimizerKeys[] = {
     "kind",   "lr",       "weight_decay", "no_decay",   "groups", "clip",
     "warmup", "schedule", "steps",        "decay_from", "final"};
+/// Of those for which weights of products are matrices: what else AdamW has.
+const StringRef kByElementKey = "adamw";
 const StringRef kGroupKeys[] = {"match", "lr_factor", "weight_decay"};
 const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
                             "head"};
@@ -56,7 +58,23 @@ SmallVector<StringRef> keysOf(const rt::OptimizerDescription &optimizer) {
   for (const rt::OptimizerSetting &setting : optimizer.settings)
     if (keys.back() != setting.key)
       keys.push_back(setting.key);
+  if (optimizer.matrices == rt::Matrices::Products)
+    keys.push_back(kByElementKey);
   return keys;
+}
+
+/// A number, a whole one where no other means anything, or one of some words.
+double readSetting(JsonReader reader, const rt::OptimizerSetting &setting) {
+  const rt::SettingRange &range = setting.range;
+  if (setting.words)
+    return range.low +
+           double(reader.choice(to_vector(map_range(
+               seq<size_t>(size_t(range.high - range.low) + 1),
+               [&](size_t i) { return StringRef(setting.words[i]); }))));
+  double value = reader.number(range.low, range.high);
+  if (reader.ok() && range.integral && value != std::floor(value))
+    reader.fail("expected " + Twine(range.text));
+  return value;
 }
 
 /// What the recipe says of the optimizer's own settings.
@@ -76,9 +94,8 @@ void readSettings(JsonReader reader, OptimizerEntry &entry) {
     if (!reader.ok())
       return;
     for (size_t k = i; k < end; ++k)
-      entry.settings.emplace_back(
-          all[k].name,
-          values[k - i].number(all[k].range.low, all[k].range.high));
+      entry.settings.emplace_back(all[k].name,
+                                  readSetting(values[k - i], all[k]));
   }
 }
 
@@ -391,6 +408,8 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
                              Twine(entry.totalSteps));
   if (reader.has("no_decay"))
     entry.noDecay = patterns(reader.at("no_decay"));
+  if (reader.has(kByElementKey))
+    entry.byElement = patterns(reader.at(kByElementKey));
   if (reader.has("groups"))
     for (JsonReader element : reader.at("groups").list())
       entry.groups.push_back(group(element));

@@ -112,7 +112,9 @@ struct OptimizerEntry {
   std::vector<std::pair<std::string, double>> settings;
   double lr = 1e-3, weightDecay = 0, clip = 0;
   std::vector<std::string> noDecay; ///< patterns over "module.parameter"
-  std::vector<GroupEntry> groups;   ///< the first that matches counts
+  /// The same: what an optimizer of matrices updates by element.
+  std::vector<std::string> byElement;
+  std::vector<GroupEntry> groups; ///< the first that matches counts
   int64_t warmup = 0, totalSteps = 0;
   rt::ScheduleKind schedule = rt::ScheduleKind::Constant;
   double decayFrom = 0, finalFraction = 0;

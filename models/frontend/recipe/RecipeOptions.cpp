@@ -42,8 +42,13 @@ std::string listOptimizers() {
     text += (text.empty() ? "" : "; ") + std::string(optimizer.name);
     const char *separator = " (";
     for (const rt::OptimizerSetting &setting : optimizer.settings) {
-      text += std::string(separator) + setting.key + " " +
-              OrderedJson(setting.initial).dump() + ": " + setting.help;
+      auto initial =
+          setting.words
+              ? OrderedJson(
+                    setting.words[size_t(setting.initial - setting.range.low)])
+              : OrderedJson(setting.initial);
+      text += std::string(separator) + setting.key + " " + initial.dump() +
+              ": " + setting.help;
       separator = ", ";
     }
     text += optimizer.settings.empty() ? "" : ")";

@@ -208,6 +208,16 @@ dist.optimizer sgd {momentum = 1} lr 1.0
 
 // -----
 
+// expected-error @+1 {{'dist.optimizer' op ns_steps must be an integer from 1 to 99}}
+dist.optimizer muon {ns_steps = 2.5} lr 1.0
+
+// -----
+
+// expected-error @+1 {{'dist.optimizer' op beta2_decay must be a number that is not positive}}
+dist.optimizer adafactor {beta2_decay = 0.5} lr 1.0
+
+// -----
+
 // expected-error @+1 {{'dist.optimizer' op 'beta1' is no setting of sgd}}
 dist.optimizer sgd {beta1 = 0.5} lr 1.0
 

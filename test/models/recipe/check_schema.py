@@ -65,6 +65,16 @@ EXAMPLES = [{
     "batch": {"global": 2, "tokens": 64},
 }, {
     "modules": {"m": {"onnx": "m.onnx"}},
+    "losses": [{"kind": "mse", "output": "m.y"}],
+    "optimizer": {"kind": "adafactor", "lr": 0.01, "beta2_decay": -0.8, "eps": [1e-7, 1e-3], "d": 2, "weight_decay": 0.1},
+    "batch": {"global": 2},
+}, {
+    "modules": {"m": {"onnx": "m.onnx"}},
+    "losses": [{"kind": "mse", "output": "m.y"}],
+    "optimizer": {"kind": "muon", "momentum": 0.9, "nesterov": 0, "ns_steps": 4, "ns_coefficients": [2, -1.5, 0.5], "adjust_lr": "match_rms_adamw", "adamw": ["m.*"], "adamw_lr_factor": 0.1, "betas": [0.9, 0.95], "eps": 1e-10},
+    "batch": {"global": 2},
+}, {
+    "modules": {"m": {"onnx": "m.onnx"}},
     "items": {"sample": {"measures": {"tokens": {"max": 9}}}},
     "dims": {"seq": "sample.tokens"},
     "losses": [{"kind": "mse", "output": "m.y"}],

@@ -6,6 +6,7 @@
 
 #include "runtime/state/Ownership.h"
 #include "runtime/state/ParameterLayout.h"
+#include "runtime/state/Wholes.h"
 #include "test/runtime/TestSupport.h"
 
 #include <gtest/gtest.h>
@@ -243,6 +244,56 @@ TEST_P(OwnershipTest, TypesAreApart) {
     for (size_t i = 0; i < partElements(tables.parameters[p]); ++i)
       EXPECT_EQ(seen[tables.parameters[p].gradient / 4 + i], 1)
           << p << " " << i;
+}
+
+/// Under an optimizer of matrices: state of rows and columns has places of its
+/// own beside that of elements; of a whole parameter replicas count each
+/// element once, or each of them all.
+TEST_P(OwnershipTest, Wholes) {
+  Tables tables(GetParam());
+  tables.info.optimizer.kind = OptimizerKind::Adafactor;
+  for (size_t p : {0, 2, 4})
+    tables.parameters[p].matrix = true;
+  std::vector<std::vector<int>> counted(8, std::vector<int>(160));
+  for (int rank : {0, 2, 4}) {
+    Placement placement(tables.info, rank, 7);
+    Ownership ownership(tables.info, placement);
+    size_t floats[] = {ownership.keptFloats(0, 0), ownership.keptFloats(0, 1),
+                       ownership.keptFloats(0, 2)};
+    EXPECT_EQ(floats[0], 32u + 48 + 32); // rows 20, 40, 20 in lines
+    EXPECT_EQ(floats[1], 3u * 16);
+    EXPECT_LE(floats[2], 48u); // the vector
+    EXPECT_EQ(ownership.momentShape(0, 0), MomentShape::Rows);
+    EXPECT_EQ(ownership.momentShape(1, 0), MomentShape::None);
+    EXPECT_EQ(ownership.momentShape(1, 2), MomentShape::Elements);
+    EXPECT_EQ(ownership.factors(2, 0), 32u);
+    EXPECT_FALSE(ownership.spread(2)); // tied
+    for (size_t p = 0; p < 8; ++p)
+      for (const OwnedPiece &piece : ownership.updatedPieces(p)) {
+        EXPECT_TRUE(p == 2 || ownership.isWhole(p));
+        if (p == 1)
+          EXPECT_LE(piece.kept.at[2] + size_t(piece.end - piece.begin),
+                    floats[2]);
+        for (int64_t i = piece.begin; i < piece.end; ++i)
+          counted[p][size_t(i)] += piece.counts || !ownership.spread(p);
+      }
+    WholePlan plan = planWholes(tables.info, placement, ownership);
+    EXPECT_EQ(plan.tensors.size(), 4u);
+    bool zero = GetParam();
+    for (const SharedSum &sum : allSums(plan))
+      EXPECT_TRUE(sum.isShared());
+    EXPECT_EQ(std::any_of(plan.sums[0].begin(), plan.sums[0].end(),
+                          [](auto &sum) { return sum.replicas; }),
+              zero && ownership.spread(0));
+  }
+  for (size_t p : {0, 1, 2, 4}) {
+    size_t n = partElements(tables.parameters[p]);
+    int wanted = counted[p][0];
+    EXPECT_TRUE(wanted == 1 || wanted == 3) << p;
+    EXPECT_TRUE(std::all_of(counted[p].begin(), counted[p].begin() + n,
+                            [&](int count) { return count == wanted; }))
+        << p;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Zero, OwnershipTest, testing::Values(0, 1));

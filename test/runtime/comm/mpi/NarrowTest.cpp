@@ -69,13 +69,12 @@ TEST_P(Ranks, MastersAreUpdatedAndRounded) {
   }
   if (tied) { // a copy in float32 is the original's master
     EXPECT_EQ(storedOf(low.trainer, 0), rounded(storedOf(low.trainer, 4)));
-    low.trainer.values().forUpdates(
-        0, [&](int64_t begin, int64_t end, size_t moment) {
-          const float *masters = low.trainer.regions().at(0).masters + moment;
-          std::vector<float> copy = storedOf(low.trainer, 4);
-          EXPECT_TRUE(std::equal(masters, masters + (end - begin),
-                                 copy.begin() + begin));
-        });
+    for (const OwnedPiece &piece : low.trainer.ownership().updatedPieces(0)) {
+      const float *masters = low.trainer.regions().at(0).masters + piece.moment;
+      std::vector<float> copy = storedOf(low.trainer, 4);
+      EXPECT_TRUE(std::equal(masters, masters + (piece.end - piece.begin),
+                             copy.begin() + piece.begin));
+    }
   }
 }
 
