@@ -147,31 +147,27 @@ private:
 
 class Measured : public Data {
 public:
-  /// `inOrder`: one after another, whatever the seed.
-  Measured(std::vector<Sample> samples, const std::vector<double> &weights,
-           std::vector<std::string> kinds, bool inOrder)
-      : samples(std::move(samples)), kinds(std::move(kinds)), inOrder(inOrder) {
+  explicit Measured(DataFile read) : file(std::move(read)) {
     double sum = 0;
-    for (double weight : weights)
+    for (double weight : file.weights)
       until.push_back(sum += weight);
   }
   Sample draw(uint64_t seed, uint64_t index) const override {
-    if (inOrder)
+    const std::vector<Sample> &samples = file.samples;
+    if (file.inOrder)
       return samples[index % samples.size()];
     double at = Stream(seed, index).uniform() * until.back();
     auto it = std::upper_bound(until.begin(), until.end(), at);
     return samples[std::min<size_t>(it - until.begin(), samples.size() - 1)];
   }
-  std::vector<std::string> getKinds() const override { return kinds; }
+  std::vector<std::string> getKinds() const override { return file.kinds; }
   std::string describe() const override {
-    return formatv("{0} measured samples", samples.size());
+    return formatv("{0} measured samples", file.samples.size());
   }
 
 private:
-  std::vector<Sample> samples;
-  std::vector<std::string> kinds;
+  DataFile file;
   std::vector<double> until;
-  bool inOrder;
 };
 
 int32_t readTokens(const models::JsonReader &json, int64_t low) {
@@ -189,15 +185,13 @@ std::unique_ptr<Data> makeUniform(const Sample &sample) {
   return std::make_unique<Uniform>(sample);
 }
 
-Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
-  std::vector<std::string> kinds;
-  std::vector<Sample> samples;
-  std::vector<double> weights;
-  bool inOrder = false;
+Expected<DataFile> readDataFile(StringRef text, StringRef file) {
+  DataFile data;
+  std::vector<std::string> &kinds = data.kinds;
   auto read = [&](const models::JsonReader &root) {
     root.keys({"kinds", "samples", "order"});
     if (root.has("order"))
-      inOrder = root.at("order").choice({"drawn", "file"}) == 1;
+      data.inOrder = root.at("order").choice({"drawn", "file"}) == 1;
     if (root.has("kinds"))
       kinds = root.at("kinds").strings();
     if (kinds.size() > size_t(kMostItemKinds))
@@ -218,19 +212,25 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
       if (entry.has("items") && sample.items.size() != kinds.size())
         entry.at("items").fail("expected a list for each of the " +
                                Twine(kinds.size()) + " kinds");
-      samples.push_back(std::move(sample));
-      entry.read("count", weights.emplace_back(1), 0, 1e15);
+      data.samples.push_back(std::move(sample));
+      entry.read("count", data.weights.emplace_back(1), 0, 1e15);
     }
   };
   if (Error error = models::readJson(text, file, read))
     return std::move(error);
-  if (samples.empty())
+  if (data.samples.empty())
     return createStringError(file + ": the data description holds no samples");
-  if (!any_of(weights, [](double weight) { return weight > 0; }))
+  if (!any_of(data.weights, [](double weight) { return weight > 0; }))
     return createStringError(
         file + ": the weights of all samples are zero or too large");
-  return std::make_unique<Measured>(std::move(samples), weights,
-                                    std::move(kinds), inOrder);
+  return std::move(data);
+}
+
+Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
+  auto read = readDataFile(text, file);
+  if (!read)
+    return read.takeError();
+  return std::make_unique<Measured>(std::move(*read));
 }
 
 Expected<std::unique_ptr<Data>> openData(StringRef name) {

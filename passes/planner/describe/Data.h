@@ -62,8 +62,17 @@ std::unique_ptr<Data> makePacked();
 /// Every sample alike: for closed forms and for models without data.
 std::unique_ptr<Data> makeUniform(const Sample &sample);
 /// {"kinds": ["image", …], "samples": [{"tokens": n, "items": [[…], …],
-/// "count": w}]}: draws of these samples, each as often as its weight says;
-/// items are tokens by kind. With "order": "file" they come one after another.
+/// "count": w}]}; items are tokens by kind.
+struct DataFile {
+  std::vector<std::string> kinds;
+  std::vector<Sample> samples;
+  std::vector<double> weights; ///< of each sample, some above 0
+  bool inOrder = false;        ///< "order": "file"
+};
+llvm::Expected<DataFile> readDataFile(llvm::StringRef json,
+                                      llvm::StringRef file);
+/// Draws of such samples, each as often as its weight says; or in order, one
+/// after another.
 llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
                                                 llvm::StringRef file);
 /// "packed", "documents", or a file.
