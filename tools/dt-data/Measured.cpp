@@ -226,19 +226,30 @@ MeasuredSamples readDescription(const std::string &path) {
   MeasuredSamples out;
   out.samples = int64_t(read->samples.size());
   out.weights = read->weights;
-  Column &tokens = out.measures["tokens"];
-  for (const std::string &kind : read->kinds)
-    out.kinds[kind].measures["tokens"];
-  for (const planner::Sample &sample : read->samples) {
-    int64_t number = int64_t(tokens.size());
-    tokens.push_back(sample.tokens);
+  auto namesOf = [&](size_t kind) -> std::vector<std::string> {
+    if (kind < read->measures.size() && !read->measures[kind].empty())
+      return read->measures[kind];
+    return {"tokens"};
+  };
+  using Columns = std::map<std::string, Column>;
+  auto add = [](const planner::ItemSize &size,
+                const std::vector<std::string> &names, Columns &columns) {
+    columns[names[0]].push_back(size.tokens);
+    if (names.size() > 1)
+      columns[names[1]].push_back(size.other);
+  };
+  for (size_t k = 0; k < read->kinds.size(); ++k)
+    for (const std::string &name : namesOf(k + 1))
+      out.kinds[read->kinds[k]].measures[name];
+  for (int64_t number = 0; number < out.samples; ++number) {
+    const planner::Sample &sample = read->samples[size_t(number)];
+    add(sample, namesOf(0), out.measures);
     for (size_t k = 0; k < sample.items.size(); ++k) {
       MeasuredSamples::Kind &kind = out.kinds[read->kinds[k]];
-      for (int32_t own : sample.items[k]) {
-        kind.measures["tokens"].push_back(own);
-        kind.owner.push_back(number);
-        ++kind.items;
-      }
+      for (const planner::ItemSize &size : sample.items[k])
+        add(size, namesOf(k + 1), kind.measures);
+      kind.owner.insert(kind.owner.end(), sample.items[k].size(), number);
+      kind.items += int64_t(sample.items[k].size());
     }
   }
   return out;

@@ -108,6 +108,9 @@ expect '"reasons":{"no such picture":1' out
 expect '"samples":2' out
 "$tool" stats data.json --json >out
 expect '"image.tokens":{"item":[[256,12],[1024,12]],"sample":[[0,0.5],[1280,12]]}' out
+echo '{"kinds": ["image"], "measures": {"image": ["merged", "patches"]}, "samples": [{"tokens": 7, "items": [[[4, 16], [1, 9]]]}]}' >two.json
+"$tool" stats two.json --json >out
+expect '"image.merged":{"item":[[1,1],[4,1]],"sample":[[5,1]]},"image.patches":{"item":[[9,1],[16,1]],"sample":[[25,1]]},"sample.tokens":' out
 "$tool" stats one.safetensors -o page.html
 expect "image.merged of all items of a sample" page.html
 expect "<svg" page.html
