@@ -25,9 +25,10 @@ Sizes::Sizes(dist::ModuleOp module,
 }
 
 Sizes::Sizes(dist::ModuleOp module)
-    : Sizes(module, [](nn::DimOp dim) {
-        return Share{double(dim.getMax().value_or(0))};
-      }) {}
+    : Sizes(
+          module,
+          [](nn::DimOp dim) { return Share{double(dim.getMax().value_or(0))}; },
+          {1, 0}) {}
 
 double Sizes::ofNothing(const nn::DimExpr &size) const {
   double total = 0;
@@ -132,7 +133,7 @@ Sizes getSizesOfItem(dist::ModuleOp module) {
         double(dist::getMostOfSample(program, dim).value_or(1)));
   };
   if (most.tokens <= 0 && most.other <= 0)
-    return Sizes(module, share);
+    return Sizes(module, share, {1, 0});
   return Sizes(module, share, most);
 }
 

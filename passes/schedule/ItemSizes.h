@@ -32,10 +32,10 @@ public:
   };
   /// Of the largest item.
   struct Most {
-    double tokens = 1, other = 0;
+    double tokens, other;
   };
   Sizes(dist::ModuleOp module, llvm::function_ref<Share(nn::DimOp)> shareOfItem,
-        Most most = {});
+        Most most);
   /// The part at its bounds is the item.
   explicit Sizes(dist::ModuleOp module);
 

@@ -215,7 +215,7 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
     bool grows = measured && dim.getMeasure() && dim.getItem() == own;
     return grows ? Sizes::Share{0, each / tokens} : Sizes::Share{each};
   };
-  Sizes sizes(stage, share, {tokens});
+  Sizes sizes(stage, share, {tokens, 0});
   planner::CostOptions options;
   options.tp = int(dist::Placement(stage).tp);
   options.sequenceParallel = false;
