@@ -64,6 +64,8 @@ void countStretched(const Config &config, const IndexedSample &sample,
   Document document = readDocument(config, sample.members, read);
   for (size_t k = 0; k < kinds.size(); ++k) {
     const PictureKind &kind = config.pictures[k];
+    if (kind.grid)
+      continue;
     for (const DocumentItem &item : document.items[k]) {
       auto [width, height] = pictureSize(
           read(sample.members[size_t(item.member)]), config.limits.pixels);

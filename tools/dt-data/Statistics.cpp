@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <numeric>
+#include <tuple>
 
 using namespace dt;
 using namespace dt::tools;
@@ -30,9 +32,21 @@ struct Statistics {
   std::vector<Histogram> items;          ///< per kind
   std::map<std::vector<int32_t>, int64_t>
       joint; ///< counts of all kinds -> samples
-  /// Tokens and counts of all kinds together: both say how much work a sample
-  /// is, and they are correlated.
-  std::map<std::pair<int64_t, std::vector<int32_t>>, int64_t> shapes;
+  /// Of pictures of any size, per kind: squares of one, and of all that a
+  /// sample has.
+  std::vector<Histogram> squares, ofSample;
+  /// Tokens, counts and sizes of all kinds together: all say how much work a
+  /// sample is, and they are correlated.
+  struct Shape {
+    int64_t tokens;
+    std::vector<int32_t> items;
+    std::vector<std::vector<int64_t>> squares;
+    bool operator<(const Shape &o) const {
+      return std::tie(tokens, items, squares) <
+             std::tie(o.tokens, o.items, o.squares);
+    }
+  };
+  std::map<Shape, int64_t> shapes;
 };
 
 /// Reasons of one sort fall together: what is quoted is left out, and of
@@ -94,10 +108,27 @@ private:
   std::map<std::vector<std::string>, Sort> sorts; ///< by words between numbers
 };
 
+/// Of each picture of the kinds of any size.
+std::vector<std::vector<int64_t>>
+countSquares(const Config &config, const IndexedSample &sample, Statistics &s) {
+  std::vector<std::vector<int64_t>> all(config.pictures.size());
+  for (size_t k = 0; k < config.pictures.size(); ++k) {
+    if (!config.pictures[k].grid)
+      continue;
+    for (const Squares &squares : sample.squares[k]) {
+      all[k].push_back(squares.count());
+      ++s.squares[k][all[k].back()];
+    }
+    ++s.ofSample[k][std::accumulate(all[k].begin(), all[k].end(), int64_t(0))];
+  }
+  return all;
+}
+
 Statistics count(const Config &config, const std::vector<std::string> &shards,
                  int workers) {
   Statistics s;
   s.items.resize(config.pictures.size());
+  s.squares = s.ofSample = s.items;
   Reasons reasons;
   for (const std::string &path : shards) {
     ShardIndex index;
@@ -114,7 +145,8 @@ Statistics count(const Config &config, const std::vector<std::string> &shards,
       for (size_t k = 0; k < sample.items.size(); ++k)
         ++s.items[k][sample.items[k]];
       ++s.joint[sample.items];
-      ++s.shapes[{sample.tokens, sample.items}];
+      ++s.shapes[{sample.tokens, sample.items,
+                  countSquares(config, sample, s)}];
     }
   }
   s.broken = reasons.texts();
@@ -156,6 +188,15 @@ Report reportOf(const Config &config, const Statistics &s, size_t shards) {
     kinds.push_back(name);
     report.json["items"][name] = toJson(s.items[k]);
     report.charts.push_back({name + " a sample", "samples", s.items[k]});
+    if (config.pictures[k].grid) {
+      std::string quantity = name + "." + config.pictures[k].measure;
+      report.json["measures"][quantity] = {{"item", toJson(s.squares[k])},
+                                           {"sample", toJson(s.ofSample[k])}};
+      report.charts.push_back(
+          {quantity + " of an item", "items", s.squares[k]});
+      report.charts.push_back(
+          {quantity + " of all items of a sample", "samples", s.ofSample[k]});
+    }
     for (size_t other = k + 1; other < config.pictures.size(); ++other)
       report.tables.push_back(tableOf(config, s, k, other));
   }
@@ -206,13 +247,16 @@ void tools::writeSamples(const Config &config,
   for (size_t k : ragged)
     kinds.push_back(config.pictures[k].name);
   for (auto &[shape, n] : s.shapes) {
-    Json sample = {{"tokens", std::max<int64_t>(1, shape.first)},
+    Json sample = {{"tokens", std::max<int64_t>(1, shape.tokens)},
                    {"count", n},
                    {"items", Json::array()}};
     for (size_t k : ragged) {
-      size_t items = size_t(shape.second[k]);
+      size_t items = size_t(shape.items[k]);
       sample["items"].push_back(
-          std::vector<int64_t>(items, items ? tokensOfItem(config, k) : 0));
+          config.pictures[k].grid
+              ? shape.squares[k]
+              : std::vector<int64_t>(items,
+                                     items ? tokensOfItem(config, k) : 0));
     }
     samples.push_back(sample);
   }

@@ -58,6 +58,20 @@ sed 's/\[4, 4\]/[4, 4], "fit": "crop"/' pictures.json >cropped.json
 "$tool" check pictures.tar --recipe cropped.json >out
 if grep -q remark out; then fail "cropped pictures are not stretched"; fi
 
+# The same pictures in the sizes that they have, by squares of 4 x 4 pixels.
+cat >patches.json <<'J'
+{"items": {"image": {"max": 1, "measures": {"merged": {"max": 2}}}}, "dims": {"merged": "image.merged"},
+ "data": {"pictures": {"image": {"patches": {"size": 2, "merge": 2}}}}, "inputs": {"pixels": {"pixels": "image"}}}
+J
+"$tool" check pictures.tar --recipe patches.json >out
+if grep -q remark out; then fail "pictures of any size are not stretched"; fi
+"$tool" stats pictures.tar --recipe patches.json --json >out
+expect '"measures":{"image.merged":{"item":[[1,1],[2,2]],"sample":[[1,1],[2,2]]}}' out
+"$tool" stats pictures.tar --recipe patches.json >out
+expect "image.merged of an item: mean 1.67, from 1 to 2" out
+"$tool" stats pictures.tar --recipe patches.json --samples samples.json
+expect '{"kinds":["image"],"samples":[{"count":1,"items":[[1]],"tokens":1},{"count":2,"items":[[2]],"tokens":1}]}' samples.json
+
 # Measures of batch files, of a pipe, of an index of tools/finetune and of the planner's data: no recipe.
 python3 - <<'P'
 import json, struct
