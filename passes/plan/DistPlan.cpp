@@ -31,7 +31,7 @@ public:
       : data(std::move(data)), program(program) {}
   planner::Sample draw(uint64_t seed, uint64_t index) const override {
     return fitToProgram({data->draw(seed, index)}, data->getKinds(),
-                        program)[0];
+                        data->getMeasures(), program)[0];
   }
   std::string describe() const override { return data->describe(); }
 

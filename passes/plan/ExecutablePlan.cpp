@@ -88,7 +88,7 @@ static bool runsSequenceParallel(const Plan &plan,
 
 /// Whether a replica takes one part of a step of parts at a time.
 static bool holdsPart(const planner::Module &module) {
-  return module.partTokens > 0 && module.item == planner::ItemKind::Sample;
+  return module.item == planner::ItemKind::Sample && module.getPartTokens() > 0;
 }
 
 std::optional<std::string> makeExecutable(Plan &plan,
@@ -136,13 +136,16 @@ std::optional<std::string> makeExecutable(Plan &plan,
       return "unit '" + module.name + "': a microbatch has " +
              std::to_string(own) + " parts of the step, each for another " +
              "replica, of which there are " + std::to_string(unit.dp);
-    double tokens = planner::momentsOf(input.batch, module.item).tokens,
-           parts = double(plan.microbatches * unit.dp * unit.sub);
-    if (module.partTokens > 0 && tokens > module.partTokens * parts)
-      return "unit '" + module.name + "': parts would have " +
-             std::to_string(int64_t(std::ceil(tokens / parts))) +
-             " tokens on average, more than their bound of " +
-             std::to_string(int64_t(module.partTokens));
+    for (const planner::PartBound &bound : module.bounds) {
+      planner::TokenSums all = planner::momentsOf(input.batch, bound.kind);
+      double rows = bound.isOther ? all.others : all.tokens,
+             parts = double(plan.microbatches * unit.dp * unit.sub);
+      if (rows > bound.most * parts)
+        return "unit '" + module.name + "': parts would have " +
+               std::to_string(int64_t(std::ceil(rows / parts))) + " " +
+               bound.name + " on average, more than their bound of " +
+               std::to_string(int64_t(bound.most));
+    }
   }
   // Ranks without work are left out.
   std::vector<int64_t> place(plan.ranks + 1, 0);

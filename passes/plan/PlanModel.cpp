@@ -62,10 +62,11 @@ public:
 
   planner::Module build(std::vector<std::vector<std::string>> &names) {
     result.name = module.getSymName().str();
-    if (dist::MeasureOp tokens = schedule::getTokens(module)) {
-      result.mostTokens = double(tokens.getMax());
-      result.partTokens = double(tokens.getPart().value_or(0));
-    }
+    schedule::KindMeasures measures = schedule::getMeasures(module);
+    if (measures.tokens)
+      result.mostTokens = double(measures.tokens.getMax());
+    if (measures.other)
+      result.mostOther = double(measures.other.getMax());
     auto precision = module.getPrecision();
     result.precision =
         precision ? dist::stringifyPrecision(*precision).str() : "f32";
@@ -104,8 +105,11 @@ private:
 
   /// What the largest item has at a cut: rows of it, of which all are alike.
   planner::Linear ofItem(double bytes) const {
-    double most = result.mostTokens;
-    return most > 0 ? planner::Linear{0, bytes / most, 0} : perItem(bytes);
+    if (result.mostTokens > 0)
+      return {0, bytes / result.mostTokens};
+    return result.mostOther > 0
+               ? planner::Linear{0, 0, 0, bytes / result.mostOther}
+               : perItem(bytes);
   }
 
   dist::ModuleOp module;
@@ -197,11 +201,28 @@ public:
 
 private:
   ItemBound boundsOf(StringRef kind, int64_t most) {
-    dist::MeasureOp measure = schedule::getTokens(program, kind);
-    return {kind.str(), most,
-            measure ? int32_t(std::min<int64_t>(measure.getMax(), kMostTokens))
-                    : 1};
+    schedule::KindMeasures measures = schedule::getMeasures(program, kind);
+    ItemBound bound{kind.str(), most, {1, 0}, {}};
+    auto read = [&](dist::MeasureOp measure, int32_t &size) {
+      if (!measure)
+        return;
+      size = int32_t(std::min<int64_t>(measure.getMax(), kMostTokens));
+      bound.measures.push_back(measure.getName().str());
+    };
+    read(measures.tokens, bound.largest.tokens);
+    read(measures.other, bound.largest.other);
+    return bound;
   }
+  planner::ItemKind kindOf(StringRef name) const {
+    auto kind = llvm::find_if(result.kinds, [&](const ItemBound &known) {
+      return known.name == name;
+    });
+    return name == dist::kSample
+               ? planner::ItemKind::Sample
+               : planner::ItemKind(1 + (kind - result.kinds.begin()));
+  }
+  void addBounds(dist::ModuleOp module, planner::Module &entry);
+
   void cutBatch();
   llvm::Error add(dist::ModuleOp module);
   void addEdge(dist::EdgeOp edge);
@@ -229,6 +250,27 @@ void ProgramBuilder::cutBatch() {
         batch ? batch.getMicro() : 1;
 }
 
+/// Of measures that the recipe bounds in a part (docs/sizes.md), those that a
+/// module adds up of its own items; if these are samples, also of what they
+/// hold.
+void ProgramBuilder::addBounds(dist::ModuleOp module, planner::Module &entry) {
+  StringRef own = module.getItem().value_or("");
+  for (auto measure : program.getOps<dist::MeasureOp>()) {
+    StringRef kind = measure.getKind();
+    bool isAdded = llvm::any_of(module.getOps<nn::DimOp>(), [&](nn::DimOp dim) {
+      return dim.getItem() == kind && dim.getMeasure() == measure.getName();
+    });
+    schedule::KindMeasures known = schedule::getMeasures(program, kind);
+    bool isOther = measure == known.other;
+    if (!measure.getPart() || !isAdded ||
+        (kind != own && own != dist::kSample) ||
+        (measure != known.tokens && !isOther))
+      continue;
+    entry.bounds.push_back({kindOf(kind), isOther, double(*measure.getPart()),
+                            (kind + "." + measure.getName()).str()});
+  }
+}
+
 llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   if (module.getWholeBatch()) {
     result.needsBatchSync = true;
@@ -242,11 +284,9 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   planner::Module entry = ModuleBuilder(module).build(names);
   auto item = module.getItem();
   int64_t most = item ? dist::getItemMax(program, *item).value_or(1) : 0;
-  if (item && *item != dist::kSample) {
-    auto kind = llvm::find_if(result.kinds,
-                              [&](auto &known) { return known.name == *item; });
-    entry.item = planner::ItemKind(1 + (kind - result.kinds.begin()));
-  }
+  if (item)
+    entry.item = kindOf(*item);
+  addBounds(module, entry);
   // Where statistics are a part's, the loss would depend on the plan.
   result.items.push_back(modules::findLocalStatistics(module) ? 0 : most);
   if (int rank = getPaceRank(module); rank > paceRank) {

@@ -25,8 +25,10 @@ namespace dt::plan {
 /// What items of a kind may be.
 struct ItemBound {
   std::string name;
-  int64_t most = 0;   ///< of one sample
-  int32_t tokens = 1; ///< of the largest; 1: all are alike
+  int64_t most = 0; ///< of one sample
+  /// Of each measure; where there is none all are alike, of one token.
+  planner::ItemSize largest;
+  std::vector<std::string> measures; ///< names: tokens, then the other
 };
 
 struct PlannedProgram {
@@ -70,10 +72,14 @@ int getPaceRank(dist::ModuleOp module);
 /// A step's samples as the program counts them: no more items and no larger
 /// ones than its bounds allow, those that are all alike having one token.
 /// `names` are the samples' kinds of items; those
-/// that the program calls otherwise stand for its others, in order.
+/// that the program calls otherwise stand for its others, in order. Measures go
+/// by name, too; tokens stand for the first one that has none of the program's
+/// names, and a second one that the data do not say grows with the first.
 std::vector<planner::Sample>
 fitToProgram(const std::vector<planner::Sample> &samples,
-             llvm::ArrayRef<std::string> names, const PlannedProgram &program);
+             llvm::ArrayRef<std::string> names,
+             const planner::Data::Measures &measures,
+             const PlannedProgram &program);
 /// Samples with as many items as they may have, each as large as it may be, but
 /// no larger than fill the parts of a module of one replica.
 std::vector<planner::Sample> fullBatch(const PlannedProgram &program);

@@ -8,11 +8,66 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace dt::plan {
+
+namespace {
+
+/// Sizes of items as data say them, made those that a program counts.
+class SizeFit {
+public:
+  SizeFit(const ItemBound &kind, llvm::ArrayRef<std::string> names)
+      : most(kind.largest) {
+    auto find = [&](size_t measure) {
+      const auto *found = measure < kind.measures.size()
+                              ? llvm::find(names, kind.measures[measure])
+                              : names.end();
+      return found == names.end() ? -1 : int(found - names.begin());
+    };
+    other = find(1);
+    tokens = find(0);
+    // What has a name of its own stands for tokens, unless it is the other.
+    if (tokens < 0 && other != 0)
+      tokens = 0;
+    else if (tokens < 0 && names.size() == 2)
+      tokens = 1;
+  }
+
+  planner::ItemSize of(const planner::ItemSize &size) const {
+    auto get = [&](int place) { return place == 0 ? size.tokens : size.other; };
+    // What is not said grows with what is.
+    int32_t first =
+        tokens >= 0 ? get(tokens) : scale(get(other), most.other, most.tokens);
+    int32_t second =
+        other >= 0 ? get(other) : scale(first, most.tokens, most.other);
+    return {std::min(first, most.tokens), std::min(second, most.other)};
+  }
+
+private:
+  static int32_t scale(int32_t value, int32_t from, int32_t to) {
+    double scaled = double(value) * to / std::max(1, from);
+    return int32_t(std::min(std::ceil(scaled), double(to)));
+  }
+
+  planner::ItemSize most;
+  int tokens, other; ///< places in the data's sizes; -1: not said
+};
+
+llvm::ArrayRef<std::string> namesOf(const planner::Data::Measures &measures,
+                                    size_t kind) {
+  return kind < measures.size() ? llvm::ArrayRef(measures[kind])
+                                : llvm::ArrayRef<std::string>();
+}
+
+} // namespace
 
 std::vector<planner::Sample>
 fitToProgram(const std::vector<planner::Sample> &samples,
-             llvm::ArrayRef<std::string> names, const PlannedProgram &program) {
+             llvm::ArrayRef<std::string> names,
+             const planner::Data::Measures &measures,
+             const PlannedProgram &program) {
   // By name; what is called otherwise in order.
   std::vector<size_t> sources;
   auto isKnown = [&](llvm::StringRef name) {
@@ -31,16 +86,20 @@ fitToProgram(const std::vector<planner::Sample> &samples,
       ++next;
     source = next++;
   }
+  SizeFit ofSamples(program.sample, namesOf(measures, 0));
+  std::vector<SizeFit> ofKinds;
+  for (auto [k, source] : llvm::enumerate(sources))
+    ofKinds.emplace_back(program.kinds[k], namesOf(measures, source + 1));
   std::vector<planner::Sample> result;
   for (const planner::Sample &sample : samples) {
     planner::Sample &fit = result.emplace_back();
-    fit.tokens = std::min(sample.tokens, program.sample.tokens);
+    static_cast<planner::ItemSize &>(fit) = ofSamples.of(sample);
     for (auto [k, source] : llvm::enumerate(sources)) {
       const ItemBound &kind = program.kinds[k];
       auto items = sample.get(planner::ItemKind(source + 1));
-      std::vector<int32_t> &own = fit.of(planner::ItemKind(k + 1));
-      for (int32_t tokens : items.take_front(size_t(kind.most)))
-        own.push_back(std::min(tokens, kind.tokens));
+      std::vector<planner::ItemSize> &own = fit.of(planner::ItemKind(k + 1));
+      for (const planner::ItemSize &size : items.take_front(size_t(kind.most)))
+        own.push_back(ofKinds[k].of(size));
     }
   }
   return result;
@@ -48,21 +107,26 @@ fitToProgram(const std::vector<planner::Sample> &samples,
 
 std::vector<planner::Sample> fullBatch(const PlannedProgram &program) {
   planner::Sample sample;
-  auto tokensOf = [&](const ItemBound &kind, planner::ItemKind item) {
-    double tokens = kind.tokens;
+  auto sizeOf = [&](const ItemBound &kind, planner::ItemKind item) {
+    double tokens = kind.largest.tokens, other = kind.largest.other;
     double items = double(program.microbatches.rbegin()->second * kind.most);
     for (const planner::Module &module : program.model.modules)
-      if (module.item == item && module.partTokens > 0)
-        tokens = std::min(tokens, module.partTokens / items);
-    return int32_t(std::max(1.0, tokens));
+      for (const planner::PartBound &bound : module.bounds)
+        if (bound.kind == item) {
+          double &size = bound.isOther ? other : tokens;
+          size = std::min(size, bound.most / items);
+        }
+    return planner::ItemSize(int32_t(std::max(1.0, tokens)),
+                             other > 0 ? int32_t(std::max(1.0, other)) : 0);
   };
-  sample.tokens = tokensOf(program.sample, planner::ItemKind::Sample);
+  static_cast<planner::ItemSize &>(sample) =
+      sizeOf(program.sample, planner::ItemKind::Sample);
   for (auto [k, kind] : llvm::enumerate(program.kinds)) {
     auto item = planner::ItemKind(k + 1);
-    sample.of(item).assign(kind.most, tokensOf(kind, item));
+    sample.of(item).assign(kind.most, sizeOf(kind, item));
   }
   if (program.parts) {
-    sample.tokens = program.sample.tokens;
+    static_cast<planner::ItemSize &>(sample) = program.sample.largest;
     return takeStep(program, [&](int64_t) { return sample; });
   }
   return std::vector<planner::Sample>(program.global, sample);

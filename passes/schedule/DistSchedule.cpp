@@ -19,7 +19,9 @@
 #include "passes/stages/NominalCosts.h"
 
 #include "mlir/IR/Verifier.h"
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <list>
 
 using namespace mlir;
 
@@ -152,17 +154,23 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
 
 /// What forming microbatches balances: ns of one item more in a part; of items
 /// that have a measure which the module adds up, of each 1 of it, and of its
-/// square. A module by sample has items of other kinds as well; what it would
-/// not do without them is theirs, the rest is the samples'. `item`: ns of the
-/// largest of its own.
+/// square. A module by sample has items of other kinds as well, and items may
+/// have several measures; what it would not do without these is theirs, the
+/// rest is the main dim's. `item`: ns of the largest of its own.
 LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
   StringRef own = module.getItem().value_or(dist::kSample);
-  llvm::SetVector<StringRef> others; // items of a kind count once
-  for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getItem() && *dim.getItem() != own &&
-        getMainDim(module, *dim.getItem()))
-      others.insert(*dim.getItem());
   nn::DimOp mine = getMainDim(module, own);
+  // Items of a kind count once, and so does each measure of its own.
+  llvm::MapVector<StringRef, nn::DimOp> others;
+  std::list<std::string> quantities;
+  for (auto dim : module.getOps<nn::DimOp>()) {
+    if (dim.getItem() && *dim.getItem() != own && own == dist::kSample)
+      if (nn::DimOp main = getMainDim(module, *dim.getItem()))
+        others.try_emplace(*dim.getItem(), main);
+    if (dim.getItem() == own && dim.getMeasure() &&
+        dim.getMax().value_or(0) > 0 && dim.getQuantity() != mine.getQuantity())
+      others.try_emplace(quantities.emplace_back(dim.getQuantity()), dim);
+  }
   // Whole units of 1/256 ns, which is what the runtime counts in.
   auto set = [&](nn::DimOp dim, double all) {
     double one = std::max(0.0, all) / double(*dim.getMax());
@@ -174,8 +182,6 @@ LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
       set(mine, 0);
     return success();
   }
-  if (own != dist::kSample)
-    others.clear();
   if (others.empty() && !mine.getMeasure()) {
     set(mine, all);
     return success();
@@ -187,11 +193,11 @@ LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
       return failure();
     return 1 - without->total() / with->total();
   };
-  for (StringRef kind : others) {
-    auto share = shareWithout({kind, true});
+  for (auto [what, dim] : others) {
+    auto share = shareWithout({what, true});
     if (failed(share))
       return failure();
-    set(getMainDim(module, kind), all * *share);
+    set(dim, all * *share);
     left -= all * *share;
   }
   if (mine.getMeasure()) {

@@ -6,8 +6,6 @@
 
 #include "passes/schedule/ItemSizes.h"
 
-#include "llvm/ADT/STLExtras.h"
-
 #include <algorithm>
 
 using namespace mlir;
@@ -17,7 +15,7 @@ namespace dt::schedule {
 using planner::Linear;
 
 Sizes::Sizes(dist::ModuleOp module,
-             llvm::function_ref<Share(nn::DimOp)> shareOfItem, double most)
+             llvm::function_ref<Share(nn::DimOp)> shareOfItem, Most most)
     : most(most) {
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem())
@@ -27,9 +25,10 @@ Sizes::Sizes(dist::ModuleOp module,
 }
 
 Sizes::Sizes(dist::ModuleOp module)
-    : Sizes(module, [](nn::DimOp dim) {
-        return Share{double(dim.getMax().value_or(0)), 0};
-      }) {}
+    : Sizes(
+          module,
+          [](nn::DimOp dim) { return Share{double(dim.getMax().value_or(0))}; },
+          {1, 0}) {}
 
 double Sizes::ofNothing(const nn::DimExpr &size) const {
   double total = 0;
@@ -42,7 +41,7 @@ double Sizes::ofNothing(const nn::DimExpr &size) const {
   return total;
 }
 
-/// A product of more than two sums of tokens is taken of the largest item.
+/// A product of more than two sums of measures is taken of the largest item.
 Linear Sizes::ofItem(const nn::DimExpr &size) const {
   Linear total;
   for (const nn::DimExpr::Term &term : size.terms()) {
@@ -52,11 +51,16 @@ Linear Sizes::ofItem(const nn::DimExpr &size) const {
       auto item = items.find(symbol);
       counts |= item != items.end();
       Share share =
-          item == items.end() ? Share{fixed.lookup(symbol), 0} : item->second;
+          item == items.end() ? Share{fixed.lookup(symbol)} : item->second;
+      double largest =
+          share.each + share.token * most.tokens + share.other * most.other;
       product = {product.item * share.each,
                  product.token * share.each + product.item * share.token,
-                 product.square * (share.each + share.token * most) +
-                     product.token * share.token};
+                 product.square * largest + product.token * share.token,
+                 product.other * share.each + product.item * share.other,
+                 product.product * largest + product.token * share.other +
+                     product.other * share.token,
+                 product.otherSquare * largest + product.other * share.other};
     }
     if (counts)
       total += product;
@@ -68,39 +72,69 @@ Linear Sizes::bytesOfItem(Type type) const {
   return isa<RankedTensorType>(type) ? ofItem(nn::getNumBytes(type)) : Linear();
 }
 
-dist::MeasureOp getTokens(mlir::ModuleOp program, StringRef kind) {
-  for (auto measure : program.getOps<dist::MeasureOp>())
-    if (measure.getKind() == kind)
-      return measure;
-  return {};
+KindMeasures getMeasures(mlir::ModuleOp program, StringRef kind) {
+  KindMeasures known;
+  for (auto measure : program.getOps<dist::MeasureOp>()) {
+    if (measure.getKind() != kind)
+      continue;
+    bool isFirst = kind == dist::kSample && measure.getName() == "tokens";
+    if (isFirst && known.tokens) {
+      known.other = known.tokens;
+      known.tokens = measure;
+    } else if (!known.tokens) {
+      known.tokens = measure;
+    } else if (!known.other) {
+      known.other = measure;
+    }
+  }
+  return known;
 }
 
-dist::MeasureOp getTokens(dist::ModuleOp module) {
+KindMeasures getMeasures(dist::ModuleOp module) {
   StringRef own = module.getItem().value_or("");
-  bool isUsed = llvm::any_of(module.getOps<nn::DimOp>(), [&](nn::DimOp dim) {
-    return dim.getItem() == own && dim.getMeasure();
-  });
-  return isUsed ? getTokens(module->getParentOfType<mlir::ModuleOp>(), own)
-                : dist::MeasureOp();
+  KindMeasures known =
+      getMeasures(module->getParentOfType<mlir::ModuleOp>(), own);
+  bool addsTokens = false, addsOther = false;
+  for (auto dim : module.getOps<nn::DimOp>()) {
+    if (dim.getItem() != own || !dim.getMeasure())
+      continue;
+    bool isOther = known.other && dim.getMeasure() == known.other.getName();
+    (isOther ? addsOther : addsTokens) = true;
+  }
+  return {addsTokens ? known.tokens : dist::MeasureOp(),
+          addsOther ? known.other : dist::MeasureOp()};
 }
 
 Sizes getSizesOfItem(dist::ModuleOp module) {
   auto program = module->getParentOfType<mlir::ModuleOp>();
   StringRef own = module.getItem().value_or("");
-  dist::MeasureOp tokens = getTokens(module);
-  double most = tokens ? double(tokens.getMax()) : 0;
+  KindMeasures measures = getMeasures(module);
+  Sizes::Most most{measures.tokens ? double(measures.tokens.getMax()) : 0,
+                   measures.other ? double(measures.other.getMax()) : 0};
+  auto inProportion = [&](double all) -> Sizes::Share {
+    if (most.tokens > 0)
+      return {0, all / most.tokens};
+    return most.other > 0 ? Sizes::Share{0, 0, all / most.other}
+                          : Sizes::Share{all};
+  };
   auto share = [&](nn::DimOp dim) -> Sizes::Share {
     auto largest = double(dim.getLargest().value_or(1));
-    if (*dim.getItem() == own && !dim.getMeasure())
-      return {1, 0};
-    if (*dim.getItem() != own && own != dist::kSample)
-      return {largest, 0};
-    double all = *dim.getItem() == own
-                     ? largest
-                     : double(dist::getMostOfSample(program, dim).value_or(1));
-    return most > 0 ? Sizes::Share{0, all / most} : Sizes::Share{all, 0};
+    bool isOwn = *dim.getItem() == own;
+    if (isOwn && !dim.getMeasure())
+      return {1};
+    if (isOwn && measures.other &&
+        *dim.getMeasure() == measures.other.getName())
+      return {0, 0, largest / most.other};
+    if (isOwn)
+      return inProportion(largest);
+    if (own != dist::kSample)
+      return {largest};
+    return inProportion(
+        double(dist::getMostOfSample(program, dim).value_or(1)));
   };
-  return Sizes(module, share, most > 0 ? most : 1);
+  if (most.tokens <= 0 && most.other <= 0)
+    return Sizes(module, share, {1, 0});
+  return Sizes(module, share, most);
 }
 
 nn::DimOp getMainDim(dist::ModuleOp module, StringRef kind) {

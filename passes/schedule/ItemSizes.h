@@ -4,7 +4,8 @@
 //
 // Sizes of tensors, FLOPs and bytes are polynomials of a module's dims. Here
 // they become the planner's figures: so much for an item, for each of its
-// tokens, and for the square of these (docs/sizes.md).
+// tokens and each 1 of its other measure, and for products of two of these
+// (docs/sizes.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,18 +20,22 @@
 
 namespace dt::schedule {
 
-/// Sizes as so much for the part and so much an item more, with its tokens and
-/// their square. What an item is, is said by how much of each dim that counts
-/// items, or adds a measure of theirs up, it has.
+/// Sizes as so much for the part and so much an item more, with its measures
+/// and their products. What an item is, is said by how much of each dim that
+/// counts items, or adds a measure of theirs up, it has.
 class Sizes {
 public:
-  /// Of a dim: so much for an item, and so much for each of its tokens.
+  /// Of a dim: so much for an item, for each of its tokens, and for each 1 of
+  /// its other measure.
   struct Share {
-    double each = 0, token = 0;
+    double each = 0, token = 0, other = 0;
   };
-  /// `most`: tokens of the largest item.
+  /// Of the largest item.
+  struct Most {
+    double tokens, other;
+  };
   Sizes(dist::ModuleOp module, llvm::function_ref<Share(nn::DimOp)> shareOfItem,
-        double most = 1);
+        Most most);
   /// The part at its bounds is the item.
   explicit Sizes(dist::ModuleOp module);
 
@@ -39,24 +44,30 @@ public:
   planner::Linear bytesOfItem(mlir::Type type) const;
   /// Of the largest item.
   double atMost(const planner::Linear &figure) const {
-    return figure.at(planner::TokenSums::of(most));
+    return figure.at(planner::TokenSums::of(most.tokens, most.other));
   }
 
 private:
   llvm::StringMap<Share> items;
   llvm::StringMap<double> fixed;
-  double most = 1;
+  Most most;
 };
 
+/// What the planner knows of how large items of a kind are. Tokens are the
+/// first measure of the kind that the recipe declares (of samples the one of
+/// that name), the other one is the second.
+struct KindMeasures {
+  dist::MeasureOp tokens, other; ///< null: there is none
+};
+KindMeasures getMeasures(mlir::ModuleOp program, mlir::StringRef kind);
+/// Of the module's own kind those that any of its dims adds up. Further
+/// measures of a kind are taken to grow with tokens.
+KindMeasures getMeasures(dist::ModuleOp module);
+
 /// An item of the module's own kind; samples have as many others as they may,
-/// in proportion to their tokens where these are not always as many. Tokens are
-/// the first measure of the kind that the recipe declares; others are in
-/// proportion to it. A module by samples may have no measure of theirs.
+/// in proportion to their tokens where these are not always as many. A module
+/// by samples may have no measure of theirs.
 Sizes getSizesOfItem(dist::ModuleOp module);
-/// The measure that tokens of a kind's items are; null: they are all alike. For
-/// a module: of its own kind, if any of its dims adds one of the kind up.
-dist::MeasureOp getTokens(mlir::ModuleOp program, mlir::StringRef kind);
-dist::MeasureOp getTokens(dist::ModuleOp module);
 
 /// The dim that says how many items of a kind, or how large ones, a module
 /// works on; null: there is none with a bound.

@@ -209,12 +209,13 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   double items = measured ? countItems(main) : 1,
          tokens = measured ? double(*main.getMax()) / items : 1;
   auto share = [&](nn::DimOp dim) -> Sizes::Share {
-    bool counts = what.without.empty() || dim.getItem() != what.without;
+    bool counts = what.without.empty() || (dim.getItem() != what.without &&
+                                           dim.getQuantity() != what.without);
     double each = counts ? double(dim.getMax().value_or(0)) / items : 0;
     bool grows = measured && dim.getMeasure() && dim.getItem() == own;
-    return grows ? Sizes::Share{0, each / tokens} : Sizes::Share{each, 0};
+    return grows ? Sizes::Share{0, each / tokens} : Sizes::Share{each};
   };
-  Sizes sizes(stage, share, tokens);
+  Sizes sizes(stage, share, {tokens, 0});
   planner::CostOptions options;
   options.tp = int(dist::Placement(stage).tp);
   options.sequenceParallel = false;

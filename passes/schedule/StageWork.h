@@ -59,8 +59,10 @@ void setTimes(dist::ModuleOp module, llvm::ArrayRef<planner::StageTimes> stages,
               llvm::StringRef from);
 
 struct PriceOptions {
-  llvm::StringRef without; ///< as if there were no items of this kind
-  bool squares = true;     ///< with what grows with the square of an item
+  /// As if there were no items of this kind, or no rows of this measure
+  /// ("image.patches").
+  llvm::StringRef without;
+  bool squares = true; ///< with what grows with the square of an item
 };
 /// Seconds of a part at its bounds, all of its items as large as they may be.
 /// The stage's ranks are on the cluster's first nodes.

@@ -11,6 +11,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/Philox.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace dt::rt;
@@ -59,7 +60,27 @@ template <typename F> void eachItem(int item, const PartSamples &part, F f) {
       f(row++, s, i);
   }
 }
+
+/// Windows of a picture are numbered row by row.
+int64_t windowOf(const Squares &squares, int64_t side, int64_t square) {
+  int64_t across = (squares.across + side - 1) / side;
+  return square / squares.across / side * across +
+         square % squares.across / side;
+}
+
+const DocumentItem &itemOf(const PartSamples &part, int picture, size_t sample,
+                           size_t number) {
+  return part.samples[sample]->document.items[size_t(picture)][number];
+}
 } // namespace
+
+int64_t PartSamples::countSquares(int item) const {
+  int64_t squares = 0;
+  eachItem(item, *this, [&](int64_t, size_t s, size_t i) {
+    squares += itemOf(*this, item, s, i).squares.count();
+  });
+  return squares;
+}
 
 std::vector<int64_t> PartAssembler::firstTokens() const {
   std::vector<int64_t> first{0};
@@ -109,16 +130,92 @@ void PartAssembler::tokens(const InputEntry &entry, int64_t *out) const {
   }
 }
 
-void PartAssembler::index(const InputEntry &entry, int64_t *out) const {
-  int64_t width = entry.shape[0];
+/// As Qwen2-VL counts: texts have one number for all three axes; squares of a
+/// picture one time, and a height and a width from there on; what follows goes
+/// on behind the larger of its sides.
+void PartAssembler::picturePositions(const InputEntry &entry,
+                                     int64_t *out) const {
   std::vector<int64_t> first = firstTokens();
+  for (size_t s = 0; s < part.samples.size(); ++s) {
+    const Document &d = part.samples[s]->document;
+    std::vector<const DocumentItem *> pictureAt(d.ids.size(), nullptr);
+    for (const DocumentItem &item : d.items[size_t(entry.picture)])
+      if (!item.positions.empty())
+        pictureAt[size_t(item.positions[0])] = &item;
+    int64_t following = 0;
+    auto put = [&](size_t token, int64_t down, int64_t across) {
+      int64_t at = first[s] + int64_t(token), all = first.back();
+      out[at] = following;
+      out[all + at] = following + down;
+      out[2 * all + at] = following + across;
+    };
+    for (size_t t = 0; t < d.ids.size();) {
+      if (entry.withinSegment && t && d.segment[t] != d.segment[t - 1])
+        following = 0;
+      if (!pictureAt[t]) {
+        put(t++, 0, 0);
+        ++following;
+        continue;
+      }
+      const Squares &squares = pictureAt[t]->squares;
+      for (int64_t i = 0; i < squares.count(); ++i)
+        put(t++, i / squares.across, i % squares.across);
+      following += std::max(squares.down, squares.across);
+    }
+  }
+}
+
+void PartAssembler::index(const InputEntry &entry, int64_t *out) const {
+  std::vector<int64_t> first = firstTokens();
+  if (entry.perSquare) {
+    eachItem(entry.item, part, [&](int64_t, size_t s, size_t i) {
+      for (int32_t position : itemOf(part, entry.picture, s, i).positions)
+        *out++ = first[s] + position;
+    });
+    return;
+  }
+  int64_t width = entry.shape[0];
   eachItem(entry.item, part, [&](int64_t row, size_t s, size_t i) {
-    const auto &positions =
-        part.samples[s]->document.items[size_t(entry.picture)][i].positions;
+    const auto &positions = itemOf(part, entry.picture, s, i).positions;
     for (int64_t k = 0; k < width; ++k)
       out[row * width + k] = k < int64_t(positions.size())
                                  ? first[s] + positions[size_t(k)]
                                  : entry.pad;
+  });
+}
+
+void PartAssembler::pixels(const InputEntry &entry, float *out) const {
+  const PictureKind &kind = config.pictures[size_t(entry.picture)];
+  // Of each sample where its pictures are, found once.
+  std::vector<std::vector<size_t>> first(part.samples.size());
+  eachItem(entry.item, part, [&](int64_t, size_t s, size_t i) {
+    if (first[s].empty())
+      first[s] =
+          part.samples[s]->document.firstElements(kind, size_t(entry.picture));
+    const float *all = part.samples[s]->pixels[size_t(entry.picture)].data();
+    out = std::copy(all + first[s][i], all + first[s][i + 1], out);
+  });
+}
+
+/// By squares, as their pixels stand (cutPatches).
+void PartAssembler::patches(const InputEntry &entry, int64_t *out) const {
+  const PatchGrid &grid = config.pictures[size_t(entry.picture)].grid;
+  int64_t windows = 0; // of the pictures before
+  eachItem(entry.item, part, [&](int64_t row, size_t s, size_t i) {
+    const Squares &squares = itemOf(part, entry.picture, s, i).squares;
+    for (int64_t square = 0; square < squares.count(); ++square)
+      for (int64_t p = 0; p < grid.patches(); ++p) {
+        if (entry.kind != InputKind::Places) {
+          *out++ = entry.kind == InputKind::Pictures
+                       ? row
+                       : windows + windowOf(squares, entry.window, square);
+          continue;
+        }
+        *out++ = square / squares.across * grid.merge + p / grid.merge;
+        *out++ = square % squares.across * grid.merge + p % grid.merge;
+      }
+    if (entry.kind == InputKind::Windows)
+      windows += windowOf(squares, entry.window, squares.count() - 1) + 1;
   });
 }
 
@@ -201,9 +298,14 @@ HostTensor PartAssembler::make(const InputEntry &entry) {
   HostTensor out;
   out.type = entry.integer() ? DType::I64 : DType::F32;
   out.shape = entry.shape;
-  out.shape.insert(out.shape.begin(), part.count(entry.item));
+  out.shape.insert(out.shape.begin(),
+                   entry.perSquare
+                       ? entry.perSquare * part.countSquares(entry.item)
+                       : part.count(entry.item));
   if (config.packed && entry.ofTokens())
     out.shape = {1, firstTokens().back()};
+  if (entry.ofPictures)
+    out.shape.insert(out.shape.begin(), 3);
   int64_t count = product(out.shape);
   out.bytes.resize(size_t(count) * sizeOf(out.type));
   switch (entry.kind) {
@@ -212,16 +314,18 @@ HostTensor PartAssembler::make(const InputEntry &entry) {
   case InputKind::Segment:
   case InputKind::Position:
   case InputKind::TokenMask:
-    tokens(entry, as<int64_t>(out));
+    if (entry.ofPictures)
+      picturePositions(entry, as<int64_t>(out));
+    else
+      tokens(entry, as<int64_t>(out));
     break;
   case InputKind::Pixels:
-    eachItem(entry.item, part, [&](int64_t row, size_t s, size_t i) {
-      int64_t size = product(entry.shape);
-      const float *from =
-          part.samples[s]->pixels[size_t(entry.picture)].data() +
-          int64_t(i) * size;
-      std::copy(from, from + size, as<float>(out) + row * size);
-    });
+    pixels(entry, as<float>(out));
+    break;
+  case InputKind::Places:
+  case InputKind::Pictures:
+  case InputKind::Windows:
+    patches(entry, as<int64_t>(out));
     break;
   case InputKind::Label:
     for (size_t s = 0; s < part.samples.size(); ++s)

@@ -45,6 +45,8 @@ struct PartSamples {
 
   /// Items of a kind in the part; sampleItem: samples.
   int64_t count(int item) const;
+  /// Squares of the part's pictures of a kind (PatchGrid).
+  int64_t countSquares(int item) const;
 };
 
 /// The inputs of one part, each made when first asked for.
@@ -61,7 +63,10 @@ private:
   /// end.
   std::vector<int64_t> firstTokens() const;
   void tokens(const InputEntry &entry, int64_t *out) const;
+  void picturePositions(const InputEntry &entry, int64_t *out) const;
   void index(const InputEntry &entry, int64_t *out) const;
+  void pixels(const InputEntry &entry, float *out) const;
+  void patches(const InputEntry &entry, int64_t *out) const;
   void indexMask(const InputEntry &entry, float *out) const;
   void draws(const InputEntry &entry, HostTensor &out) const;
   void noised(const InputEntry &entry, float *out);

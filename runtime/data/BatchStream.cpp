@@ -9,74 +9,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/base/FileActivity.h"
-#include "runtime/base/Stop.h"
 #include "runtime/data/BatchFiles.h"
+#include "runtime/data/BatchPipe.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
 
 namespace dt::rt {
 
 namespace {
-
-/// The bytes of a pipe.
-class Pipe {
-public:
-  explicit Pipe(const std::string &path) : path(path) {
-    // Does not wait for whoever writes it: read() does.
-    if (path != "-")
-      file =
-          Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (path != "-" && !file)
-      failedCall(path, "open");
-  }
-
-  /// All of `size` bytes; false: it has ended before the first. Throws Error if
-  /// it ends amid them, and BatchesEnded if the run is asked to end first.
-  bool read(std::string &to, size_t size) {
-    FileActivity activity("reading", path);
-    size_t begin = to.size(), have = 0;
-    while (have < size) {
-      to.resize(begin + have + std::min(size - have, kMostAtOnce));
-      ssize_t n = readSome(to.data() + begin + have, to.size() - begin - have);
-      if (n < 0)
-        continue;
-      if (n == 0 && !have && !begin)
-        return false;
-      if (n == 0)
-        throw Error(path + ": ends in the middle of a batch");
-      have += size_t(n);
-      activity.moved();
-    }
-    to.resize(begin + size);
-    return true;
-  }
-
-private:
-  int number() const { return path == "-" ? STDIN_FILENO : file.get(); }
-
-  /// Negative: nothing has come for a while.
-  ssize_t readSome(char *to, size_t size) {
-    pollfd entry{number(), POLLIN, 0};
-    if (::poll(&entry, 1, 100) <= 0) {
-      if (isStopRequested())
-        throw BatchesEnded::asked();
-      return -1;
-    }
-    ssize_t n = ::read(number(), to, size);
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
-      failedCall(path, "read");
-    return n;
-  }
-
-  std::string path;
-  Descriptor file;
-};
 
 class BatchStream final : public BatchSource {
 public:
@@ -84,7 +25,7 @@ public:
               ShareText share)
       : path(path), cut(std::move(cut)), share(std::move(share)) {
     if (isFirst)
-      pipe = std::make_unique<Pipe>(path);
+      pipe = std::make_unique<BatchPipe>(path);
   }
 
   const Batch &next(int64_t step) override {
@@ -138,18 +79,14 @@ private:
 
   /// The next file; returns its step. Throws BatchesEnded.
   int64_t readFile(int64_t step, std::string &content) {
-    content.clear();
-    if (!pipe->read(content, 8))
+    std::optional<SafetensorsOutline> outline = pipe->next(content);
+    if (!outline)
       throw BatchesEnded(path + ": ended after " + std::to_string(count) +
                          " batches, before the one of step " +
                          std::to_string(step));
-    uint64_t length = safetensorsHeaderLength(content, path);
-    pipe->read(content, length);
-    SafetensorsOutline outline = outlineSafetensors(content.substr(8), path);
-    pipe->read(content, outline.dataLength);
     int64_t number = count++;
-    auto said = outline.notes.find("step");
-    return said == outline.notes.end() ? number : stepIn(said->second);
+    auto said = outline->notes.find("step");
+    return said == outline->notes.end() ? number : stepIn(said->second);
   }
 
   int64_t stepIn(const std::string &text) const {
@@ -165,7 +102,7 @@ private:
   std::string path;
   CutBatch cut;
   ShareText share;
-  std::unique_ptr<Pipe> pipe;
+  std::unique_ptr<BatchPipe> pipe;
   std::unique_ptr<BatchSource> current;
   int64_t at = -1;   ///< the step of `current`
   int64_t count = 0; ///< files that have come

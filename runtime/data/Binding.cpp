@@ -43,19 +43,26 @@ public:
   }
 
 private:
+  /// Whether shards say a measure of a picture kind, or of samples.
+  bool knows(int kind, const std::string &quantity) const {
+    if (kind < 0)
+      return config.packed && quantity == kSampleTokens;
+    const PictureKind &picture = config.pictures[size_t(kind)];
+    return picture.grid && quantity == picture.name + "." + picture.measure;
+  }
+
   ModuleBinding::Symbol bindSymbol(const ModuleInfo &module,
                                    const SymbolInfo &symbol) const {
     if (symbol.item) {
       std::string item = symbol.item;
-      if (symbol.measure &&
-          !(config.packed && item + "." + symbol.measure == kSampleTokens))
+      int kind = config.findPicture(item);
+      if (symbol.measure && !knows(kind, item + "." + symbol.measure))
         throw Error(std::string("data.json: dim ") + module.name + "." +
                     symbol.name + " adds up \"" + item + "." + symbol.measure +
                     "\", which shards do not say; such data come with "
                     "--batch");
       if (item == "sample")
         return {true, sampleItem, 0};
-      int kind = config.findPicture(item);
       if (kind < 0 || !config.pictures[size_t(kind)].ragged)
         throw Error(
             std::string("data.json: dim ") + module.name + "." + symbol.name +

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// See Config.h. This file reads items, dims, batch and data; ConfigInputs.cpp
-// reads inputs.
+// See Config.h. This file reads items, dims, batch and data; ConfigPictures.cpp
+// reads pictures, ConfigInputs.cpp inputs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,6 +11,7 @@
 
 #include "runtime/base/ReadJson.h"
 #include "runtime/data/ConfigInputs.h"
+#include "runtime/data/ConfigPictures.h"
 #include "runtime/data/Json.h"
 
 #include <algorithm>
@@ -41,8 +42,8 @@ SegmentKind::Use SegmentKind::useOf(size_t part) const {
     if (element.ofPart != int(part))
       continue;
     use.marked = true;
-    use.open |= text;
-    use.positions += text ? 0 : element.count;
+    use.open |= text || element.perSquare;
+    use.positions += text || element.perSquare ? 0 : element.count;
   }
   return use;
 }
@@ -55,29 +56,7 @@ int Config::findInput(const std::string &name) const {
 }
 
 namespace {
-constexpr int64_t maxSide = 16384, maxSequence = 1 << 24, maxCount = 1 << 20;
-
-enum class Bounds { Unit, AboveZero };
-
-/// Means are of pictures from 0 to 1.
-std::vector<float> perChannel(const JsonView &view, int channels,
-                              Bounds bounds) {
-  std::vector<float> out;
-  if (view.raw().is_array())
-    for (const JsonView &v : view.list())
-      out.push_back(float(v.number()));
-  else
-    out.push_back(float(view.number()));
-  if (out.size() != 1 && out.size() != size_t(channels))
-    view.fail("expected a number or " + std::to_string(channels) + " numbers");
-  for (float v : out)
-    if (bounds == Bounds::AboveZero && !(v > 0))
-      view.fail("expected numbers above 0");
-    else if (bounds == Bounds::Unit && !(v >= 0 && v <= 1))
-      view.fail("expected numbers from 0 to 1: pictures are divided by 255 "
-                "before");
-  return out;
-}
+constexpr int64_t maxSequence = 1 << 24, maxCount = 1 << 20;
 
 /// Of samples shards know one: how many tokens they have.
 void readSampleMeasures(Config &config, const JsonView &sample) {
@@ -93,8 +72,28 @@ void readSampleMeasures(Config &config, const JsonView &sample) {
   }
 }
 
-void readItemsAndDims(Config &config, const JsonView &root,
-                      std::map<std::string, int64_t> &itemMax) {
+/// Of pictures shards know one measure, too.
+void readItemMeasure(ItemKind &kind, const JsonView &measures) {
+  for (auto &entry : measures.object().raw().items()) {
+    JsonView measure = measures.at(entry.key());
+    if (!kind.measure.empty())
+      measure.fail("pictures of shards have one measure, \"" + kind.measure +
+                   "\"; others come with --batch");
+    measure.only({"max", "part"});
+    kind.measure = entry.key();
+    kind.most = measure.at("max").integer(1, maxSequence);
+  }
+}
+
+/// "image.merged" of a kind that has it.
+bool isMeasure(const ItemKinds &items, const std::string &quantity) {
+  size_t dot = quantity.find('.');
+  auto item = items.find(quantity.substr(0, dot));
+  return dot != std::string::npos && item != items.end() &&
+         item->second.measure == quantity.substr(dot + 1);
+}
+
+void readItemsAndDims(Config &config, const JsonView &root, ItemKinds &items) {
   if (root.has("items"))
     for (auto &entry : root.at("items").object().raw().items()) {
       JsonView item = root.at("items").at(entry.key());
@@ -105,13 +104,12 @@ void readItemsAndDims(Config &config, const JsonView &root,
       item.only({"of", "max", "measures"});
       if (entry.key() == "text" || entry.key() == "token")
         item.fail("this name is taken; choose another for the item kind");
+      ItemKind &kind = items[entry.key()];
       if (item.has("measures"))
-        item.at("measures")
-            .fail("items of shards have one size; others come "
-                  "with --batch");
+        readItemMeasure(kind, item.at("measures"));
       if (item.has("of"))
         item.at("of").choice({"sample"});
-      itemMax[entry.key()] = item.at("max").integer(1, maxCount);
+      kind.max = item.at("max").integer(1, maxCount);
     }
   if (root.has("dims"))
     for (auto &entry : root.at("dims").object().raw().items()) {
@@ -119,50 +117,14 @@ void readItemsAndDims(Config &config, const JsonView &root,
       if (dim.raw().is_string()) {
         if (dim.text() == kSampleTokens && config.mostTokens)
           config.tokenDims.insert(entry.key());
-        else if (dim.text() != "sample" && !itemMax.count(dim.text()))
+        else if (dim.text() != "sample" && !items.count(dim.text()) &&
+                 !isMeasure(items, dim.text()))
           dim.fail("\"" + dim.text() +
                    "\" is neither \"sample\" nor a kind in items");
       } else {
         config.dims[entry.key()] = dim.integer(1);
       }
     }
-}
-
-void readPictures(Config &config, const JsonView &data,
-                  const std::map<std::string, int64_t> &itemMax) {
-  if (data.has("pictures"))
-    for (auto &entry : data.at("pictures").object().raw().items()) {
-      JsonView view = data.at("pictures").at(entry.key());
-      view.only({"size", "fit", "channels", "mean", "std"});
-      PictureKind kind;
-      kind.name = entry.key();
-      if (kind.name == "text" || kind.name == "sample" || kind.name == "label")
-        view.fail("this name is taken; choose another for the picture kind");
-      JsonView size = view.at("size");
-      if (size.list().size() != 2)
-        size.fail("expected [height, width]");
-      kind.height = size.at(size_t(0)).integer(1, maxSide);
-      kind.width = size.at(size_t(1)).integer(1, maxSide);
-      if (view.has("fit"))
-        kind.fit = Fit(view.at("fit").choice({"stretch", "crop", "pad"}));
-      if (view.has("channels")) {
-        kind.channels = int(view.at("channels").integer(1, 3));
-        if (kind.channels == 2)
-          view.at("channels").fail("expected 1 or 3");
-      }
-      if (view.has("mean"))
-        kind.mean = perChannel(view.at("mean"), kind.channels, Bounds::Unit);
-      if (view.has("std"))
-        kind.std = perChannel(view.at("std"), kind.channels, Bounds::AboveZero);
-      auto ragged = itemMax.find(kind.name);
-      kind.ragged = ragged != itemMax.end();
-      kind.max = kind.ragged ? ragged->second : 1;
-      config.pictures.push_back(std::move(kind));
-    }
-  for (auto &item : itemMax)
-    if (config.findPicture(item.first) < 0)
-      data.fail("the item kind \"" + item.first +
-                "\" has no entry in pictures");
 }
 
 int32_t specialToken(const Config &config, const JsonView &view) {
@@ -211,16 +173,23 @@ TemplateElement readElement(const Config &config, const SegmentKind &kind,
     setText(view.at("text"));
   else
     element.token = specialToken(config, view.at("token"));
-  if (view.has("count")) {
-    if (element.textPart >= 0)
-      view.at("count").fail("only a token has a count");
+  if (view.has("count") && element.textPart >= 0)
+    view.at("count").fail("only a token has a count");
+  element.perSquare = view.has("count") && view.at("count").raw().is_string();
+  if (view.has("count") && !element.perSquare)
     element.count = view.at("count").integer(1, maxSequence);
-  }
   element.loss = view.has("loss") && view.at("loss").flag();
   if (view.has("of")) {
     element.ofPart = partNumber(config, kind, view.at("of"));
     if (kind.parts[size_t(element.ofPart)] == textKind)
       view.at("of").fail("expected a picture part");
+  }
+  if (element.perSquare) {
+    int part = element.ofPart < 0 ? -1 : kind.parts[size_t(element.ofPart)];
+    if (part < 0 || config.pictures[size_t(part)].measure.empty() ||
+        config.pictures[size_t(part)].measure != view.at("count").text())
+      view.at("count").fail("expected a number, or the measure of the pictures "
+                            "that \"of\" names");
   }
   return element;
 }
@@ -334,8 +303,7 @@ void readText(Config &config, const JsonView &data) {
   config.cut = data.has("long") && data.at("long").choice({"drop", "cut"}) == 1;
 }
 
-void readData(Config &config, const JsonView &root,
-              const std::map<std::string, int64_t> &itemMax) {
+void readData(Config &config, const JsonView &root, const ItemKinds &items) {
   JsonView data = root.at("data");
   data.only({"sequence", "tokenizer", "special", "pad", "unknown", "segments",
              "long", "pictures", "labels", "limits"});
@@ -350,7 +318,7 @@ void readData(Config &config, const JsonView &root,
     if (limits.has("text"))
       config.limits.text = limits.at("text").integer(1, top);
   }
-  readPictures(config, data, itemMax);
+  readPictures(config, data, items);
   if (data.has("labels"))
     config.labels = data.at("labels").integer(1);
   if (data.has("sequence"))
@@ -391,7 +359,7 @@ uint64_t indexKey(const Config &config, const nlohmann::json &document) {
                         {"sequence", config.sequence}};
   for (const PictureKind &kind : config.pictures)
     key["pictures"].push_back(
-        {kind.name, kind.ragged, kind.max, kind.indexWidth});
+        {kind.name, kind.ragged, kind.max, kind.indexWidth, kind.mostSquares});
   return hashBytes(
       key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
@@ -424,13 +392,13 @@ Config Config::parse(const nlohmann::json &document, const std::string &where,
   JsonView root(complete, where.empty() ? "" : where + ": ");
   root.object();
   Config config;
-  std::map<std::string, int64_t> itemMax;
-  readItemsAndDims(config, root, itemMax);
+  ItemKinds items;
+  readItemsAndDims(config, root, items);
   if (root.has("batch"))
     readBatch(config, root.at("batch"));
   if (root.has("seed"))
     config.seed = uint64_t(root.at("seed").integer(0));
-  readData(config, root, itemMax);
+  readData(config, root, items);
   if (root.has("inputs"))
     readInputs(config, root.at("inputs"));
   if (config.sequence)

@@ -39,7 +39,19 @@ struct PictureKind {
   int64_t max = 1;
   int64_t indexWidth =
       -1; ///< smallest width of an index input of this kind; -1: none
-  int64_t elements() const { return channels * height * width; }
+  /// Pictures of any size; height and width are 0.
+  PatchGrid grid;
+  std::string measure; ///< that counts squares; empty: pictures have one size
+  int64_t mostSquares = 0;
+  bool placed = false; ///< an index input has the places of all squares
+  /// Of a picture of one size; of any size of one patch.
+  int64_t elements() const {
+    return grid ? channels * grid.frames * grid.size * grid.size
+                : channels * height * width;
+  }
+  int64_t elements(const Squares &squares) const {
+    return grid ? squares.count() * grid.patches() * elements() : elements();
+  }
 };
 
 /// One element of a segment template: `count` special tokens, or the tokens of
@@ -48,6 +60,7 @@ struct TemplateElement {
   int textPart = -1; ///< number in SegmentKind::parts; -1: `token`
   int32_t token = 0;
   int64_t count = 1;
+  bool perSquare = false; ///< not `count`: as many as the picture has squares
   bool loss = false;
   int ofPart = -1; ///< picture part whose index has these positions; -1: none
 };
@@ -61,7 +74,7 @@ struct SegmentKind {
   struct Use {
     bool taken = false;    ///< a text: its tokens stand somewhere
     bool marked = false;   ///< a picture: some tokens are "of" it
-    bool open = false;     ///< tokens of a text among these: as many as it has
+    bool open = false;     ///< tokens of a text among these, or one a square
     int64_t positions = 0; ///< the others of these
   };
   Use useOf(size_t part) const;
@@ -76,6 +89,9 @@ enum class InputKind : uint8_t {
   Position,
   TokenMask,
   Pixels,
+  Places,
+  Pictures,
+  Windows,
   Label,
   Index,
   IndexMask,
@@ -94,10 +110,17 @@ struct InputEntry {
   InputKind kind = InputKind::Ids;
   int item = sampleItem, picture = -1;
   std::vector<int64_t> shape; ///< without axis 0
+  /// Rows for each square of the pictures of `picture`, where axis 0 adds these
+  /// up; 0: a row an item.
+  int64_t perSquare = 0;
   int64_t shift = 1, ignore = -100;
   std::vector<bool> segments; ///< labels: a flag per segment kind
   bool withinSegment = false; ///< position
-  int64_t pad = -1;           ///< index
+  /// Position: [3, 1, tokens] of a time, a height and a width, which pictures
+  /// of `picture` have of their own.
+  bool ofPictures = false;
+  int64_t window = 0; ///< windows: squares along a side
+  int64_t pad = -1;   ///< index
   Draw draw = Draw::Uniform;
   double low = 0, high = 1, mean = 0, std = 1, power = 1;
   int64_t below = 0;

@@ -56,6 +56,16 @@ void needText(const Config &config, const JsonView &view) {
     view.fail("needs data.sequence, data.tokenizer and data.segments");
 }
 
+/// Rows of a picture stand in the text as they do in the picture.
+void readPicturePositions(Config &config, InputEntry &entry,
+                          const JsonView &view) {
+  entry.picture = pictureKind(config, view);
+  PictureKind &kind = config.pictures[size_t(entry.picture)];
+  if (!kind.grid || !config.packed)
+    view.fail("expected pictures with \"patches\" and packed texts");
+  kind.placed = entry.ofPictures = true;
+}
+
 void readTokens(Config &config, InputEntry &entry, const JsonView &view) {
   needText(config, view);
   entry.item = sampleItem;
@@ -89,10 +99,12 @@ void readTokens(Config &config, InputEntry &entry, const JsonView &view) {
     entry.kind = InputKind::Segment;
     return;
   case 3:
-    view.only({"tokens", "within"});
+    view.only({"tokens", "within", "pictures"});
     entry.kind = InputKind::Position;
     entry.withinSegment = view.has("within") &&
                           view.at("within").choice({"sample", "segment"}) == 1;
+    if (view.has("pictures"))
+      readPicturePositions(config, entry, view.at("pictures"));
     return;
   default:
     view.only({"tokens"});
@@ -110,6 +122,12 @@ void readIndex(Config &config, InputEntry &entry, const JsonView &view) {
     view.at("index").fail("expected [\"sample\", \"token\"]");
   entry.picture = pictureKind(config, view.at("of"));
   entry.item = rowsOf(config, entry.picture);
+  PictureKind &kind = config.pictures[size_t(entry.picture)];
+  if (kind.grid && !view.has("width")) {
+    entry.perSquare = 1;
+    kind.placed = true;
+    return;
+  }
   JsonView width = view.at("width");
   if (width.raw().is_string()) {
     auto dim = config.dims.find(width.text());
@@ -121,7 +139,6 @@ void readIndex(Config &config, InputEntry &entry, const JsonView &view) {
   }
   if (view.has("pad"))
     entry.pad = view.at("pad").integer();
-  PictureKind &kind = config.pictures[size_t(entry.picture)];
   kind.indexWidth = kind.indexWidth < 0
                         ? entry.shape[0]
                         : std::min(kind.indexWidth, entry.shape[0]);
@@ -207,6 +224,29 @@ void readNoised(InputEntry &entry, const JsonView &view) {
       view.has("gives") && view.at("gives").choice({"state", "velocity"}) == 1;
 }
 
+/// Of each patch where it stands in its picture, or which picture it is of.
+void readPatches(Config &config, InputEntry &entry, const JsonView &view) {
+  view.only({"patches", "gives", "squares"});
+  entry.picture = pictureKind(config, view.at("patches"));
+  const PictureKind &kind = config.pictures[size_t(entry.picture)];
+  if (!kind.grid)
+    view.at("patches").fail("pictures of \"" + kind.name +
+                            "\" have one size; expected a kind with "
+                            "\"patches\" in data.pictures");
+  entry.item = rowsOf(config, entry.picture);
+  entry.perSquare = kind.grid.patches();
+  size_t gives = view.at("gives").choice({"places", "segment", "windows"});
+  constexpr InputKind kinds[] = {InputKind::Places, InputKind::Pictures,
+                                 InputKind::Windows};
+  entry.kind = kinds[gives];
+  if (entry.kind == InputKind::Places)
+    entry.shape = {2};
+  if (entry.kind == InputKind::Windows)
+    entry.window = view.at("squares").integer(1);
+  else if (view.has("squares"))
+    view.at("squares").fail("goes with windows");
+}
+
 void readEntry(Config &config, InputEntry &entry, const JsonView &view) {
   view.object();
   if (view.has("tokens"))
@@ -223,7 +263,14 @@ void readEntry(Config &config, InputEntry &entry, const JsonView &view) {
     entry.picture = pictureKind(config, view.at("pixels"));
     entry.item = rowsOf(config, entry.picture);
     const PictureKind &kind = config.pictures[size_t(entry.picture)];
-    entry.shape = {kind.channels, kind.height, kind.width};
+    if (kind.grid) {
+      entry.perSquare = kind.grid.patches();
+      entry.shape = {kind.elements()};
+    } else {
+      entry.shape = {kind.channels, kind.height, kind.width};
+    }
+  } else if (view.has("patches")) {
+    readPatches(config, entry, view);
   } else if (view.has("label")) {
     view.only({"label"});
     view.at("label").choice({"sample"});
@@ -247,8 +294,8 @@ void readEntry(Config &config, InputEntry &entry, const JsonView &view) {
     entry.item = itemKind(config, view.at("per"));
     readShape(entry, view);
   } else {
-    view.fail("expected one of the keys tokens, pixels, label, index, mask, "
-              "item_of, random, noised, value");
+    view.fail("expected one of the keys tokens, pixels, patches, label, index, "
+              "mask, item_of, random, noised, value");
   }
 }
 
@@ -265,8 +312,8 @@ void resolve(Config &config, InputEntry &entry, const JsonView &view) {
   if (entry.kind == InputKind::IndexMask) {
     entry.index = otherEntry(config, view.at("mask"));
     const InputEntry &index = config.inputs[size_t(entry.index)];
-    if (index.kind != InputKind::Index)
-      view.at("mask").fail("expected the name of an index input");
+    if (index.kind != InputKind::Index || index.perSquare)
+      view.at("mask").fail("expected the name of an index input with a width");
     entry.item = index.item;
     entry.shape.insert(entry.shape.begin(), index.shape[0]);
   }
@@ -282,7 +329,7 @@ void resolve(Config &config, InputEntry &entry, const JsonView &view) {
     return e.kind == InputKind::Pixels || e.kind == InputKind::Random ||
            e.kind == InputKind::Value;
   };
-  if (!simple(clean) || clean.integer())
+  if (!simple(clean) || clean.integer() || clean.perSquare)
     view.at("noised").fail(
         "expected the name of a pixels, random or value input");
   if (!simple(noise) || noise.integer() || noise.shape != clean.shape ||
@@ -326,12 +373,29 @@ std::string nameOfPart(const Config &config, const SegmentKind &segment,
   return before ? name + "." + std::to_string(before) : name;
 }
 
+/// Of each square of the part's picture an index has the place of one token.
+void checkPlaced(const Config &config, const SegmentKind &segment, size_t part,
+                 const JsonView &view) {
+  int64_t marked = 0, perSquare = 0;
+  for (const TemplateElement &element : segment.tokens)
+    if (element.ofPart == int(part)) {
+      ++marked;
+      perSquare += element.perSquare;
+    }
+  if (marked != 1 || perSquare != 1)
+    view.at("tokens").fail(
+        "an input has a place in the text for each square of \"" +
+        nameOfPart(config, segment, part) +
+        "\"; expected one element that is \"of\" it, with the \"count\" \"" +
+        config.pictures[size_t(segment.parts[part])].measure + "\"");
+}
+
 /// What a segment holds however long its texts are.
 void checkSegment(const Config &config, const SegmentKind &segment,
                   const JsonView &view) {
   int64_t fixed = 0;
   for (const TemplateElement &element : segment.tokens)
-    fixed += element.textPart >= 0 ? 0 : element.count;
+    fixed += element.textPart >= 0 || element.perSquare ? 0 : element.count;
   if (fixed > config.sequence && !config.cut)
     view.at("tokens").fail(std::to_string(fixed) +
                            " tokens without any text, but \"sequence\" is " +
@@ -350,6 +414,8 @@ void checkSegment(const Config &config, const SegmentKind &segment,
     if (segment.parts[i] == textKind)
       continue;
     const PictureKind &kind = config.pictures[size_t(segment.parts[i])];
+    if (kind.placed)
+      checkPlaced(config, segment, i, view);
     if (kind.indexWidth < 0)
       continue;
     SegmentKind::Use use = segment.useOf(i);

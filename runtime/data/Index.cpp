@@ -86,8 +86,14 @@ void examine(const Config &config, const PositionedFile &file,
         });
     sample.tokens = int32_t(decoded.document.ids.size());
     sample.labels = int32_t(decoded.document.lossTokens());
-    for (const auto &items : decoded.document.items)
+    for (size_t k = 0; k < config.pictures.size(); ++k) {
+      const std::vector<DocumentItem> &items = decoded.document.items[k];
       sample.items.push_back(int32_t(items.size()));
+      sample.squares.emplace_back();
+      for (const DocumentItem &item : items)
+        if (config.pictures[k].grid)
+          sample.squares.back().push_back(item.squares);
+    }
   } catch (const SystemError &) {
     throw;
   } catch (const Error &error) {
@@ -391,7 +397,7 @@ DecodedSample DataSet::decode(const Config &config, int64_t number,
         [&](const Member &m) {
           return files.read(size_t(place.shard), m.offset, m.size);
         },
-        want);
+        want, &known.squares);
     bool same = int64_t(out.document.ids.size()) == known.tokens;
     for (size_t k = 0; k < out.document.items.size(); ++k)
       same &= int64_t(out.document.items[k].size()) == known.items[k];

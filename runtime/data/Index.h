@@ -27,6 +27,7 @@ struct IndexedSample {
   std::string problem;            ///< not empty: broken, and why
   int32_t tokens = 0, labels = 0; ///< labels: tokens marked as targets
   std::vector<int32_t> items;     ///< per picture kind
+  SampleSquares squares;          ///< per picture kind
 
   bool ok() const { return problem.empty(); }
 };

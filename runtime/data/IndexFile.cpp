@@ -19,7 +19,7 @@ using namespace dt::rt::data;
 using Json = nlohmann::json;
 
 namespace {
-constexpr int version = 3;
+constexpr int version = 4;
 
 std::string keyOf(const Config &config, const PositionedFile &file) {
   std::string text = std::to_string(version) + " " +
@@ -40,6 +40,19 @@ struct RemovedFile {
   std::string path;
   ~RemovedFile() { ::unlink(path.c_str()); }
 };
+
+std::vector<Squares> readSquares(const PictureKind &kind,
+                                 const JsonView &view) {
+  std::vector<Squares> all;
+  for (const JsonView &picture : view.list()) {
+    Squares squares{int32_t(picture.at(size_t(0)).integer(1, kind.mostSquares)),
+                    int32_t(picture.at(1).integer(1, kind.mostSquares))};
+    if (squares.count() > kind.mostSquares)
+      picture.fail("more than there may be");
+    all.push_back(squares);
+  }
+  return all;
+}
 
 IndexedSample readSample(const Config &config, const JsonView &columns,
                          size_t i, int64_t shardBytes) {
@@ -64,9 +77,16 @@ IndexedSample readSample(const Config &config, const JsonView &columns,
   std::vector<JsonView> items = columns.at("items").at(i).list();
   if (items.size() != config.pictures.size())
     columns.fail("expected a count for each picture kind");
-  for (size_t k = 0; k < items.size(); ++k)
-    sample.items.push_back(
-        int32_t(items[k].integer(0, config.pictures[k].max)));
+  std::vector<JsonView> squares = columns.at("squares").at(i).list();
+  if (squares.size() != items.size())
+    columns.fail("expected squares for each picture kind");
+  for (size_t k = 0; k < items.size(); ++k) {
+    const PictureKind &kind = config.pictures[k];
+    sample.items.push_back(int32_t(items[k].integer(0, kind.max)));
+    sample.squares.push_back(readSquares(kind, squares[k]));
+    if (kind.grid && int64_t(sample.squares[k].size()) != sample.items[k])
+      squares[k].fail("expected those of each picture");
+  }
   return sample;
 }
 } // namespace
@@ -107,7 +127,8 @@ bool data::parseIndex(const Config &config, const std::string &path,
     out.problem = root.at("problem").text();
     JsonView columns = root.at("samples");
     size_t count = columns.at("key").list().size();
-    for (const char *name : {"problem", "members", "tokens", "labels", "items"})
+    for (const char *name :
+         {"problem", "members", "tokens", "labels", "items", "squares"})
       if (columns.at(name).list().size() != count)
         return false;
     for (size_t i = 0; i < count; ++i)
@@ -123,7 +144,8 @@ std::string data::indexText(const Config &config, const std::string &path,
                             const ShardIndex &index) {
   Json columns = {{"key", Json::array()},     {"problem", Json::array()},
                   {"members", Json::array()}, {"tokens", Json::array()},
-                  {"labels", Json::array()},  {"items", Json::array()}};
+                  {"labels", Json::array()},  {"items", Json::array()},
+                  {"squares", Json::array()}};
   for (const IndexedSample &sample : index.samples) {
     Json members = Json::array();
     for (const Member &member : sample.members)
@@ -134,6 +156,13 @@ std::string data::indexText(const Config &config, const std::string &path,
     columns["tokens"].push_back(sample.tokens);
     columns["labels"].push_back(sample.labels);
     columns["items"].push_back(sample.items);
+    Json squares = Json::array();
+    for (const std::vector<Squares> &kind : sample.squares) {
+      squares.push_back(Json::array());
+      for (const Squares &picture : kind)
+        squares.back().push_back({picture.down, picture.across});
+    }
+    columns["squares"].push_back(std::move(squares));
   }
   PositionedFile file(path);
   Json json = {{"version", version},

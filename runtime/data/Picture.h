@@ -50,6 +50,40 @@ enum class Fit : uint8_t { Stretch, Crop, Pad };
 /// bilinearly (pixel centres at half, edges repeated).
 Picture resize(const Picture &picture, int64_t width, int64_t height);
 
+/// How pictures of any size are cut: into squares of `merge` x `merge` patches
+/// of `size` x `size` pixels. A square is a row of what adds the measure up.
+struct PatchGrid {
+  int64_t size = 0; ///< 0: pictures have one size
+  int64_t merge = 1;
+  int64_t frames = 1; ///< how often a patch holds its pixels (video towers: 2)
+  int64_t minPixels = 0, maxPixels = 0;
+
+  explicit operator bool() const { return size > 0; }
+  int64_t side() const { return size * merge; }     ///< pixels of a square
+  int64_t patches() const { return merge * merge; } ///< of a square
+};
+
+/// Squares of a picture, down and across.
+struct Squares {
+  int32_t down = 0, across = 0;
+  int64_t count() const { return int64_t(down) * across; }
+  bool operator==(const Squares &o) const {
+    return down == o.down && across == o.across;
+  }
+};
+
+/// Into how many squares a picture is resized, as Qwen2-VL's processor has it:
+/// each side to the nearest multiple of a square's, both smaller or larger by
+/// one factor where the area is not within the bounds. Throws Error with the
+/// reason only, also if one side is more than 200 times the other.
+Squares squaresOf(int64_t width, int64_t height, const PatchGrid &grid);
+
+/// Patches of a picture that has the size of its squares: squares from the top
+/// left on, of each its patches, of each [channels, frames, size, size].
+/// `plane` is what normalise() made.
+void cutPatches(const float *plane, int channels, const Squares &squares,
+                const PatchGrid &grid, float *out);
+
 /// Resize as `fit` says: Crop cuts the centre of the target's shape first, Pad
 /// scales the whole picture in and fills with white.
 Picture fitPicture(const Picture &picture, int64_t width, int64_t height,

@@ -6,6 +6,8 @@
 
 #include "runtime/data/Picture.h"
 
+#include "runtime/base/Error.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -149,4 +151,48 @@ void data::normalise(const Picture &picture, int channels,
       out[size_t(c) * plane + i] = (v / 255 - m) * s;
     }
   }
+}
+
+Squares data::squaresOf(int64_t width, int64_t height, const PatchGrid &grid) {
+  double side = double(grid.side()), w = double(width), h = double(height);
+  if (std::max(w, h) > 200 * std::min(w, h))
+    throw Error("a picture of " + std::to_string(width) + " x " +
+                std::to_string(height) +
+                ", more than 200 times as long as wide");
+  // Halves to the even number, as Python's round.
+  double down = std::nearbyint(h / side), across = std::nearbyint(w / side);
+  if (down * across * side * side > double(grid.maxPixels)) {
+    double factor = std::sqrt(h * w / double(grid.maxPixels));
+    down = std::max(1.0, std::floor(h / factor / side));
+    across = std::max(1.0, std::floor(w / factor / side));
+  } else if (down * across * side * side < double(grid.minPixels)) {
+    double factor = std::sqrt(double(grid.minPixels) / (h * w));
+    down = std::ceil(h * factor / side);
+    across = std::ceil(w * factor / side);
+  }
+  if (down * across * side * side > double(grid.maxPixels))
+    throw Error("a picture of " + std::to_string(width) + " x " +
+                std::to_string(height) +
+                " has no size within min_pixels and "
+                "max_pixels");
+  return {int32_t(down), int32_t(across)};
+}
+
+void data::cutPatches(const float *plane, int channels, const Squares &squares,
+                      const PatchGrid &grid, float *out) {
+  int64_t width = squares.across * grid.side(),
+          area = width * squares.down * grid.side();
+  auto copyPatch = [&](int64_t top, int64_t left) {
+    for (int c = 0; c < channels; ++c)
+      for (int64_t f = 0; f < grid.frames; ++f)
+        for (int64_t y = top; y < top + grid.size; ++y) {
+          const float *from = plane + c * area + y * width + left;
+          out = std::copy(from, from + grid.size, out);
+        }
+  };
+  for (int64_t r = 0; r < squares.down; ++r)
+    for (int64_t q = 0; q < squares.across; ++q)
+      for (int64_t p = 0; p < grid.patches(); ++p)
+        copyPatch(r * grid.side() + p / grid.merge * grid.size,
+                  q * grid.side() + p % grid.merge * grid.size);
 }

@@ -24,6 +24,14 @@ int64_t Document::lossTokens() const {
   return std::count(loss.begin(), loss.end(), 1);
 }
 
+std::vector<size_t> Document::firstElements(const PictureKind &kind,
+                                            size_t number) const {
+  std::vector<size_t> first{0};
+  for (const DocumentItem &item : items[number])
+    first.push_back(first.back() + size_t(kind.elements(item.squares)));
+  return first;
+}
+
 namespace {
 /// A part of a segment, before templates: kind is textKind or a picture kind.
 struct RawPart {
@@ -222,7 +230,10 @@ private:
 
 class Builder {
 public:
-  explicit Builder(const Config &config) : config(config) {
+  /// `squaresOf(kind, number, member)` of a picture of any size.
+  using FindSquares = std::function<Squares(size_t, size_t, int)>;
+  Builder(const Config &config, FindSquares squaresOf)
+      : config(config), squaresOf(std::move(squaresOf)) {
     document.items.resize(config.pictures.size());
   }
 
@@ -230,7 +241,7 @@ public:
     std::vector<DocumentItem *> items(parts.size(), nullptr);
     for (size_t i = 0; i < parts.size(); ++i)
       if (parts[i].kind != textKind)
-        document.items[size_t(parts[i].kind)].push_back({parts[i].member, {}});
+        addItem(size_t(parts[i].kind), parts[i].member);
     if (!config.sequence)
       return;
     // Pointers only after all insertions: the k-th last item of a kind belongs
@@ -250,7 +261,9 @@ public:
              config.tokenizer.encode(parts[size_t(element.textPart)].text))
           token(id, element.loss, of, kind);
       else
-        for (int64_t i = 0; i < element.count; ++i)
+        for (int64_t i = 0, n = element.perSquare ? of->squares.count()
+                                                  : element.count;
+             i < n; ++i)
           token(element.token, element.loss, of, kind);
     }
     ++number;
@@ -281,6 +294,16 @@ public:
   }
 
 private:
+  void addItem(size_t kind, int member) {
+    std::vector<DocumentItem> &items = document.items[kind];
+    Squares squares;
+    // More than there may be are refused in the end: none is looked at.
+    if (config.pictures[kind].grid &&
+        int64_t(items.size()) < config.pictures[kind].max)
+      squares = squaresOf(kind, items.size(), member);
+    items.push_back({member, {}, squares});
+  }
+
   const SegmentKind &match(const std::vector<RawPart> &parts) const {
     for (const SegmentKind &kind : config.segments)
       if (kind.parts.size() == parts.size() &&
@@ -323,16 +346,67 @@ private:
   }
 
   const Config &config;
+  FindSquares squaresOf;
   Document document;
   int32_t number = 0;
 };
+
+/// A picture's bytes. What is wrong with it is said with its name.
+template <typename Use>
+auto withPicture(const Config &config, const Member &member,
+                 const ReadMember &read, Use use) {
+  try {
+    if (member.size > config.limits.bytes)
+      throw Error(std::to_string(member.size) + " bytes; the limit is " +
+                  std::to_string(config.limits.bytes));
+    return use(read(member));
+  } catch (const SystemError &) {
+    throw;
+  } catch (const Error &error) {
+    throw Error("member '" + printable(member.name) + "': " + error.what());
+  }
+}
+
+/// By what the header declares.
+Squares readSquares(const Config &config, const PictureKind &kind,
+                    const Member &member, const ReadMember &read) {
+  return withPicture(config, member, read, [&](const std::string &bytes) {
+    auto [width, height] = pictureSize(bytes, config.limits.pixels);
+    if (width < 1 || height < 1)
+      throw Error("neither PNG nor JPEG");
+    return squaresOf(width, height, kind.grid);
+  });
+}
+
+/// Decodes a picture to where it stands.
+void decodeInto(const Config &config, const PictureKind &kind,
+                const Squares &squares, const std::string &bytes, float *out) {
+  int64_t width = kind.grid ? squares.across * kind.grid.side() : kind.width,
+          height = kind.grid ? squares.down * kind.grid.side() : kind.height;
+  DecodeLease lease(pictureMemory(bytes, config.limits.pixels, width, height));
+  Picture picture = fitPicture(decodePicture(bytes, config.limits.pixels),
+                               width, height, kind.fit);
+  if (!kind.grid)
+    return normalise(picture, kind.channels, kind.mean, kind.std, out);
+  std::vector<float> plane(size_t(kind.channels * width * height));
+  normalise(picture, kind.channels, kind.mean, kind.std, plane.data());
+  cutPatches(plane.data(), kind.channels, squares, kind.grid, out);
+}
 } // namespace
 
 Document data::readDocument(const Config &config,
                             const std::vector<Member> &members,
-                            const ReadMember &read) {
+                            const ReadMember &read,
+                            const SampleSquares *known) {
   RawSample raw = Reader(config, members, read).raw();
-  Builder builder(config);
+  Builder builder(config, [&](size_t kind, size_t number, int member) {
+    if (!known)
+      return readSquares(config, config.pictures[kind], members[size_t(member)],
+                         read);
+    if (number >= (*known)[kind].size())
+      throw Error("other tokens or items than in the index");
+    return (*known)[kind][number];
+  });
   for (const auto &segment : raw.segments)
     builder.segment(segment);
   return builder.finish(raw.label);
@@ -363,33 +437,23 @@ std::vector<std::string> data::readTexts(const Limits &limits,
 DecodedSample data::decodeSample(const Config &config,
                                  const std::vector<Member> &members,
                                  const ReadMember &read,
-                                 const WantPicture &want) {
-  DecodedSample out{readDocument(config, members, read), {}};
+                                 const WantPicture &want,
+                                 const SampleSquares *known) {
+  DecodedSample out{readDocument(config, members, read, known), {}};
   out.pixels.resize(config.pictures.size());
   for (size_t k = 0; k < config.pictures.size(); ++k) {
     const PictureKind &kind = config.pictures[k];
     const auto &items = out.document.items[k];
+    std::vector<size_t> first = out.document.firstElements(kind, k);
     for (size_t i = 0; i < items.size(); ++i) {
       if (want && !want(k, i))
         continue;
-      out.pixels[k].resize(items.size() * size_t(kind.elements()));
-      const Member &member = members[size_t(items[i].member)];
-      try {
-        if (member.size > config.limits.bytes)
-          throw Error(std::to_string(member.size) + " bytes; the limit is " +
-                      std::to_string(config.limits.bytes));
-        std::string bytes = read(member);
-        DecodeLease lease(pictureMemory(bytes, config.limits.pixels, kind.width,
-                                        kind.height));
-        Picture picture = fitPicture(decodePicture(bytes, config.limits.pixels),
-                                     kind.width, kind.height, kind.fit);
-        normalise(picture, kind.channels, kind.mean, kind.std,
-                  &out.pixels[k][i * size_t(kind.elements())]);
-      } catch (const SystemError &) {
-        throw;
-      } catch (const Error &error) {
-        throw Error("member '" + printable(member.name) + "': " + error.what());
-      }
+      out.pixels[k].resize(first.back());
+      withPicture(config, members[size_t(items[i].member)], read,
+                  [&](const std::string &bytes) {
+                    decodeInto(config, kind, items[i].squares, bytes,
+                               &out.pixels[k][first[i]]);
+                  });
     }
   }
   return out;

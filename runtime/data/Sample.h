@@ -32,7 +32,11 @@ struct Member {
 struct DocumentItem {
   int member = -1;
   std::vector<int32_t> positions;
+  Squares squares; ///< of a picture of any size
 };
+
+/// Of each picture kind those of its items; nothing of kinds of one size.
+using SampleSquares = std::vector<std::vector<Squares>>;
 
 /// Tokens [0, ids.size()) of a sample; not padded.
 struct Document {
@@ -44,15 +48,20 @@ struct Document {
   int64_t label = -1;
 
   int64_t lossTokens() const;
+  /// Of the kind with this number: where the pixels of each of its pictures
+  /// begin, then their end.
+  std::vector<size_t> firstElements(const PictureKind &kind,
+                                    size_t number) const;
 };
 
 using ReadMember = std::function<std::string(const Member &)>;
 
-/// Reads JSON and text members (not pictures), applies the templates and all
-/// bounds. Throws Error with the reason why the sample is broken; the caller
-/// knows its name.
+/// Reads JSON and text members (of pictures of any size their headers, unless
+/// their squares are known), applies the templates and all bounds. Throws Error
+/// with the reason why the sample is broken; the caller knows its name.
 Document readDocument(const Config &config, const std::vector<Member> &members,
-                      const ReadMember &read);
+                      const ReadMember &read,
+                      const SampleSquares *known = nullptr);
 
 /// All texts of a sample in order (JSON parts, or KEY.txt), with no recipe: to
 /// collect a vocabulary. Throws Error.
@@ -61,7 +70,7 @@ std::vector<std::string> readTexts(const Limits &limits,
                                    const ReadMember &read);
 
 /// A document with its pictures decoded: per kind [items, channels, height,
-/// width].
+/// width]; of pictures of any size their patches, one picture behind another.
 struct DecodedSample {
   Document document;
   std::vector<std::vector<float>> pixels;
@@ -75,8 +84,8 @@ using WantPicture = std::function<bool(size_t kind, size_t item)>;
 /// pixels. Without `want`: all. Throws Error as readDocument.
 DecodedSample decodeSample(const Config &config,
                            const std::vector<Member> &members,
-                           const ReadMember &read,
-                           const WantPicture &want = {});
+                           const ReadMember &read, const WantPicture &want = {},
+                           const SampleSquares *known = nullptr);
 
 } // namespace dt::rt::data
 

@@ -41,8 +41,18 @@ StepItems ShardBatch::itemsOf(const StepWork &step) const {
     StepItems::Kind kind;
     kind.name = config.pictures[k].name;
     kind.count = int64_t(step.manifest.items[k].size());
-    for (const ItemRef &item : step.manifest.items[k])
+    std::vector<int64_t> squares;
+    for (const ItemRef &item : step.manifest.items[k]) {
       kind.owner.push_back(item.place);
+      if (config.pictures[k].grid)
+        squares.push_back(
+            dataSet.sample(step.manifest.samples[size_t(item.place)])
+                .squares[k][size_t(item.number)]
+                .count());
+    }
+    if (config.pictures[k].grid)
+      kind.measures[config.pictures[k].measure] =
+          std::make_shared<const std::vector<int64_t>>(std::move(squares));
     out.kinds.push_back(std::move(kind));
   }
   if (config.packed) {

@@ -29,12 +29,13 @@ TEXT = {
 TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "initializer_range": 0.2}
 
 
-def parts(image):
-    return "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}{{ 'IMAGE' }}{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}".replace("IMAGE", image)
+def parts(image, video=""):
+    text = "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}{{ 'IMAGE' }}{% elif p.type == 'video' %}{{ 'VIDEO' }}{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
+    return text.replace("IMAGE", image).replace("VIDEO", video)
 
 
-def chatml(image):
-    return "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" + parts(image) + "{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+def chatml(image, video=""):
+    return "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" + parts(image, video) + "{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 
 
 @dataclass
@@ -42,6 +43,15 @@ class Sample:
     ids: list
     learned: list
     inputs: dict  # of the library's network, beside the tokens
+
+
+@dataclass
+class Video:
+    frames: list  # pictures of one size
+    fps: float
+
+    def told(self):
+        return {"fps": self.fps, "total_num_frames": len(self.frames), "frames_indices": list(range(len(self.frames)))}
 
 
 @dataclass
@@ -55,6 +65,7 @@ class Pictures:
     end: str = "<|im_end|>"
     names: dict = field(default_factory=dict)  # that a processor calls special tokens by
     kind: torch.dtype = torch.float32
+    videos: bool = False  # whether some samples have one
 
     def make(self, path):
         torch.manual_seed(1)
@@ -78,7 +89,7 @@ class Pictures:
             pictures, chat = i % 4, []
             for turn in range(draw.randint(1, 3)):
                 here = pictures if turn == 0 else 0
-                parts = [self._picture(draw) for _ in range(here)] + [" ".join(draw.choices(folders.WORDS, k=draw.randint(1, 8)))]
+                parts = [self._picture(draw) for _ in range(here)] + [self._video(draw) for _ in range(self.videos and turn == 0 and i % 3)] + [" ".join(draw.choices(folders.WORDS, k=draw.randint(1, 8)))]
                 draw.shuffle(parts) if i % 3 else None
                 chat += [("user", parts), ("assistant", " ".join(draw.choices(folders.WORDS, k=draw.randint(1, 8))))]
             chats.append(chat)
@@ -89,15 +100,28 @@ class Pictures:
         width, height = draw.randint(8, 70), draw.randint(8, 70)
         return Image.fromarray(np.random.default_rng(draw.randint(0, 10**6)).integers(0, 256, (height, width, 3), np.uint8))
 
+    @staticmethod
+    def _video(draw):
+        width, height = draw.randint(8, 70), draw.randint(8, 70)
+        frames = np.random.default_rng(draw.randint(0, 10**6)).integers(0, 256, (draw.randint(2, 5), height, width, 3), np.uint8)
+        return Video([Image.fromarray(frame) for frame in frames], draw.choice([0.5, 2, 3]))
+
     def write(self, path, chats):
         lines = []
         for i, chat in enumerate(chats):
-            messages, beside = [], []
+            messages, beside, frames = [], [], 0
             for role, content in chat:
                 parts = []
                 for part in [content] if isinstance(content, str) else content:
                     if isinstance(part, str):
                         parts.append({"type": "text", "text": part})
+                        continue
+                    if isinstance(part, Video):
+                        names = [f"{path.stem}-{i}-frame{frames + n}.png" for n in range(len(part.frames))]
+                        frames += len(names)
+                        for name, frame in zip(names, part.frames):
+                            frame.save(path.with_name(name))
+                        parts.append({"type": "video", "video": names, "fps": part.fps})
                         continue
                     name = f"{path.stem}-{i}-{len(beside)}.png"
                     part.save(path.with_name(name))
@@ -109,9 +133,24 @@ class Pictures:
         return path
 
     def expected(self, processor, chat):
+        if self.videos:
+            return self._sample(processor, self._seen(processor, chat))
         part = lambda p: {"type": "text", "text": p} if isinstance(p, str) else {"type": "image", "image": p}
         messages = [{"role": role, "content": [part(p) for p in ([content] if isinstance(content, str) else content)]} for role, content in chat]
-        made = processor.apply_chat_template(messages, tokenize=True, return_dict=True, return_tensors="pt")
+        return self._sample(processor, processor.apply_chat_template(messages, tokenize=True, return_dict=True, return_tensors="pt"))
+
+    def _seen(self, processor, chat):
+        """Of pictures and videos, which the template does not read."""
+        kind = lambda p: "text" if isinstance(p, str) else "video" if isinstance(p, Video) else "image"
+        contents = [[content] if isinstance(content, str) else content for _, content in chat]
+        messages = [{"role": role, "content": [{"type": kind(p), "text": p} for p in parts]} for (role, _), parts in zip(chat, contents)]
+        every = [p for parts in contents for p in parts]
+        images, videos = ([p for p in every if kind(p) == k] for k in ("image", "video"))
+        more = {"images": [images]} if images else {}
+        more |= {"videos": [np.stack([np.asarray(f) for f in v.frames]) for v in videos], "video_metadata": [v.told() for v in videos], "do_sample_frames": False} if videos else {}
+        return processor(text=[processor.apply_chat_template(messages, tokenize=False)], return_tensors="pt", **more)
+
+    def _sample(self, processor, made):
         ids, inputs = made["input_ids"][0].tolist(), {k: v for k, v in made.items() if k not in ("input_ids", "attention_mask")}
         tokens = processor.tokenizer
         begin, end = tokens(self.begin, add_special_tokens=False)["input_ids"], tokens.convert_tokens_to_ids(self.end)
@@ -130,14 +169,16 @@ def qwen(version, text=(), vision=(), processor="Qwen2VLProcessor", **more):
         token = tokenizer.convert_tokens_to_ids
         shape = {"patch_size": 4, "temporal_patch_size": 2, "merge_size": 2}
         pixels = {"min_pixels": 64, "max_pixels": 40 * 40}
-        made = getattr(hf, processor)(hf.Qwen2VLImageProcessor(**shape, **pixels), tokenizer, getattr(hf, "Qwen3VLVideoProcessor" if version == "Qwen3VL" else "Qwen2VLVideoProcessor")(**shape))
+        # Of a frame, of Qwen3-VL of all frames.
+        frames = hf.Qwen3VLVideoProcessor(**shape, size={"shortest_edge": 128, "longest_edge": 4 * 24 * 24}) if version == "Qwen3VL" else hf.Qwen2VLVideoProcessor(**shape, size={"shortest_edge": 64, "longest_edge": 24 * 24})
+        made = getattr(hf, processor)(hf.Qwen2VLImageProcessor(**shape, **pixels), tokenizer, frames)
         tower = {"depth": 2, "num_heads": 2, "in_channels": 3, "patch_size": 4, "temporal_patch_size": 2, "spatial_merge_size": 2, "initializer_range": 0.2} | dict(vision)
         words = TEXT | {"vocab_size": len(tokenizer) + 7, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}} | dict(text)
         ids = {"image_token_id": token("<|image_pad|>"), "video_token_id": token("<|video_pad|>"), "vision_start_token_id": token("<|vision_start|>"), "vision_end_token_id": token("<|vision_end|>")}
         config = getattr(hf, f"{version}Config")(text_config=words, vision_config=tower, **ids, **({"tie_word_embeddings": False} | more))
         return getattr(hf, f"{version}ForConditionalGeneration")(config), made
 
-    return Pictures(build, chatml("<|vision_start|><|image_pad|><|vision_end|>"), VISION)
+    return Pictures(build, chatml("<|vision_start|><|image_pad|><|vision_end|>", "<|vision_start|><|video_pad|><|vision_end|>"), VISION, videos=True)
 
 
 def llava(tokenizer):

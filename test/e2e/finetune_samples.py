@@ -9,8 +9,10 @@
 
 import contextlib
 import io
+import json
 import os
 import unittest
+import unittest.mock
 from types import SimpleNamespace
 
 from finetune_cases import ANSWER, GOOD, USER, WithFolders  # first: it skips all without PyTorch
@@ -19,10 +21,12 @@ import finetune_folders as folders
 import finetune_pictures as pictures
 import numpy as np
 import tokenizers
+import torch
 import transformers as hf
 from PIL import Image
 
 from finetuning import dataset, encoder, families, media, producers, records
+from finetuning.errors import Failure
 from finetuning.folder import Folder
 from finetuning.steps import Steps
 
@@ -104,6 +108,86 @@ class Pictures(WithFolders):
         ]:  # fmt: skip
             with self.subTest(said):
                 self.refused(r"train\.jsonl:2: .*" + said, model=self.llava, data=self.data(GOOD, record))
+
+
+class Videos(WithFolders):
+    """Frames are what the library makes of them; a file's are those that its processor chooses."""
+
+    def setUp(self):
+        super().setUp()
+        self.frames = np.random.default_rng(1).integers(0, 256, (6, 20, 32, 3), np.uint8)
+        for i, frame in enumerate(self.frames):
+            Image.fromarray(frame).save(self.folder / f"{i}.png")
+        Image.new("RGB", (20, 20)).save(self.folder / "other.png")
+
+    def made(self, name):
+        return pictures.FAMILIES[name].make(self.work / name) if not (self.work / name).exists() else self.work / name
+
+    def asked(self, video, **part):
+        return {"messages": [{"role": "user", "content": [{"type": "video", "video": video} | part, {"type": "text", "text": "why"}]}, ANSWER]}
+
+    def test_families(self):
+        for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+            drawn, path = pictures.FAMILIES[name], self.made(name)
+            chats, family, reader = drawn.draw(9, 1), families.of(Folder(path)), drawn.reader(path)
+            net = hf.AutoModelForImageTextToText.from_pretrained(path)
+            lines = drawn.write(self.folder / "train.jsonl", chats).read_text().splitlines()
+            for i, (chat, line) in enumerate(zip(chats, lines)):
+                with self.subTest(name, sample=i):
+                    made = encoder.Encoder(family, lambda _: None).encode(f"{self.folder}/train.jsonl:{i + 1}", json.loads(line))
+                    arrays, expected = made.arrays(family), drawn.expected(reader, chat)
+                    self.assertEqual((made.ids.tolist(), made.learned.tolist()), (expected.ids, expected.learned))
+                    grids = {k: v for k, v in expected.inputs.items() if "grid" in k}
+                    places = net.model.get_rope_index(torch.tensor([expected.ids]), expected.inputs["mm_token_type_ids"], **grids)[0]
+                    self.assertTrue(np.array_equal(arrays["positions"], places[-3:, 0]))
+                    pixels = np.concatenate([np.zeros((0, family.features)), *(v for k, v in expected.inputs.items() if "pixel" in k)])
+                    by_bytes = lambda rows: sorted(row.tobytes() for row in rows.astype(np.float32))
+                    self.assertEqual(by_bytes(arrays["pixels"]), by_bytes(pixels))
+
+    def test_frames(self):
+        record = {"videos": [["0.png", "1.png"], "a.mp4"], "messages": [{"role": "user", "content": [{"type": "video"}, {"type": "video", "fps": 4}]}, ANSWER]}
+        parts = records.messages_of("some/train.jsonl:1", record, ("video",))[0]["content"]
+        self.assertEqual(parts, [{"type": "video", "fps": None, "frames": ["some/0.png", "some/1.png"]}, {"type": "video", "fps": 4, "path": "some/a.mp4"}])
+        pair = records.messages_of("train.jsonl:1", {"video": ["0.png"], "fps": 1, "text": "it does"}, ("video",))
+        self.assertEqual(pair[0]["content"], [{"type": "video", "fps": 1, "frames": ["0.png"]}])
+
+    def test_files(self):
+        """Six frames of three a second; two of a second are seen."""
+        try:
+            import av
+        except ImportError:
+            self.skipTest("PyAV is not installed")
+        with av.open(str(self.folder / "a.mp4"), "w") as file:
+            stream = file.add_stream("mpeg4", rate=3)
+            stream.width, stream.height, stream.pix_fmt = 32, 20, "yuv420p"
+            for i in range(6):
+                file.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((20, 32, 3), 40 * i, np.uint8), format="rgb24")))
+            file.mux(stream.encode())
+        ((frames, told),) = media.videos("here", [{"content": [{"type": "video", "path": str(self.folder / "a.mp4"), "fps": None}]}], hf.Qwen2VLVideoProcessor())
+        self.assertEqual((told, frames.shape), ({"fps": 3.0, "total_num_frames": 6, "frames_indices": [0, 1, 3, 4]}, (4, 20, 32, 3)))
+        self.assertTrue(np.abs(frames.mean((1, 2, 3)) - 40 * np.array([0, 1, 3, 4])).max() < 20)
+
+    def test_refused(self):
+        (self.folder / "a.mp4").write_bytes(b"no video")
+        model = self.made("qwen2_5_vl")
+        for record, said in [
+            (self.asked(["0.png", "none.png"]), r"none\.png: there is no such picture"),
+            (self.asked(["0.png", "other.png"]), r"other\.png: a frame of 20 x 20, the first is 32 x 20"),
+            (self.asked([]), "video is of type list, neither the path of a file nor a list of those of its frames"),
+            (self.asked({"frames": 1}), "video is of type dict"),
+            (self.asked(["0.png"], fps=0), "fps is 0, no number above 0"),
+            (self.asked(["http://here/0.png"]), "http://here/0.png: only files are read"),
+            (self.asked("none.mp4"), r"none\.mp4: there is no such video"),
+            (self.asked("."), "no video: no regular file"),
+            (self.asked("a.mp4"), r"a\.mp4: (a video file needs PyAV \(python -m pip install av\); a list of its frames as pictures needs nothing|no video: )"),
+        ]:
+            with self.subTest(said):
+                self.refused(r"train\.jsonl:2: .*" + said, model=model, data=self.data(GOOD, record))
+        with unittest.mock.patch("importlib.util.find_spec", lambda name: None):
+            with self.assertRaisesRegex(Failure, "needs PyAV"):
+                media.videos("here", [{"content": [{"type": "video", "path": str(self.folder / "a.mp4"), "fps": None}]}], hf.Qwen2VLVideoProcessor())
+        with self.assertRaisesRegex(Failure, "the folder has no video processor"):
+            media.videos("here", [{"content": [{"type": "video", "frames": [], "fps": None}]}], None)
 
 
 class Learned(WithFolders):

@@ -10,6 +10,7 @@
 #define DT_TOOLS_DTDATA_INSPECT_H
 
 #include "runtime/data/Config.h"
+#include "tools/dt-data/Report.h"
 
 #include <string>
 #include <vector>
@@ -27,11 +28,10 @@ bool indexShards(const rt::data::Config &config,
 bool checkShards(const rt::data::Config &config,
                  const std::vector<std::string> &shards, int workers);
 
-/// Prints samples, broken ones by reason, and histograms; `json`: as one JSON
-/// object. Throws rt::Error.
-void printStatistics(const rt::data::Config &config,
-                     const std::vector<std::string> &shards, int workers,
-                     bool json);
+/// Samples, broken ones by reason, histograms of tokens and items. Throws
+/// rt::Error.
+Report countSamples(const rt::data::Config &config,
+                    const std::vector<std::string> &shards, int workers);
 
 /// Writes the planner's description of the data (docs/planning.md): every shape
 /// of a good sample, tokens and items together, with how often it is there.

@@ -1,4 +1,4 @@
-//===- dt-data.cpp - build, index, check and describe tar shards ----------===//
+//===- dt-data.cpp - build, index, check and describe data ----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
@@ -12,9 +12,11 @@
 #include "tools/common/Output.h"
 #include "tools/dt-data/Build.h"
 #include "tools/dt-data/Inspect.h"
+#include "tools/dt-data/Measured.h"
 
 #include "llvm/Support/CommandLine.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -32,7 +34,7 @@ struct Options {
   cl::SubCommand index{"index", "build the indices of shards"};
   cl::SubCommand check{"check",
                        "decode everything; fail if any sample is broken"};
-  cl::SubCommand stats{"stats", "histograms of tokens and items"};
+  cl::SubCommand stats{"stats", "histograms of tokens, items and measures"};
 
   cl::opt<std::string> font{"from-emoji",
                             cl::desc("colour bitmap font to draw emoji with"),
@@ -71,19 +73,20 @@ struct Options {
   cl::opt<std::string> wordsOut{"vocabulary",
                                 cl::desc("also write the words of the names"),
                                 cl::value_desc("file"), cl::sub(build)};
-  cl::opt<std::string> output{
-      "o",          cl::desc("output"), cl::value_desc("file"),
-      cl::Required, cl::sub(build),     cl::sub(vocabulary)};
+  cl::opt<std::string> output{"o",
+                              cl::desc("output; of stats a page (HTML)"),
+                              cl::value_desc("file"),
+                              cl::sub(build),
+                              cl::sub(vocabulary),
+                              cl::sub(stats)};
 
-  cl::list<std::string> shards{cl::Positional, cl::desc("<shard.tar>..."),
-                               cl::OneOrMore,  cl::sub(vocabulary),
-                               cl::sub(index), cl::sub(check),
-                               cl::sub(stats)};
+  cl::list<std::string> shards{
+      cl::Positional, cl::desc("<file>..."), cl::OneOrMore, cl::sub(vocabulary),
+      cl::sub(index), cl::sub(check),        cl::sub(stats)};
   cl::opt<std::string> recipe{
       "recipe",
       cl::desc("recipe or data.json that says what samples are"),
       cl::value_desc("file"),
-      cl::Required,
       cl::sub(index),
       cl::sub(check),
       cl::sub(stats)};
@@ -152,7 +155,44 @@ int build(Options &o) {
   return 0;
 }
 
+/// What `stats` was asked for.
+void show(Options &o, const Report &report) {
+  if (o.json)
+    report.printJson();
+  else if (o.output.empty())
+    report.print();
+  if (o.output.empty())
+    return;
+  auto write = [&](llvm::raw_ostream &os) {
+    report.writePage(os);
+    return llvm::Error::success();
+  };
+  if (llvm::Error error = writeOutput(o.output, write))
+    throw Error(llvm::toString(std::move(error)));
+}
+
+int useShards(Options &o, const std::vector<std::string> &shards) {
+  if (o.recipe.empty())
+    throw Error("expected --recipe: " + shards.front() +
+                " is read as a shard, of which a recipe says what samples are");
+  rt::data::Config config = rt::data::Config::load(o.recipe);
+  int workers =
+      o.workers ? int(std::min(o.workers.getValue(), 64u)) : rt::usableCores();
+  if (o.index)
+    return !indexShards(config, shards, workers);
+  if (o.check)
+    return !checkShards(config, shards, workers);
+  if (!o.samples.empty())
+    writeSamples(config, shards, workers, o.samples);
+  else
+    show(o, countSamples(config, shards, workers));
+  return 0;
+}
+
 int run(Options &o) {
+  if ((o.build || o.vocabulary) && o.output.empty())
+    throw Error(std::string(o.build ? "build" : "vocabulary") +
+                ": expected -o FILE");
   if (o.build)
     return build(o);
   std::vector<std::string> shards(o.shards.begin(), o.shards.end());
@@ -163,19 +203,13 @@ int run(Options &o) {
   if (!o.index && !o.check && !o.stats)
     throw Error("dt-data: expected a subcommand: build, vocabulary, index, "
                 "check or stats (--help)");
-  rt::data::Config config = rt::data::Config::load(o.recipe);
-  int workers =
-      o.workers ? int(std::min(o.workers.getValue(), 64u)) : rt::usableCores();
-  if (o.index)
-    return !indexShards(config, shards, workers);
-  if (o.check)
-    return !checkShards(config, shards, workers);
-  if (!o.samples.empty()) {
-    writeSamples(config, shards, workers, o.samples);
+  if (o.stats && std::all_of(shards.begin(), shards.end(), isMeasured)) {
+    if (!o.samples.empty())
+      throw Error("--samples: expected shards, not " + shards.front());
+    show(o, reportOf(readMeasured(shards), shards.size()));
     return 0;
   }
-  printStatistics(config, shards, workers, o.json);
-  return 0;
+  return useShards(o, shards);
 }
 } // namespace
 

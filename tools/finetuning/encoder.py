@@ -42,10 +42,10 @@ class Encoder:
         if text is not None:
             made = self._plain(place, text)
         elif self.family.PROMPTS:
-            made = self.family.answer(self, place, records.messages_of(place, record, self.family.KINDS))
+            made = self.family.answer(self, place, records.messages_of(place, record, self.family.PARTS))
         else:
             is_first, self.template = self.template is None, self.template or Template(self.writer, self.family.folder.path)
-            made = self._conversation(place, records.messages_of(place, record, self.family.KINDS))
+            made = self._conversation(place, records.messages_of(place, record, self.family.PARTS))
             if is_first:
                 self.tell(self.template.explain(place, made.ids, made.learned))
         check(place, self.family.words(made.ids), made.learned, self.family.vocabulary, self.family.folder.path)
@@ -61,12 +61,13 @@ class Encoder:
 
     def _check_places(self, made):
         """A place without a row would take that of another sample's picture."""
-        if self.family.token is None:
+        tokens = self.family.tokens
+        if not tokens:
             return
-        rows, places = self.family.rows(made.items), int((made.ids == self.family.token).sum())
+        rows, places = self.family.rows(made.items), int(np.isin(made.ids, tokens).sum())
         if rows != places:
-            token = self.tokenizer.decode([self.family.token])
-            raise Failure(f"{made.place}: its pictures have {rows} rows, the text has {places} places for them ({token!r})")
+            names = ", ".join(repr(self.tokenizer.decode([token])) for token in tokens)
+            raise Failure(f"{made.place}: its pictures have {rows} rows, the text has {places} places for them ({names})")
 
     def _plain(self, place, text):
         ids, end = self.tokenizer(text)["input_ids"], self.tokenizer.eos_token_id
@@ -75,19 +76,22 @@ class Encoder:
 
     def _conversation(self, place, messages):
         text, spans = self.template.write(place, messages)
-        pictures = media.pictures(place, messages)
+        pictures, videos = media.pictures(place, messages), media.videos(place, messages, getattr(self.writer, "video_processor", None))
         if not self.family.KINDS:
             made, items = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True), {}
             offsets, ids = made["offset_mapping"], made["input_ids"]
         else:
-            made = self.process(place, text, pictures)
+            made = self.process(place, text, pictures, videos)
             (offsets,), (ids,) = made["offset_mapping"], made["input_ids"]
             replaced = made["text_replacement_offsets"][0] if made.get("text_replacement_offsets") else []
             spans = _moved(spans, replaced)
-            items = self.read(place, made if pictures else None)
+            items = self.read(place, made if pictures or videos else None)
         return Encoded(place, np.array(ids, np.int64), _covered(offsets, spans), items)
 
-    def process(self, place, text, pictures, **more):
+    def process(self, place, text, pictures, videos=(), **more):
+        if videos:  # their frames are chosen
+            frames, told = zip(*videos)
+            more |= {"videos": list(frames), "video_metadata": list(told), "do_sample_frames": False}
         begins = self.tokenizer.bos_token is not None and text.startswith(self.tokenizer.bos_token)
         more |= {"add_special_tokens": False} if begins else {}
         try:
@@ -98,10 +102,10 @@ class Encoder:
     def read(self, place, made):
         """What the family takes of a processor's output (None: of no pictures)."""
         replaced = made["text_replacement_offsets"][0] if made is not None else []
-        places = np.array(made["input_ids"][0] if made is not None else [], np.int64) == self.family.token
+        places = np.array(made["input_ids"][0] if made is not None else [], np.int64)
         pictures = [_covered(made["offset_mapping"][0], [r["new_span"]]) for r in replaced]
         try:
-            items = self.family.read(made, np.array([int(places[p].sum()) for p in pictures], np.int64))
+            items = self.family.read(made, np.array([int(np.isin(places[p], self.family.tokens).sum()) for p in pictures], np.int64))
         except (ValueError, KeyError, TypeError, IndexError) as e:
             raise Failure(f"{place}: the processor's pictures are not as the network has them: {one_line(e)}") from None
         return items

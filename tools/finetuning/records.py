@@ -7,6 +7,7 @@
 # ===-----------------------------------------------------------------------===
 """text_of(place, record): a plain text; messages_of(place, record): its conversation, checked."""
 
+import math
 import pathlib
 
 from .errors import Failure
@@ -48,7 +49,8 @@ def _pair(place, record):
     kind = next(kind for kind in PLURAL if record.get(kind) is not None)
     if not isinstance(record.get("text"), str):
         raise Failure(f"{place}: {kind}, but no text")
-    return [{"role": "user", "content": [{"type": kind, kind: record[kind]}]}, {"role": "assistant", "content": record["text"]}]
+    part = {"type": kind, kind: record[kind], "fps": record.get("fps")}
+    return [{"role": "user", "content": [part]}, {"role": "assistant", "content": record["text"]}]
 
 
 def _paths(place, kind, record, is_pair):
@@ -56,7 +58,7 @@ def _paths(place, kind, record, is_pair):
     given = record.get(f"{kind}s")
     if given is None:
         return [record[kind]] if not is_pair and isinstance(record.get(kind), str) else []
-    if not isinstance(given, list) or not all(isinstance(path, str) for path in given):
+    if not isinstance(given, list) or not all(isinstance(path, str) or kind == "video" and _is_paths(path) for path in given):
         raise Failure(f"{place}: {kind}s is no list of paths")
     return list(given)
 
@@ -100,12 +102,33 @@ def _part(place, part, kinds, lists):
         path = lists[kind].pop(0)
     if path is None or path == "":
         raise Failure(f"{place}: a part of type {kind!r} without its file ({kind!r}: PATH)")
+    if kind == "video":
+        return _video(place, part, path)
     if not isinstance(path, str):
         raise Failure(f"{place}: {kind} is of type {type(path).__name__}, no path of a file")
+    return {"type": kind, "path": _file(place, path)}
+
+
+def _video(place, part, path):
+    """A file, or frames that are pictures; `fps`: of the file those that are seen in a second, of frames those that there are."""
+    if not (isinstance(path, str) or _is_paths(path)):
+        raise Failure(f"{place}: video is of type {type(path).__name__}, neither the path of a file nor a list of those of its frames")
+    rate = part.get("fps")
+    if rate is not None and not (isinstance(rate, (int, float)) and 0 < rate < math.inf):
+        raise Failure(f"{place}: fps is {rate!r}, no number above 0")
+    where = {"path": _file(place, path)} if isinstance(path, str) else {"frames": [_file(place, frame) for frame in path]}
+    return {"type": "video", "fps": rate} | where
+
+
+def _is_paths(value):
+    return isinstance(value, list) and len(value) > 0 and all(isinstance(path, str) for path in value)
+
+
+def _file(place, path):
     path = path.removeprefix("file://")
     if "://" in path or path.startswith("data:"):
         raise Failure(f"{place}: {path[:SHOWN]}{'…' * (len(path) > SHOWN)}: only files are read")
-    return {"type": kind, "path": str(_folder(place) / path)}
+    return str(_folder(place) / path)
 
 
 def _folder(place):

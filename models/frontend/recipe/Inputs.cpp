@@ -163,8 +163,6 @@ private:
   LogicalResult checkArgument(dist::ModuleOp module, BlockArgument argument);
   LogicalResult checkType(const InputEntry &entry, dist::ModuleOp module,
                           BlockArgument argument);
-  LogicalResult checkPacked(const InputEntry &entry, dist::ModuleOp module,
-                            BlockArgument argument);
   LogicalResult checkRange(const InputEntry &entry, Value value);
   LogicalResult checkIgnored(const InputEntry &entry, nn::CrossEntropyOp loss);
   LogicalResult checkUsed();
@@ -260,29 +258,6 @@ LogicalResult InputChecker::checkArgument(dist::ModuleOp module,
   return checkRange(entry, argument);
 }
 
-/// Tokens of a part's samples, one after another.
-LogicalResult InputChecker::checkPacked(const InputEntry &entry,
-                                        dist::ModuleOp module,
-                                        BlockArgument argument) {
-  auto type = cast<RankedTensorType>(argument.getType());
-  nn::Shape shape = nn::getShape(type);
-  auto symbols =
-      shape.size() == 2 ? shape[1].symbols() : SmallVector<std::string>();
-  auto dim = symbols.size() == 1 ? module.lookupSymbol<nn::DimOp>(symbols[0])
-                                 : nn::DimOp();
-  if (dim && shape[0] == nn::DimExpr(1) &&
-      shape[1] == nn::DimExpr::symbol(symbols[0]) &&
-      dim.getQuantity() == rt::kSampleTokens)
-    return success();
-  return error(entry) << "makes [1, " << rt::kSampleTokens << "], but '"
-                      << dist::ModuleOp::getArgumentName(
-                             module.getForward(), argument.getArgNumber())
-                      << "' of module '" << module.getSymName() << "' is "
-                      << nn::shapeToString(shape)
-                      << "; expected a graph of one row, whose second dim is "
-                      << rt::kSampleTokens << " in \"dims\"";
-}
-
 /// The size of axis 0 is the part's, so only what it counts is looked at.
 LogicalResult InputChecker::checkType(const InputEntry &entry,
                                       dist::ModuleOp module,
@@ -295,8 +270,10 @@ LogicalResult InputChecker::checkType(const InputEntry &entry,
                         << module.getSymName() << "' is of "
                         << type.getElementType();
   nn::Shape shape = nn::getShape(type);
-  if (config.packed && entry.ofTokens())
-    return checkPacked(entry, module, argument);
+  if ((config.packed && entry.ofTokens()) || entry.perSquare) {
+    std::string wrong = describeWrongRows(entry, config, module, argument);
+    return wrong.empty() ? success() : error(entry) << wrong;
+  }
   std::string item = itemOf(entry, config), made = "[" + item, taken;
   for (int64_t extent : entry.shape)
     made += ", " + std::to_string(extent);
@@ -425,8 +402,8 @@ void InputChecker::warnSegments() {
       }
       for (auto [e, entry] : llvm::enumerate(config.inputs))
         if (entry.kind == InputKind::Index && entry.picture == part &&
-            padded[e] && !isMasked(int(e)) && entry.shape[0] > use.positions &&
-            !use.open)
+            !entry.perSquare && padded[e] && !isMasked(int(e)) &&
+            entry.shape[0] > use.positions && !use.open)
           warn() << use.positions << " positions are of one \""
                  << config.pictures[size_t(part)].name << "\", but inputs."
                  << entry.name << " has a width of " << entry.shape[0]

@@ -16,6 +16,10 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+namespace dt::rt::data {
+struct InputEntry;
+} // namespace dt::rt::data
+
 namespace dt::models {
 
 /// Every input that no edge feeds has an entry of `inputs` (of a recipe with
@@ -26,6 +30,14 @@ namespace dt::models {
 llvm::LogicalResult
 checkInputs(mlir::ModuleOp program, const Recipe &recipe,
             llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
+
+/// How an argument differs from what an entry makes whose rows add up a
+/// measure: tokens of packed texts, patches of pictures of any size. Empty: not
+/// at all.
+std::string describeWrongRows(const rt::data::InputEntry &entry,
+                              const rt::data::Config &config,
+                              dist::ModuleOp module,
+                              mlir::BlockArgument argument);
 
 /// Where a graph puts rows of pictures in order among tokens, each segment's
 /// template makes as many of these tokens as its pictures have rows. Else one

@@ -71,7 +71,8 @@ public:
     SmallVector<std::string> symbols = rows.symbols();
     auto dim = symbols.size() == 1 ? module.lookupSymbol<nn::DimOp>(symbols[0])
                                    : nn::DimOp();
-    if (!dim || !dim.getItem())
+    // Templates make a token for each row of a picture of any size.
+    if (!dim || !dim.getItem() || dim.getMeasure())
       return success();
     auto each = rows.exactDiv(nn::DimExpr::symbol(symbols[0]));
     if (!each || !each->asConstant())

@@ -9,6 +9,7 @@
 #include "models/frontend/json/JsonReader.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -135,7 +136,7 @@ public:
   Sample draw(uint64_t, uint64_t) const override { return sample; }
   std::string describe() const override {
     std::string items;
-    for (const std::vector<int32_t> &kind : sample.items)
+    for (const std::vector<ItemSize> &kind : sample.items)
       items += formatv("{0}{1}", items.empty() ? "" : ", ", kind.size());
     return formatv("every sample alike: {0} tokens, items by kind: {1}",
                    sample.tokens, items.empty() ? "none" : items);
@@ -147,31 +148,28 @@ private:
 
 class Measured : public Data {
 public:
-  /// `inOrder`: one after another, whatever the seed.
-  Measured(std::vector<Sample> samples, const std::vector<double> &weights,
-           std::vector<std::string> kinds, bool inOrder)
-      : samples(std::move(samples)), kinds(std::move(kinds)), inOrder(inOrder) {
+  explicit Measured(DataFile read) : file(std::move(read)) {
     double sum = 0;
-    for (double weight : weights)
+    for (double weight : file.weights)
       until.push_back(sum += weight);
   }
   Sample draw(uint64_t seed, uint64_t index) const override {
-    if (inOrder)
+    const std::vector<Sample> &samples = file.samples;
+    if (file.inOrder)
       return samples[index % samples.size()];
     double at = Stream(seed, index).uniform() * until.back();
     auto it = std::upper_bound(until.begin(), until.end(), at);
     return samples[std::min<size_t>(it - until.begin(), samples.size() - 1)];
   }
-  std::vector<std::string> getKinds() const override { return kinds; }
+  std::vector<std::string> getKinds() const override { return file.kinds; }
+  Measures getMeasures() const override { return file.measures; }
   std::string describe() const override {
-    return formatv("{0} measured samples", samples.size());
+    return formatv("{0} measured samples", file.samples.size());
   }
 
 private:
-  std::vector<Sample> samples;
-  std::vector<std::string> kinds;
+  DataFile file;
   std::vector<double> until;
-  bool inOrder;
 };
 
 int32_t readTokens(const models::JsonReader &json, int64_t low) {
@@ -179,6 +177,37 @@ int32_t readTokens(const models::JsonReader &json, int64_t low) {
   if (value > most)
     json.fail("expected at most 2^24 tokens");
   return int32_t(std::min(value, most));
+}
+
+/// A number, or of a kind with two measures both.
+ItemSize readSize(const models::JsonReader &json,
+                  ArrayRef<std::string> measures) {
+  if (measures.size() < 2)
+    return readTokens(json, 0);
+  std::vector<models::JsonReader> both = json.list();
+  if (both.size() != measures.size()) {
+    json.fail("expected a list of " + join(measures, " and "));
+    return {};
+  }
+  return {readTokens(both[0], 0), readTokens(both[1], 0)};
+}
+
+/// Names of measures by kind, from samples on.
+Data::Measures readMeasures(const models::JsonReader &json,
+                            ArrayRef<std::string> kinds) {
+  std::vector<std::string> names = {"sample"};
+  llvm::append_range(names, kinds);
+  json.keys(std::vector<StringRef>(names.begin(), names.end()));
+  Data::Measures result(names.size());
+  for (size_t k = 0; k < names.size(); ++k) {
+    if (!json.has(names[k]))
+      continue;
+    result[k] = json.at(names[k]).strings();
+    if (result[k].empty() || result[k].size() > 2 ||
+        (result[k].size() == 2 && result[k][0] == result[k][1]))
+      json.at(names[k]).fail("expected one or two names of measures");
+  }
+  return result;
 }
 
 } // namespace
@@ -189,15 +218,13 @@ std::unique_ptr<Data> makeUniform(const Sample &sample) {
   return std::make_unique<Uniform>(sample);
 }
 
-Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
-  std::vector<std::string> kinds;
-  std::vector<Sample> samples;
-  std::vector<double> weights;
-  bool inOrder = false;
+Expected<DataFile> readDataFile(StringRef text, StringRef file) {
+  DataFile data;
+  std::vector<std::string> &kinds = data.kinds;
   auto read = [&](const models::JsonReader &root) {
-    root.keys({"kinds", "samples", "order"});
+    root.keys({"kinds", "measures", "samples", "order"});
     if (root.has("order"))
-      inOrder = root.at("order").choice({"drawn", "file"}) == 1;
+      data.inOrder = root.at("order").choice({"drawn", "file"}) == 1;
     if (root.has("kinds"))
       kinds = root.at("kinds").strings();
     if (kinds.size() > size_t(kMostItemKinds))
@@ -205,32 +232,46 @@ Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
     for (size_t k = 1; k < kinds.size(); ++k)
       if (is_contained(ArrayRef(kinds).take_front(k), kinds[k]))
         root.at("kinds").fail("'" + kinds[k] + "' stands there twice");
+    if (root.has("measures"))
+      data.measures = readMeasures(root.at("measures"), kinds);
+    auto measuresOf = [&](size_t kind) {
+      return data.measures.empty() ? ArrayRef<std::string>()
+                                   : ArrayRef(data.measures[kind]);
+    };
     for (const models::JsonReader &entry : root.at("samples").list()) {
       entry.keys({"tokens", "items", "count"});
       Sample sample;
-      sample.tokens = readTokens(entry.at("tokens"), 0);
+      static_cast<ItemSize &>(sample) =
+          readSize(entry.at("tokens"), measuresOf(0));
       for (const models::JsonReader &kind : entry.listIfAny("items")) {
         sample.items.emplace_back();
+        size_t k = std::min(sample.items.size(), kinds.size());
         for (const models::JsonReader &item : kind.list())
-          sample.items.back().push_back(readTokens(item, 0));
+          sample.items.back().push_back(readSize(item, measuresOf(k)));
       }
       // Who has no "items" has none of any kind.
       if (entry.has("items") && sample.items.size() != kinds.size())
         entry.at("items").fail("expected a list for each of the " +
                                Twine(kinds.size()) + " kinds");
-      samples.push_back(std::move(sample));
-      entry.read("count", weights.emplace_back(1), 0, 1e15);
+      data.samples.push_back(std::move(sample));
+      entry.read("count", data.weights.emplace_back(1), 0, 1e15);
     }
   };
   if (Error error = models::readJson(text, file, read))
     return std::move(error);
-  if (samples.empty())
+  if (data.samples.empty())
     return createStringError(file + ": the data description holds no samples");
-  if (!any_of(weights, [](double weight) { return weight > 0; }))
+  if (!any_of(data.weights, [](double weight) { return weight > 0; }))
     return createStringError(
         file + ": the weights of all samples are zero or too large");
-  return std::make_unique<Measured>(std::move(samples), weights,
-                                    std::move(kinds), inOrder);
+  return std::move(data);
+}
+
+Expected<std::unique_ptr<Data>> parseData(StringRef text, StringRef file) {
+  auto read = readDataFile(text, file);
+  if (!read)
+    return read.takeError();
+  return std::make_unique<Measured>(std::move(*read));
 }
 
 Expected<std::unique_ptr<Data>> openData(StringRef name) {
@@ -259,8 +300,8 @@ std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
 
 TokenSums momentsOf(const Sample &sample, ItemKind kind) {
   TokenSums sum;
-  for (int32_t tokens : sample.getTokens(kind))
-    sum += TokenSums::of(tokens);
+  for (const ItemSize &size : sample.getSizes(kind))
+    sum += TokenSums::of(size);
   return sum;
 }
 
@@ -271,11 +312,11 @@ TokenSums momentsOf(const std::vector<Sample> &samples, ItemKind kind) {
   return sum;
 }
 
-std::vector<int32_t> itemsOf(const std::vector<Sample> &samples,
-                             ItemKind kind) {
-  std::vector<int32_t> result;
+std::vector<ItemSize> itemsOf(const std::vector<Sample> &samples,
+                              ItemKind kind) {
+  std::vector<ItemSize> result;
   for (const Sample &sample : samples)
-    append_range(result, sample.getTokens(kind));
+    append_range(result, sample.getSizes(kind));
   return result;
 }
 

@@ -21,22 +21,24 @@
 
 namespace dt::planner {
 
-struct Sample {
-  int32_t tokens = 0; ///< that the backbone works on, images included
-  /// By kind, from ItemKind 1 on: tokens of each item (patches of an image,
-  /// latent positions of a target). Kinds at the end may be missing.
-  std::vector<std::vector<int32_t>> items;
+/// Its own size is that of what the backbone works on, images included.
+struct Sample : ItemSize {
+  /// By kind, from ItemKind 1 on: sizes of items (tokens are patches of an
+  /// image, latent positions of a target). Kinds at the end may be missing.
+  std::vector<std::vector<ItemSize>> items;
 
-  llvm::ArrayRef<int32_t> get(ItemKind kind) const {
+  llvm::ArrayRef<ItemSize> get(ItemKind kind) const {
     size_t index = size_t(kind) - 1;
     return index < items.size() ? llvm::ArrayRef(items[index])
-                                : llvm::ArrayRef<int32_t>();
+                                : llvm::ArrayRef<ItemSize>();
   }
   /// The same, where a sample itself is an item of its kind.
-  llvm::ArrayRef<int32_t> getTokens(ItemKind kind) const {
-    return kind == ItemKind::Sample ? llvm::ArrayRef(tokens) : get(kind);
+  llvm::ArrayRef<ItemSize> getSizes(ItemKind kind) const {
+    return kind == ItemKind::Sample
+               ? llvm::ArrayRef<ItemSize>(static_cast<const ItemSize &>(*this))
+               : get(kind);
   }
-  std::vector<int32_t> &of(ItemKind kind) {
+  std::vector<ItemSize> &of(ItemKind kind) {
     if (items.size() < size_t(kind))
       items.resize(size_t(kind));
     return items[size_t(kind) - 1];
@@ -52,6 +54,10 @@ public:
   virtual std::vector<std::string> getKinds() const {
     return {"image", "target"};
   }
+  /// What it calls their measures, by kind from samples on: tokens, then the
+  /// other; who has no names has tokens alone.
+  using Measures = std::vector<std::vector<std::string>>;
+  virtual Measures getMeasures() const { return {}; }
   /// One line: what it is and with which figures.
   virtual std::string describe() const = 0;
 };
@@ -62,8 +68,20 @@ std::unique_ptr<Data> makePacked();
 /// Every sample alike: for closed forms and for models without data.
 std::unique_ptr<Data> makeUniform(const Sample &sample);
 /// {"kinds": ["image", …], "samples": [{"tokens": n, "items": [[…], …],
-/// "count": w}]}: draws of these samples, each as often as its weight says;
-/// items are tokens by kind. With "order": "file" they come one after another.
+/// "count": w}]}; items are tokens by kind. With "measures": {"image":
+/// ["merged", "patches"], "sample": […]} sizes of that kind are [n, m] where
+/// two are named.
+struct DataFile {
+  std::vector<std::string> kinds;
+  Data::Measures measures; ///< by kind, from samples on; empty: not named
+  std::vector<Sample> samples;
+  std::vector<double> weights; ///< of each sample, some above 0
+  bool inOrder = false;        ///< "order": "file"
+};
+llvm::Expected<DataFile> readDataFile(llvm::StringRef json,
+                                      llvm::StringRef file);
+/// Draws of such samples, each as often as its weight says; or in order, one
+/// after another.
 llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
                                                 llvm::StringRef file);
 /// "packed", "documents", or a file.
@@ -76,8 +94,9 @@ std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
 /// Work of a sample in a module that counts `kind`.
 TokenSums momentsOf(const Sample &sample, ItemKind kind);
 TokenSums momentsOf(const std::vector<Sample> &samples, ItemKind kind);
-/// Tokens of every item of a kind, in the order of samples.
-std::vector<int32_t> itemsOf(const std::vector<Sample> &samples, ItemKind kind);
+/// Sizes of all items of a kind, in the order of samples.
+std::vector<ItemSize> itemsOf(const std::vector<Sample> &samples,
+                              ItemKind kind);
 
 } // namespace dt::planner
 

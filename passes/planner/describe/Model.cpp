@@ -20,6 +20,20 @@ int Tie::count(int begin, int end) const {
              std::lower_bound(layers.begin(), layers.end(), begin));
 }
 
+double Module::getPartTokens() const {
+  for (const PartBound &bound : bounds)
+    if (bound.kind == item && !bound.isOther)
+      return bound.most;
+  return 0;
+}
+
+double Module::countLargest(const TokenSums &part) const {
+  if (mostTokens <= 0 && mostOther <= 0)
+    return part.items;
+  return std::max(mostTokens > 0 ? part.tokens / mostTokens : 0,
+                  mostOther > 0 ? part.others / mostOther : 0);
+}
+
 double Module::getParameters() const {
   double sum = 0;
   for (int kind : layers)
@@ -41,7 +55,10 @@ Error wrong(const Twine &what) { return createStringError(what); }
 
 bool good(double value) { return std::isfinite(value) && value >= 0; }
 bool good(const Linear &value) {
-  return good(value.item) && good(value.token) && good(value.square);
+  for (double figure : value.all())
+    if (!good(figure))
+      return false;
+  return true;
 }
 
 Error checkOp(const Module &module, const LayerKind &kind, const Op &op) {

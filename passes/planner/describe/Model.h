@@ -6,9 +6,9 @@
 // taken from the layer functions that will run (or from usual sizes:
 // Architectures.h). Nothing here knows the hardware or the layout.
 //
-// What an operation costs depends on the part it works on only through three
-// sums over the part's items: their number, their tokens and the squares of
-// those. A part of no items costs nothing.
+// What an operation costs depends on the part it works on only through sums
+// over the part's items: their number, their measures (docs/sizes.md) and the
+// products of these. A part of no items costs nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,45 +30,86 @@
 
 namespace dt::planner {
 
+/// How large an item is: its tokens are the first measure of its kind. A kind
+/// may have one other, which need not grow with tokens.
+struct ItemSize {
+  int32_t tokens = 0, other = 0;
+  ItemSize(int32_t tokens = 0, int32_t other = 0)
+      : tokens(tokens), other(other) {}
+  friend bool operator==(const ItemSize &a, const ItemSize &b) {
+    return a.tokens == b.tokens && a.other == b.other;
+  }
+};
+
 struct TokenSums {
   double items = 0, tokens = 0, squares = 0;
-  static TokenSums of(double tokens) { return {1, tokens, tokens * tokens}; }
-  TokenSums &operator+=(const TokenSums &other) {
-    items += other.items;
-    tokens += other.tokens;
-    squares += other.squares;
+  /// Of the other measure; of its products with tokens; of its squares.
+  double others = 0, products = 0, otherSquares = 0;
+  static TokenSums of(double tokens, double other = 0) {
+    return {1, tokens, tokens * tokens, other, tokens * other, other * other};
+  }
+  static TokenSums of(const ItemSize &size) {
+    return of(size.tokens, size.other);
+  }
+  TokenSums &operator+=(const TokenSums &sum) {
+    items += sum.items;
+    tokens += sum.tokens;
+    squares += sum.squares;
+    others += sum.others;
+    products += sum.products;
+    otherSquares += sum.otherSquares;
     return *this;
   }
   friend TokenSums operator*(TokenSums m, double factor) {
-    return {m.items * factor, m.tokens * factor, m.squares * factor};
+    return {m.items * factor,  m.tokens * factor,   m.squares * factor,
+            m.others * factor, m.products * factor, m.otherSquares * factor};
+  }
+  std::array<double, 6> all() const {
+    return {items, tokens, squares, others, products, otherSquares};
   }
   friend bool operator==(const TokenSums &a, const TokenSums &b) {
-    return a.items == b.items && a.tokens == b.tokens && a.squares == b.squares;
+    return a.all() == b.all();
+  }
+  friend bool operator<(const TokenSums &a, const TokenSums &b) {
+    return a.all() < b.all();
   }
   bool empty() const { return items <= 0; }
 };
 
-/// A figure that grows with a part: so much an item, a token, a token squared.
+/// A figure that grows with a part: so much an item, a token, a token squared,
+/// and the same with the other measure.
 struct Linear {
   double item = 0, token = 0, square = 0;
+  double other = 0, product = 0, otherSquare = 0;
   double at(const TokenSums &m) const {
-    return item * m.items + token * m.tokens + square * m.squares;
+    return item * m.items + token * m.tokens + square * m.squares +
+           (other * m.others + product * m.products +
+            otherSquare * m.otherSquares);
   }
-  Linear &operator+=(const Linear &other) {
-    item += other.item;
-    token += other.token;
-    square += other.square;
+  Linear &operator+=(const Linear &more) {
+    item += more.item;
+    token += more.token;
+    square += more.square;
+    other += more.other;
+    product += more.product;
+    otherSquare += more.otherSquare;
     return *this;
   }
-  Linear &operator-=(const Linear &other) { return *this += other * -1; }
+  Linear &operator-=(const Linear &less) { return *this += less * -1; }
   friend Linear operator+(Linear a, const Linear &b) { return a += b; }
   friend Linear operator-(Linear a, const Linear &b) { return a -= b; }
   friend Linear operator*(const Linear &l, double factor) {
-    return {l.item * factor, l.token * factor, l.square * factor};
+    return {l.item * factor,  l.token * factor,   l.square * factor,
+            l.other * factor, l.product * factor, l.otherSquare * factor};
+  }
+  std::array<double, 6> all() const {
+    return {item, token, square, other, product, otherSquare};
   }
   friend bool operator==(const Linear &a, const Linear &b) {
-    return a.item == b.item && a.token == b.token && a.square == b.square;
+    return a.all() == b.all();
   }
+  /// Whether it grows with the other measure.
+  bool hasOther() const { return other || product || otherSquare; }
 };
 inline Linear perItem(double value) { return {value, 0, 0}; }
 
@@ -177,6 +218,16 @@ struct Tie {
   int count(int begin, int end) const;
 };
 
+/// The most that a program lets one part have of a measure, added up over the
+/// part's items of a kind: the module's own, or, of samples, one that they
+/// hold.
+struct PartBound {
+  ItemKind kind = ItemKind::Sample;
+  bool isOther = false; ///< of the other measure
+  double most = 0;
+  std::string name = "tokens"; ///< what people call the measure
+};
+
 struct Module {
   std::string name;
   ItemKind item = ItemKind::Sample;
@@ -187,11 +238,12 @@ struct Module {
   /// kind in `kinds`, whose work is divided by rule.
   std::map<LayerVariant, std::vector<RankLayer>> partitioned;
   std::vector<Tie> ties;
-  /// Tokens of the largest item that a program is compiled for; 0: its items
-  /// are all alike, or there is no program.
-  double mostTokens = 0;
-  /// The most that a part of it may have; 0: no bound but by the number.
-  double partTokens = 0;
+  /// Of the largest item that a program is compiled for: tokens, and the other
+  /// measure. 0: the module works on no rows of that measure (its items are all
+  /// alike), or there is no program.
+  double mostTokens = 0, mostOther = 0;
+  /// Where the number of items is not all that bounds a part.
+  std::vector<PartBound> bounds;
   bool trainable = true;
   /// Whether a gradient must come out of its inputs: something trainable feeds
   /// it.
@@ -205,6 +257,13 @@ struct Module {
   /// Null: divided by rule.
   const std::vector<RankLayer> *getPartitioned(LayerVariant layout) const;
   double getParameters() const;
+  /// The most tokens of its own items that a part may have; 0: no bound.
+  double getPartTokens() const;
+  /// Whether any of its figures grows with the other measure of its items.
+  bool hasOther() const { return mostOther > 0; }
+  /// Items of the largest size that would be as much; as they are if all are
+  /// alike.
+  double countLargest(const TokenSums &part) const;
   bool hasBackward() const { return trainable || inputGradient; }
 };
 

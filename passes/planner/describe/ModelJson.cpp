@@ -33,9 +33,10 @@ Linear readLinear(const JsonReader &json, StringRef key) {
   if (!json.has(key))
     return {};
   JsonReader value = json.at(key);
-  value.keys({"item", "token", "square"});
-  return {figure(value, "item"), figure(value, "token"),
-          figure(value, "square")};
+  value.keys({"item", "token", "square", "other", "product", "other_square"});
+  return {figure(value, "item"),    figure(value, "token"),
+          figure(value, "square"),  figure(value, "other"),
+          figure(value, "product"), figure(value, "other_square")};
 }
 
 int small(const JsonReader &json, int low) {
@@ -199,9 +200,19 @@ ItemKind readItem(const JsonReader &json, const Model &model) {
   return ItemKind(json.choice(names));
 }
 
+PartBound readBound(const JsonReader &json, const Model &model) {
+  json.keys({"item", "other", "name", "most"});
+  PartBound bound;
+  bound.kind = readItem(json.at("item"), model);
+  json.read("other", bound.isOther);
+  json.read("name", bound.name);
+  bound.most = json.at("most").number(1, kMost);
+  return bound;
+}
+
 Module readModule(const JsonReader &json, const Model &model) {
   json.keys({"name", "item", "precision", "trainable", "input_gradient",
-             "max_tp", "item_tokens", "part_tokens", "weight_bytes",
+             "max_tp", "item_tokens", "item_other", "bounds", "weight_bytes",
              "gradient_bytes", "optimizer_bytes", "kinds", "layers", "ties",
              "partitioned"});
   Module module;
@@ -213,7 +224,9 @@ Module readModule(const JsonReader &json, const Model &model) {
   json.read("input_gradient", module.inputGradient);
   json.read("max_tp", module.maxTP, 1, kMostCount);
   json.read("item_tokens", module.mostTokens, 1, kMost);
-  json.read("part_tokens", module.partTokens, module.mostTokens, kMost);
+  json.read("item_other", module.mostOther, 1, kMost);
+  for (const JsonReader &entry : json.listIfAny("bounds"))
+    module.bounds.push_back(readBound(entry, model));
   json.read("weight_bytes", module.weightBytes, 0, kMost);
   json.read("gradient_bytes", module.gradientBytes, 0, kMost);
   json.read("optimizer_bytes", module.optimizerBytes, 0, kMost);

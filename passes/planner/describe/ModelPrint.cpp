@@ -31,6 +31,12 @@ OrderedJson print(const Linear &value) {
     json["token"] = value.token;
   if (value.square)
     json["square"] = value.square;
+  if (value.other)
+    json["other"] = value.other;
+  if (value.product)
+    json["product"] = value.product;
+  if (value.otherSquare)
+    json["other_square"] = value.otherSquare;
   return json;
 }
 
@@ -187,6 +193,16 @@ void write(const OrderedJson &json, size_t indent, std::string &out) {
   out += object ? "}" : "]";
 }
 
+OrderedJson print(const PartBound &bound, const Model &model) {
+  OrderedJson json;
+  json["item"] = model.getName(bound.kind).str();
+  if (bound.isOther)
+    json["other"] = true;
+  json["name"] = bound.name;
+  json["most"] = bound.most;
+  return json;
+}
+
 OrderedJson print(const Module &module, const Model &model) {
   OrderedJson json;
   json["name"] = module.name;
@@ -197,8 +213,10 @@ OrderedJson print(const Module &module, const Model &model) {
   json["max_tp"] = module.maxTP;
   if (module.mostTokens > 0)
     json["item_tokens"] = module.mostTokens;
-  if (module.partTokens > 0)
-    json["part_tokens"] = module.partTokens;
+  if (module.mostOther > 0)
+    json["item_other"] = module.mostOther;
+  for (const PartBound &bound : module.bounds)
+    json["bounds"].push_back(print(bound, model));
   json["weight_bytes"] = module.weightBytes;
   json["gradient_bytes"] = module.gradientBytes;
   json["optimizer_bytes"] = module.optimizerBytes;

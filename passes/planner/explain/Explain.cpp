@@ -147,7 +147,7 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
     double count = double(std::max<size_t>(1, parts.modules[u].moments.size()));
     unit.items = sum.items / count;
     unit.tokens = sum.tokens / count;
-    unit.boundTokens = input.model().modules[u].partTokens * layout.sub;
+    unit.boundTokens = input.model().modules[u].getPartTokens() * layout.sub;
     unit.memory = result.memory[u];
     if (!plan.predicted.allocated.empty()) {
       unit.estimate = unit.memory;
@@ -172,12 +172,16 @@ double fillOf(const PolicyInput &input, const Plan &plan) {
   auto perSample = [&](ItemKind kind) {
     return momentsOf(input.batch, kind) * (1 / count);
   };
-  mean.tokens = int32_t(perSample(ItemKind::Sample).tokens);
+  TokenSums sample = perSample(ItemKind::Sample);
+  mean.tokens = int32_t(sample.tokens);
+  mean.other = int32_t(sample.others);
   for (size_t k = 1; k <= input.costs.model.items.size(); ++k) {
     TokenSums own = perSample(ItemKind(k));
     int items = int(std::lround(own.items));
     if (items > 0)
-      mean.of(ItemKind(k)).assign(items, int32_t(own.tokens / items));
+      mean.of(ItemKind(k))
+          .assign(items,
+                  {int32_t(own.tokens / items), int32_t(own.others / items)});
   }
   StepOptions options;
   options.fold = true;

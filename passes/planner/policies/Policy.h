@@ -65,6 +65,7 @@ public:
   }
 
 private:
+  TokenSums findLargest(int module) const;
   const Costs &costs;
   const std::vector<Sample> &batch;
   std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;

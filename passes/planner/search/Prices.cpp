@@ -125,12 +125,22 @@ const std::vector<int> &PriceCache::getCuts(int module,
   return *known;
 }
 
+TokenSums PriceCache::findLargest(int module) const {
+  std::vector<ItemSize> sizes =
+      itemsOf(batch, costs.model.modules[module].item);
+  if (sizes.empty())
+    return {};
+  const ItemCost &cost = costs.items[module];
+  return TokenSums::of(
+      *llvm::max_element(sizes, [&](const ItemSize &a, const ItemSize &b) {
+        return cost.isAbove(b, a);
+      }));
+}
+
 TokenSums PriceCache::getLargest(int module) {
   auto [it, isNew] = largest.try_emplace(module);
   if (isNew)
-    for (int32_t tokens : itemsOf(batch, costs.model.modules[module].item))
-      if (tokens > it->second.tokens)
-        it->second = TokenSums::of(tokens);
+    it->second = findLargest(module);
   return it->second;
 }
 
@@ -139,10 +149,10 @@ bool PriceCache::isUniform(int module) {
   if (!isNew)
     return it->second;
   ItemKind kind = costs.model.modules[module].item;
-  ArrayRef<int32_t> first = batch.front().getTokens(kind);
+  ArrayRef<ItemSize> first = batch.front().getSizes(kind);
   return it->second = !first.empty() && llvm::all_equal(first) &&
                       llvm::all_of(batch, [&](const Sample &sample) {
-                        return sample.getTokens(kind) == first;
+                        return sample.getSizes(kind) == first;
                       });
 }
 

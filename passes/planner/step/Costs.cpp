@@ -24,18 +24,32 @@ Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
           std::make_unique<ModuleCost>(cluster, int(node), module, profile));
   for (size_t m = 0; m < modules; ++m) {
     CostOptions options;
-    auto nanoseconds = [&](double tokens) {
-      return 1e9 *
-             get(0, int(m)).module(options, TokenSums::of(tokens)).total();
+    auto nanoseconds = [&](double tokens, double other) {
+      TokenSums one = TokenSums::of(tokens, other);
+      return 1e9 * get(0, int(m)).module(options, one).total();
     };
     // Through three points far enough apart to see the square.
     double a = 512, b = 2048, c = 8192;
-    double fa = nanoseconds(a), fb = nanoseconds(b), fc = nanoseconds(c);
+    auto fit = [&](double fa, double fb, double fc, double &item, double &token,
+                   double &square) {
+      square =
+          std::max(0.0, ((fc - fb) / (c - b) - (fb - fa) / (b - a)) / (c - a));
+      token = std::max(0.0, (fb - fa) / (b - a) - square * (a + b));
+      item = std::max(0.0, fa - token * a - square * a * a);
+    };
     ItemCost cost;
-    cost.square =
-        std::max(0.0, ((fc - fb) / (c - b) - (fb - fa) / (b - a)) / (c - a));
-    cost.token = std::max(0.0, (fb - fa) / (b - a) - cost.square * (a + b));
-    cost.item = std::max(0.0, fa - cost.token * a - cost.square * a * a);
+    fit(nanoseconds(a, 0), nanoseconds(b, 0), nanoseconds(c, 0), cost.item,
+        cost.token, cost.square);
+    if (model.modules[m].hasOther()) {
+      double alone;
+      fit(nanoseconds(0, a), nanoseconds(0, b), nanoseconds(0, c), alone,
+          cost.other, cost.otherSquare);
+      if (cost.token <= 0 && cost.square <= 0)
+        cost.item = alone;
+      cost.product =
+          std::max(0.0, nanoseconds(b, b) - cost.at(TokenSums::of(b, b))) /
+          (b * b);
+    }
     items.push_back(cost);
   }
 }
@@ -57,8 +71,7 @@ StringRef Costs::getSource(int module) const {
 double Costs::workOn(int node, int module, const TokenSums &all,
                      double count) const {
   std::lock_guard<std::mutex> lock(mutex);
-  auto [known, isNew] = works.try_emplace(
-      {node, module, all.items, all.tokens, all.squares, count}, 0);
+  auto [known, isNew] = works.try_emplace({node, module, all, count}, 0);
   if (isNew)
     known->second = priceWork(node, module, all, count);
   return known->second;

@@ -22,10 +22,11 @@ SampleSums::SampleSums(const Model &model, const std::vector<Sample> &batch,
     for (const Sample &sample : batch) {
       moments.back().push_back(momentsOf(sample, kind));
       int64_t &load = loads.back().emplace_back(0);
-      int32_t &most = largest.back().emplace_back(0);
-      for (int32_t tokens : sample.getTokens(kind)) {
-        load += costs[m].at(tokens);
-        most = std::max(most, tokens);
+      ItemSize &most = largest.back().emplace_back();
+      for (const ItemSize &size : sample.getSizes(kind)) {
+        load += costs[m].at(size);
+        if (costs[m].isAbove(size, most))
+          most = size;
       }
     }
   }

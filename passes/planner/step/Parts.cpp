@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/step/Parts.h"
+#include "passes/planner/step/PartBounds.h"
 
 #include "runtime/reorder/Order.h"
 #include "runtime/reorder/Partition.h"
@@ -33,8 +33,8 @@ public:
           const std::vector<Sample> &batch, const std::vector<ItemCost> &costs,
           const PartsOptions &effort)
       : model(model), plan(plan), batch(batch), costs(costs), effort(effort),
-        sums(effort.sums ? *effort.sums
-                         : ownSums.emplace(model, batch, costs)) {}
+        sums(effort.sums ? *effort.sums : ownSums.emplace(model, batch, costs)),
+        bounds(model, plan, batch) {}
 
   Parts run() {
     parts.microbatches = int(plan.microbatches);
@@ -49,14 +49,12 @@ public:
       byReplica();
     else
       byPart();
+    placeAll();
     // Of equal work short samples may be more rows than long ones.
-    if (!fits())
-      byTokens();
-    for (size_t m = 0; m < model.modules.size(); ++m)
-      if (effort.mean)
-        placeEvenly(int(m));
-      else
-        place(int(m));
+    if (!parts.tooLarge.empty()) {
+      byRows();
+      placeAll();
+    }
     return std::move(parts);
   }
 
@@ -97,28 +95,14 @@ private:
     }
   }
 
-  /// Whether parts keep to the pacing module's bound.
-  bool fits() const {
-    double most =
-        model.modules[model.pace].partTokens * plan.units[model.pace].sub;
-    return most <= 0 || llvm::all_of(slots, [&](const Ids &slot) {
-             double tokens = 0;
-             for (int32_t sample : slot)
-               tokens += sums.moments[model.pace][sample].tokens;
-             return tokens <= most;
-           });
-  }
-
-  /// As programs pack (runtime/data): microbatches of about as many tokens, and
-  /// of each the parts of replicas.
-  void byTokens() {
-    std::vector<int64_t> tokens;
-    for (const TokenSums &sample : sums.moments[model.pace])
-      tokens.push_back(int64_t(sample.tokens));
-    auto cut = [&](const Ids &samples, int groups) {
+  /// As programs pack (runtime/data): microbatches that are about equally full,
+  /// and of each the parts of replicas.
+  void byRows() {
+    auto cut = [&](const Ids &samples, const std::vector<int64_t> &shares,
+                   int groups) {
       std::vector<int64_t> own;
       for (int32_t sample : samples)
-        own.push_back(tokens[sample]);
+        own.push_back(shares[sample]);
       reorder::PartitionOptions options;
       options.groups = groups;
       std::vector<Ids> parts = reorder::partition(own, options).groups;
@@ -129,9 +113,13 @@ private:
     };
     Ids all(batch.size());
     std::iota(all.begin(), all.end(), 0);
+    std::vector<int64_t> shares = bounds.getSampleShares(), own = shares;
+    if (bounds.has(model.pace) &&
+        model.modules[model.pace].item == ItemKind::Sample)
+      own = bounds.getItemShares(model.pace);
     slots.clear();
-    for (const Ids &microbatch : cut(all, int(plan.microbatches)))
-      for (Ids &part : cut(microbatch, dp))
+    for (const Ids &microbatch : cut(all, shares, int(plan.microbatches)))
+      for (Ids &part : cut(microbatch, own, dp))
         slots.push_back(std::move(part));
   }
 
@@ -297,6 +285,26 @@ private:
     return groups;
   }
 
+  void placeAll() {
+    parts.tooLarge.clear();
+    for (int m = 0; m < int(model.modules.size()); ++m) {
+      std::string tooLarge;
+      if (effort.mean) {
+        placeEvenly(m);
+        tooLarge = bounds.checkMeans(m, parts);
+      } else {
+        place(m);
+        tooLarge = bounds.check(m, parts);
+        if (!tooLarge.empty() && m != model.pace) {
+          place(m, true);
+          tooLarge = bounds.check(m, parts);
+        }
+      }
+      if (parts.tooLarge.empty())
+        parts.tooLarge = tooLarge;
+    }
+  }
+
   /// Only sums: what stays with its sample, and even shares of the rest, but
   /// for the largest item, which nobody can share.
   void placeEvenly(int m) {
@@ -308,13 +316,13 @@ private:
     items.moments.assign(size_t(parts.microbatches) * replicas, {});
     for (int k = 0; k < parts.microbatches; ++k) {
       TokenSums sum;
-      int32_t largest = 0;
+      ItemSize largest;
       for (int r = 0; r < dp; ++r)
         for (int32_t sample : slot(k, r)) {
           (own ? items.moments[size_t(k) * replicas + r] : sum) +=
               sums.moments[m][sample];
-          if (!own)
-            largest = std::max(largest, sums.largest[m][sample]);
+          if (!own && costs[m].isAbove(sums.largest[m][sample], largest))
+            largest = sums.largest[m][sample];
         }
       if (own)
         continue;
@@ -325,39 +333,48 @@ private:
       for (size_t r = 0; r < fast.size(); ++r)
         first[r] = sum * (fast[r] / all);
       TokenSums one = TokenSums::of(largest);
-      if (largest > 0 && costs[m].at(one) > costs[m].at(*first))
+      if (!(largest == ItemSize()) && costs[m].at(one) > costs[m].at(*first))
         *first = one;
     }
   }
 
-  /// Puts a module's items where the plan wants them.
-  void place(int m) {
+  /// Puts a module's items where the plan wants them; `byRows`: where they
+  /// leave all parts about equally full.
+  void place(int m, bool byRows = false) {
     Parts::Items &items = parts.modules[m];
+    items = {};
     int64_t replicas = plan.units[m].dp;
     items.replicas = int(replicas);
     list(m, items);
-    items.replica.assign(items.tokens.size(), 0);
+    items.replica.assign(items.sizes.size(), 0);
     items.parts.assign(size_t(parts.microbatches) * replicas, {});
     items.moments.assign(items.parts.size(), {});
     std::vector<Ids> ofSample = bySample(items);
+    std::vector<int64_t> shares, loads;
+    if (byRows)
+      shares = bounds.getItemShares(m);
+    for (const ItemSize &size : items.sizes)
+      loads.push_back(costs[m].at(size));
     for (int k = 0; k < parts.microbatches; ++k) {
       if (m == model.pace)
         stay(items, ofSample, k);
+      else if (byRows)
+        spread(items, ofSample, k, shares, {});
       else if (plan.assign == Assign::Items && plan.balancesParts())
-        spread(m, items, ofSample, k);
+        spread(items, ofSample, k, loads, plan.units[m].getSpeeds());
       else
         spreadSamples(m, items, ofSample, k);
     }
     for (size_t p = 0; p < items.parts.size(); ++p)
       for (int32_t item : items.parts[p]) {
-        items.moments[p] += TokenSums::of(items.tokens[item]);
+        items.moments[p] += TokenSums::of(items.sizes[item]);
         items.replica[item] = int32_t(p % replicas);
       }
   }
   void list(int m, Parts::Items &items) const {
     for (size_t s = 0; s < batch.size(); ++s)
-      for (int32_t tokens : batch[s].getTokens(model.modules[m].item)) {
-        items.tokens.push_back(tokens);
+      for (const ItemSize &size : batch[s].getSizes(model.modules[m].item)) {
+        items.sizes.push_back(size);
         items.owner.push_back(int32_t(s));
       }
   }
@@ -375,21 +392,22 @@ private:
           items.parts[size_t(k) * dp + r].push_back(item);
   }
 
-  /// Every item by itself, over all replicas.
-  void spread(int m, Parts::Items &items, const std::vector<Ids> &ofSample,
-              int k) {
+  /// Every item by itself, over all replicas, by what it weighs.
+  void spread(Parts::Items &items, const std::vector<Ids> &ofSample, int k,
+              const std::vector<int64_t> &weights,
+              std::vector<int32_t> replicaSpeeds) {
     Ids all;
     std::vector<int64_t> loads;
     for (int r = 0; r < dp; ++r)
       for (int32_t sample : slot(k, r))
         for (int32_t item : ofSample[sample]) {
           all.push_back(item);
-          loads.push_back(costs[m].at(items.tokens[item]));
+          loads.push_back(weights[item]);
         }
     reorder::PartitionOptions options;
     options.groups = items.replicas;
     options.effort = effort.itemEffort;
-    options.speeds = plan.units[m].getSpeeds();
+    options.speeds = std::move(replicaSpeeds);
     std::vector<Ids> groups = reorder::partition(loads, options).groups;
     for (int r = 0; r < items.replicas; ++r) {
       Ids &part = items.parts[size_t(k) * items.replicas + r];
@@ -439,6 +457,7 @@ private:
   const PartsOptions &effort;
   std::optional<SampleSums> ownSums; ///< where the options have none
   SampleSums &sums;
+  PartBounds bounds;
   Parts parts;
   int dp = 1;
   std::vector<int32_t> speeds; ///< of the pacing unit's replicas

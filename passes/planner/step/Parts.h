@@ -21,14 +21,21 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <tuple>
 
 namespace dt::planner {
 
-/// Cost of an item by its tokens: a + b t + c t^2, in nanoseconds.
+/// Cost of an item by its size, in nanoseconds.
 struct ItemCost : Linear {
   using Linear::at;
-  int64_t at(double tokens) const {
-    return toLoad(item + token * tokens + square * tokens * tokens);
+  int64_t at(const ItemSize &size) const {
+    return toLoad(Linear::at(TokenSums::of(size)));
+  }
+  /// Whether an item costs more than another, or is larger and costs as much.
+  bool isAbove(const ItemSize &a, const ItemSize &b) const {
+    return std::make_tuple(at(a), a.tokens, a.other) >
+           std::make_tuple(at(b), b.tokens, b.other);
   }
   /// In whole numbers, of which a batch's sum is one. No schedule takes what is
   /// cut off: a quarter of an hour.
@@ -44,7 +51,7 @@ struct SampleSums {
              const std::vector<ItemCost> &costs);
   std::vector<std::vector<TokenSums>> moments;
   std::vector<std::vector<int64_t>> loads;
-  std::vector<std::vector<int32_t>> largest; ///< tokens of the largest item
+  std::vector<std::vector<ItemSize>> largest; ///< of the items
   /// The pacing unit's samples in so many parts, all alike: found before, or
   /// `make`'s.
   std::vector<std::vector<int32_t>>
@@ -69,9 +76,10 @@ struct PartsOptions {
 
 struct Parts {
   int microbatches = 0;
-  /// One module's items: tokens and the sample that owns each.
+  /// One module's items: sizes and the sample that owns each.
   struct Items {
-    std::vector<int32_t> tokens, owner;
+    std::vector<ItemSize> sizes;
+    std::vector<int32_t> owner;
     /// [microbatch * replicas + replica]: ids of items, ascending.
     std::vector<std::vector<int32_t>> parts;
     std::vector<TokenSums> moments;
@@ -79,6 +87,8 @@ struct Parts {
     std::vector<int32_t> replica; ///< where each item is
   };
   std::vector<Items> modules;
+  /// Not empty: a part is larger than a program lets it be, in words.
+  std::string tooLarge;
 
   const TokenSums &get(int module, int microbatch, int replica) const {
     const Items &items = modules[module];

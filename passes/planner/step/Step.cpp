@@ -322,6 +322,8 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   if (batch.empty())
     return createStringError("a step needs at least one sample");
   Parts parts = makeParts(costs.model, plan, batch, costs.items, options.parts);
+  if (!parts.tooLarge.empty())
+    return createStringError(parts.tooLarge);
   StepBuilder folded(costs, plan, true);
   std::optional<StepBuilder> full;
   scheduler::Problem problem;

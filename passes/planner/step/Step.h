@@ -57,8 +57,7 @@ private:
   /// Answers of workOn(): searches ask the same of thousands of plans, several
   /// of them at once.
   mutable std::mutex mutex;
-  mutable std::map<std::tuple<int, int, double, double, double, double>, double>
-      works;
+  mutable std::map<std::tuple<int, int, TokenSums, double>, double> works;
 };
 
 /// The kind of node that a unit's layers take longest on, of those that a range

@@ -114,8 +114,7 @@ const std::vector<StepBuilder::KindPrice> &
 StepBuilder::price(int u, Save save, const TokenSums &part,
                    int64_t replica) const {
   int node = nodeOf(u, replica);
-  auto [known, isNew] = prices[u].try_emplace(
-      {save, node, part.items, part.tokens, part.squares});
+  auto [known, isNew] = prices[u].try_emplace({save, node, part});
   std::vector<KindPrice> &kinds = known->second;
   if (!isNew)
     return kinds;
@@ -282,9 +281,7 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
       times.input = stage.input.values[0];
       times.weight = stage.weight.values[0];
       // Of the largest item, where they differ.
-      double items = module.mostTokens > 0
-                         ? largest[u].tokens / module.mostTokens
-                         : largest[u].items;
+      double items = module.countLargest(largest[u]);
       times.item = toTime(item / std::max(1.0, items));
       times.keeps = stage.activation.values[0];
       times.waits = stage.weightActivation.values[0];

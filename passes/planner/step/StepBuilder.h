@@ -294,8 +294,8 @@ private:
   std::vector<std::vector<TokenSums>> together;
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
-  mutable std::vector<std::map<std::tuple<Save, int, double, double, double>,
-                               std::vector<KindPrice>>>
+  mutable std::vector<
+      std::map<std::tuple<Save, int, TokenSums>, std::vector<KindPrice>>>
       prices;
   /// By edge of the problem: the part of its latency that occupies no NIC.
   std::vector<Time> overhead;

@@ -122,7 +122,7 @@ StepBuilder::gatherItems(const Parts &parts, const ModelEdge &edge,
   int64_t senders = parts.modules[edge.from].replicas,
           receivers = parts.modules[edge.to].replicas;
   std::vector<std::pair<int64_t, double>> sent;
-  sent.reserve(items.tokens.size());
+  sent.reserve(items.sizes.size());
   // Part by part, so that only what starts alike is to be sorted.
   size_t sorted = 0;
   for (size_t part = 0; part < items.parts.size(); ++part) {
@@ -134,7 +134,7 @@ StepBuilder::gatherItems(const Parts &parts, const ModelEdge &edge,
       int64_t a = carrier == edge.from ? mine : theirs,
               b = carrier == edge.from ? theirs : mine;
       sent.emplace_back((k * senders + a) * receivers + b,
-                        edge.bytes.at(TokenSums::of(items.tokens[i])));
+                        edge.bytes.at(TokenSums::of(items.sizes[i])));
     }
     if (carrier == edge.from || mine + 1 == items.replicas) {
       std::sort(sent.begin() + sorted, sent.end());
@@ -150,7 +150,7 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
   // samples, else the producer's.
   bool toSamples = costs.model.modules[edge.to].item == ItemKind::Sample;
   int carrier = toSamples ? edge.from : edge.to;
-  if (parts.modules[carrier].tokens.empty())
+  if (parts.modules[carrier].sizes.empty())
     return addEvenBroker(problem, parts, edge, carrier);
   int64_t senders = parts.modules[edge.from].replicas,
           receivers = parts.modules[edge.to].replicas;

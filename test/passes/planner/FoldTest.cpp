@@ -28,7 +28,7 @@ struct Setting {
 
 std::vector<Sample> uniform(int count) {
   return std::vector<Sample>(
-      count, Sample{4096, {std::vector<int32_t>(4, 1024), {4096, 4096}}});
+      count, Sample{4096, {std::vector<ItemSize>(4, 1024), {4096, 4096}}});
 }
 
 std::vector<Sample> drawn(const char *name, int count) {

@@ -255,7 +255,26 @@ TEST(Data, ItemsMayBeEmpty) {
       "d");
   ASSERT_TRUE(bool(data)) << errorOf(std::move(data));
   EXPECT_EQ((*data)->draw(0, 0).of(ItemKind::Image),
-            (std::vector<int32_t>{0, 2}));
+            (std::vector<ItemSize>{0, 2}));
+}
+
+TEST(Data, ItemsMayHaveTwoMeasures) {
+  auto data = parseData(
+      R"({"kinds": ["image", "clip"],
+          "measures": {"sample": ["tokens", "learned"], "image": ["merged", "patches"]},
+          "samples": [{"tokens": [7, 3], "items": [[[4, 16], [0, 2]], [5]]}]})",
+      "d");
+  ASSERT_TRUE(bool(data)) << errorOf(std::move(data));
+  EXPECT_EQ((*data)->getMeasures(),
+            (Data::Measures{{"tokens", "learned"}, {"merged", "patches"}, {}}));
+  Sample sample = (*data)->draw(0, 0);
+  EXPECT_EQ(sample.tokens, 7);
+  EXPECT_EQ(sample.other, 3);
+  EXPECT_EQ(sample.of(ItemKind::Image),
+            (std::vector<ItemSize>{{4, 16}, {0, 2}}));
+  EXPECT_EQ(sample.of(ItemKind::Target), (std::vector<ItemSize>{5}));
+  TokenSums sums = momentsOf(sample, ItemKind::Image);
+  EXPECT_EQ(sums, (TokenSums{2, 4, 16, 18, 64, 260}));
 }
 
 TEST(Data, Errors) {
@@ -277,6 +296,21 @@ TEST(Data, Errors) {
                         "d.json")),
       "d.json: samples[1].items: expected a list for each of the 2 "
       "kinds");
+  EXPECT_EQ(
+      errorOf(parseData(
+          R"({"kinds": ["a"], "measures": {"a": ["x", "y"]}, "samples": [{"tokens": 3, "items": [[4]]}]})",
+          "d.json")),
+      "d.json: samples[0].items[0][0]: expected a list, not 4");
+  EXPECT_EQ(
+      errorOf(parseData(
+          R"({"kinds": ["a"], "measures": {"a": ["x", "y"]}, "samples": [{"tokens": 3, "items": [[[4]]]}]})",
+          "d.json")),
+      "d.json: samples[0].items[0][0]: expected a list of x and y");
+  EXPECT_EQ(
+      errorOf(parseData(
+          R"({"measures": {"sample": ["x", "x"]}, "samples": [{"tokens": 3}]})",
+          "d.json")),
+      "d.json: measures.sample: expected one or two names of measures");
   EXPECT_NE(errorOf(openData("/nowhere")), "");
 }
 

@@ -28,6 +28,11 @@ TEST(ModelJson, RoundTrip) {
     Model model = makeMultimodal(billions);
     model.modules[1].kinds[1].expertParameters = 10;
     model.modules[1].kinds[1].dispatched = {1, 2, 3};
+    model.modules[1].kinds[1].exchanged = {1, 2, 3, 4, 5, 6};
+    model.modules[1].mostTokens = 8192;
+    model.modules[1].mostOther = 4096;
+    model.modules[1].bounds = {{ItemKind::Sample, false, 8192, "tokens"},
+                               {ItemKind::Image, true, 9, "image.merged"}};
     std::string text = printModel(model);
     auto again = parseModel(text, "m.json");
     ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
@@ -38,7 +43,7 @@ TEST(ModelJson, RoundTrip) {
     for (int m = 0; m < 3; ++m) {
       CostOptions options;
       options.tp = 2;
-      TokenSums part{3, 3000, 4e6};
+      TokenSums part{3, 3000, 4e6, 20, 30, 40};
       EXPECT_EQ(a.get(0, m).module(options, part).total(),
                 b.get(0, m).module(options, part).total());
       EXPECT_EQ(a.get(0, m).kept(0, 3, options, part),

@@ -135,7 +135,7 @@ struct Nodes {
                 levels + "}",
             "c.json"))),
         model(makeMultimodal(7)), costs(cluster, model),
-        batch(8, Sample{256, {std::vector<int32_t>(1, 64), {256}}}) {
+        batch(8, Sample{256, {std::vector<ItemSize>(1, 64), {256}}}) {
     PolicyInput input{costs, batch, 12};
     plan.ranks = dp * pp;
     plan.microbatches = 2;

@@ -57,8 +57,8 @@ struct Halves {
   double getLoad(int unit) const {
     double load = 0;
     for (const Sample &sample : batch)
-      for (int32_t tokens : sample.getTokens(model.modules[unit].item))
-        load += double(costs.items[unit].at(double(tokens)));
+      for (const ItemSize &size : sample.getSizes(model.modules[unit].item))
+        load += double(costs.items[unit].at(size));
     return load / double(plan.microbatches);
   }
 
@@ -112,7 +112,8 @@ TEST(Parts, ProgramsPackTokensIntoTheirBounds) {
   halves.plan.microbatches = kDocuments / kReplicas / 4;
   halves.plan.micro = 4;
   EXPECT_EQ(most(), 4 * 8192);
-  halves.model.modules[halves.model.pace].partTokens = 4.1 * (8192 + 512) / 2;
+  halves.model.modules[halves.model.pace].bounds = {
+      {ItemKind::Sample, false, 4.1 * (8192 + 512) / 2}};
   EXPECT_EQ(most(), 2 * (8192 + 512));
 }
 
@@ -131,8 +132,127 @@ TEST(Parts, EqualWorkKeepsToTheBoundsOfTokens) {
   };
   double bound = 164.5 * 512; // 36 short ones beside the long one
   EXPECT_GT(fullest(), bound);
-  balanced.model.modules[balanced.model.pace].partTokens = bound;
+  balanced.model.modules[balanced.model.pace].bounds = {
+      {ItemKind::Sample, false, bound}};
   EXPECT_LE(fullest(), bound);
+}
+
+/// Tokens of the parts of a unit, by microbatch and replica.
+std::vector<double> tokensOf(const Parts &parts, int unit) {
+  std::vector<double> tokens;
+  for (const TokenSums &part : parts.modules[unit].moments)
+    tokens.push_back(part.tokens);
+  return tokens;
+}
+
+/// An encoder is done at once with pictures whose costs are even; where these
+/// are more rows than it may have, rows are.
+TEST(Parts, AllModulesKeepToTheirBounds) {
+  Halves halves(2);
+  halves.batch.assign(2, Sample{512, {}});
+  halves.batch[0].of(ItemKind::Image) = {4096};
+  halves.batch[1].of(ItemKind::Image).assign(48, 256);
+  halves.plan.microbatches = halves.plan.micro = 1;
+  auto fullest = [&](Parts parts) {
+    std::vector<double> tokens = tokensOf(parts, 0);
+    return *std::max_element(tokens.begin(), tokens.end());
+  };
+  auto cut = [&] {
+    return makeParts(halves.model, halves.plan, halves.batch,
+                     halves.costs.items);
+  };
+  EXPECT_GT(fullest(cut()), 8192);
+  halves.model.modules[0].bounds = {
+      {ItemKind::Image, false, 8192, "image.patches"}};
+  Parts parts = cut();
+  EXPECT_EQ(parts.tooLarge, "");
+  EXPECT_EQ(fullest(parts), 8192);
+  // No way to put them.
+  halves.model.modules[0].bounds[0].most -= 1;
+  EXPECT_EQ(cut().tooLarge, "unit 'encoder': a part would have 8192 "
+                            "image.patches, more than its bound of 8191");
+  for (UnitPlan &unit : halves.plan.units) {
+    unit.firstRank = halves.plan.ranks;
+    halves.plan.ranks += unit.getRanks();
+  }
+  auto step = simulateStep(halves.costs, halves.plan, halves.batch);
+  ASSERT_FALSE(bool(step));
+  EXPECT_EQ(llvm::toString(step.takeError()), cut().tooLarge);
+}
+
+/// Of a module by samples what these hold counts, too.
+TEST(Parts, SamplesKeepToTheBoundsOfTheirItems) {
+  Halves halves(2);
+  halves.batch.clear();
+  for (int i = 0; i < 4; ++i) {
+    halves.batch.push_back(Sample{512, {}});
+    halves.batch.back().of(ItemKind::Image) = {i < 2 ? 1024 : 0};
+  }
+  halves.plan.microbatches = 2;
+  halves.plan.micro = 1;
+  halves.plan.reorder = Reorder::None;
+  halves.plan.assign = Assign::Given;
+  auto cut = [&] {
+    return makeParts(halves.model, halves.plan, halves.batch,
+                     halves.costs.items);
+  };
+  Module &backbone = halves.model.modules[1];
+  backbone.bounds = {{ItemKind::Image, false, 1024, "image.patches"}};
+  EXPECT_EQ(cut().tooLarge, "");
+  backbone.bounds[0].most = 1023;
+  EXPECT_EQ(cut().tooLarge, "unit 'llm': a part would have 1024 "
+                            "image.patches, more than its bound of 1023");
+}
+
+/// Slices of a replica's share are runs of its items.
+TEST(Parts, SlicesKeepToTheirBounds) {
+  Halves halves(1);
+  halves.batch.assign(2, Sample{512, {}});
+  halves.batch[0].of(ItemKind::Image).assign({64, 1, 1, 64});
+  halves.plan.microbatches = 1;
+  halves.plan.micro = 1;
+  halves.plan.units[0].sub = 2;
+  halves.model.modules[0].bounds = {
+      {ItemKind::Image, false, 65, "image.patches"}};
+  auto cut = [&] {
+    return makeParts(halves.model, halves.plan, halves.batch,
+                     halves.costs.items);
+  };
+  EXPECT_EQ(cut().tooLarge, "");
+  halves.batch[0].of(ItemKind::Image).assign({64, 64, 1, 1});
+  EXPECT_EQ(cut().tooLarge, "unit 'encoder': a part would have 128 "
+                            "image.patches, more than its bound of 65");
+}
+
+/// What grows with the other measure costs by that, in times and in bounds.
+TEST(Parts, TheOtherMeasureIsOfItsOwn) {
+  Halves halves(2);
+  Module &encoder = halves.model.modules[0];
+  encoder.mostTokens = encoder.mostOther = 4096;
+  for (LayerKind &kind : encoder.kinds)
+    for (auto ops : {&kind.forward, &kind.input, &kind.weight})
+      for (Op &op : *ops)
+        for (Linear *figure : {&op.rows, &op.flops, &op.bytes})
+          *figure = {0, 0, 0, figure->token, 0, figure->square};
+  Model plain = makeMultimodal(7);
+  Costs costs(halves.cluster, halves.model), before(halves.cluster, plain);
+  EXPECT_NEAR(double(costs.items[0].at(ItemSize(1, 2048))),
+              double(before.items[0].at(ItemSize(2048))),
+              1e-3 * double(before.items[0].at(ItemSize(2048))));
+  EXPECT_EQ(costs.items[0].at(ItemSize(4096, 2048)),
+            costs.items[0].at(ItemSize(1, 2048)));
+  EXPECT_EQ(costs.get(0, 0).module({}, TokenSums::of(1, 512)).total(),
+            before.get(0, 0).module({}, TokenSums::of(512)).total());
+  // Large pictures are those of the other measure.
+  halves.batch.assign(2, Sample{512, {}});
+  halves.batch[0].of(ItemKind::Image) = {{4096, 1}, {4096, 1}};
+  halves.batch[1].of(ItemKind::Image) = {{1, 4096}, {1, 4096}};
+  halves.plan.microbatches = halves.plan.micro = 1;
+  encoder.bounds = {{ItemKind::Image, true, 4097, "image.merged"}};
+  Parts parts = makeParts(halves.model, halves.plan, halves.batch, costs.items);
+  EXPECT_EQ(parts.tooLarge, "");
+  EXPECT_EQ(parts.get(0, 0, 0).others, 4097);
+  EXPECT_EQ(parts.get(0, 0, 1).others, 4097);
 }
 
 } // namespace

@@ -92,6 +92,59 @@ TEST_F(BatchTest, TheDocumentedExample) {
               1e-6);
 }
 
+/// Pictures of 8 x 4 and 4 x 4 pixels in squares of 2 x 2 patches of 2 x 2.
+TEST_F(BatchTest, PicturesOfAnySize) {
+  config = parseConfig(patchRecipe());
+  Picture wide{8, 4, {}};
+  for (uint8_t i = 0; i < 32; ++i)
+    wide.rgb.insert(wide.rgb.end(), {i, uint8_t(i + 100), 0});
+  Files pictures = {
+      {"a.json",
+       R"({"segments": [[{"text": "dog"}, {"image": "1.png"}, {"image": "0.png"}]]})"},
+      {"a.0.png", encodePng(wide)},
+      {"a.1.png", png(7)}};
+  DecodedSample one = sample(pictures),
+                two = sample(
+                    {{"t.json", R"({"segments": [[{"text": "cat"}]]})"}});
+  PartSamples part{{&two, &one}, {0, 1}, 0};
+  auto ints = [&](const char *name) {
+    return values<int64_t>(tensor(name, part));
+  };
+  // <image> 0 <pad> 1; cat 2 dog 4. One square, then two.
+  EXPECT_EQ(ints("llm.input_ids"), (Ints{2, 4, 0, 0, 0}));
+  EXPECT_EQ(ints("llm.image_rows"), (Ints{2, 3, 4}));
+  HostTensor places = tensor("llm.position_ids", part);
+  EXPECT_EQ(places.shape, (Ints{3, 1, 5}));
+  EXPECT_EQ(values<int64_t>(places), (Ints{0, 0, 1, 2, 2,    // time
+                                           0, 0, 1, 2, 2,    // height
+                                           0, 0, 1, 2, 3})); // width
+  EXPECT_EQ(ints("vision.segments"),
+            (Ints{0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(ints("vision.windows"), (Ints{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}));
+  HostTensor grid = tensor("vision.positions", part);
+  EXPECT_EQ(grid.shape, (Ints{12, 2}));
+  EXPECT_EQ(values<int64_t>(grid), (Ints{0, 0, 0, 1, 1, 0, 1, 1, 0, 0, 0, 1, //
+                                         1, 0, 1, 1, 0, 2, 0, 3, 1, 2, 1, 3}));
+  HostTensor pixels = tensor("vision.pixel_values", part);
+  EXPECT_EQ(pixels.shape, (Ints{12, 3 * 2 * 2 * 2}));
+  Floats all = values<float>(pixels);
+  auto grey = [](int value) { return float(value / 127.5 - 1); };
+  EXPECT_NEAR(all[0], grey(7), 1e-6);
+  // The second picture's first patch: red of two rows, twice, then green.
+  const float *patch = &all[4 * 24];
+  int expected[] = {0, 1, 8, 9, 0, 1, 8, 9, 100, 101, 108, 109};
+  for (int i = 0; i < 12; ++i)
+    EXPECT_NEAR(patch[i], grey(expected[i]), 1e-6) << i;
+  // Its last one, of the second square: down and across by one.
+  EXPECT_NEAR(all[11 * 24], grey(2 * 8 + 6), 1e-6);
+  // Of a part of pictures their rows alone.
+  PartSamples last{{&one}, {1}, 0, {{{0, 1}}}};
+  EXPECT_EQ(values<int64_t>(tensor("vision.segments", last)),
+            (Ints{0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_NEAR(values<float>(tensor("vision.pixel_values", last))[0], grey(0),
+              1e-6);
+}
+
 /// The same without padding: one sample's tokens behind another's.
 TEST_F(BatchTest, PackedTexts) {
   Json recipe = demoRecipe();

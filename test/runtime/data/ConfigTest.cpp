@@ -82,7 +82,11 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
        "r.json: items.sample.measures.words: samples of shards have no measure "
        "but \"tokens\"; others come with --batch"},
       {"/items/image/measures", R"({"patches": {"max": 4}})",
-       "r.json: items.image.measures: items of shards have one size"},
+       "r.json: data.pictures.image: pictures of items.image.measures have "
+       "any size; expected \"patches\""},
+      {"/data/pictures/image", R"({"patches": {"size": 2}})",
+       "r.json: data.pictures.image.patches: expected a measure in "
+       "items.image.measures, which counts squares of patches"},
       {"/dims/seq", "\"sample.tokens\"",
        "r.json: dims.seq: \"sample.tokens\" is neither"},
       {"/items/clip", R"({"max": 1})",
@@ -188,6 +192,49 @@ TEST_F(ConfigTest, ErrorsNameTheKey) {
     EXPECT_CONTAINS(broken(c.pointer, c.value), c.expected)
         << c.pointer << " = " << c.value
         << " gave: " << broken(c.pointer, c.value);
+}
+
+/// Of pictures of any size.
+TEST_F(ConfigTest, ErrorsOfPatchesNameTheKey) {
+  struct Case {
+    const char *pointer, *value, *expected;
+  } cases[] = {
+      {"/items/image/measures/tiles", R"({"max": 4})",
+       "r.json: items.image.measures.tiles: pictures of shards have one "
+       "measure, \"merged\"; others come with --batch"},
+      {"/dims/merged", "\"image.tiles\"",
+       "r.json: dims.merged: \"image.tiles\" is neither"},
+      {"/data/pictures/image/size", "[4, 4]",
+       "r.json: data.pictures.image: pictures are cut into patches or have one "
+       "size; expected \"patches\" alone, or \"size\""},
+      {"/data/pictures/image/patches/max_pixels", "48",
+       "r.json: data.pictures.image.patches.max_pixels: that is 3 squares of 4 "
+       "x 4 pixels; items.image.measures.merged.max is 2"},
+      {"/data/pictures/image/patches/min_pixels", "33",
+       "r.json: data.pictures.image.patches: min_pixels is above max_pixels, "
+       "32"},
+      {"/data/segments/two/tokens/1/count", "\"tiles\"",
+       "r.json: data.segments.two.tokens[1].count: expected a number, or the "
+       "measure of the pictures that \"of\" names"},
+      {"/data/segments/two/tokens/1/count", "4",
+       "r.json: data.segments.two.tokens: an input has a place in the text for "
+       "each square of \"image\"; expected one element that is \"of\" it, with "
+       "the \"count\" \"merged\""},
+      {"/inputs/vision.windows/squares", "0",
+       "r.json: inputs.vision.windows.squares: expected a whole number"},
+      {"/inputs/vision.segments/squares", "2",
+       "r.json: inputs.vision.segments.squares: goes with windows"},
+      {"/dims/seq", "12",
+       "r.json: inputs.llm.position_ids.pictures: expected pictures with "
+       "\"patches\" and packed texts"},
+  };
+  parseConfig(patchRecipe());
+  for (const Case &c : cases) {
+    Json recipe = patchRecipe();
+    recipe[Json::json_pointer(c.pointer)] = Json::parse(c.value);
+    std::string error = errorOf([&] { parseConfig(recipe); });
+    EXPECT_EQ(error.rfind(c.expected, 0), 0u) << error;
+  }
 }
 
 TEST_F(ConfigTest, TextInputsNeedASequence) {

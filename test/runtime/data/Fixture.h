@@ -96,6 +96,34 @@ inline Json demoRecipe() {
   })json");
 }
 
+/// Texts and pictures of any size, at most three of two squares each.
+inline Json patchRecipe() {
+  return Json::parse(R"json({
+    "items": {"image": {"max": 3, "measures": {"merged": {"max": 2}}}, "sample": {"measures": {"tokens": {"max": 12}}}},
+    "dims": {"merged": "image.merged", "seq": "sample.tokens"},
+    "batch": {"global": 6, "micro": 2}, "seed": 0,
+    "data": {
+      "sequence": "seq",
+      "tokenizer": {"kind": "words", "vocabulary": ["cat", "face", "dog"]},
+      "special": ["<image>", "<pad>"],
+      "pictures": {"image": {"patches": {"size": 2, "merge": 2, "frames": 2}}},
+      "segments": {
+        "text": {"parts": ["text"], "tokens": [{"text": "text", "loss": true}]},
+        "two": {"parts": ["text", "image", "image"],
+                "tokens": [{"text": "text", "loss": true}, {"token": "<image>", "count": "merged", "of": "image"}, {"token": "<image>", "count": "merged", "of": "image.1"}]}}},
+    "inputs": {
+      "vision.pixel_values": {"pixels": "image"},
+      "vision.positions": {"patches": "image", "gives": "places"},
+      "vision.segments": {"patches": "image", "gives": "segment"},
+      "vision.windows": {"patches": "image", "gives": "windows", "squares": 1},
+      "llm.input_ids": {"tokens": "ids"},
+      "llm.segments": {"tokens": "segment"},
+      "llm.position_ids": {"tokens": "position", "pictures": "image"},
+      "llm.image_rows": {"index": ["sample", "token"], "of": "image"},
+      "labels": {"tokens": "labels"}}
+  })json");
+}
+
 inline rt::data::Config parseConfig(const Json &recipe) {
   return rt::data::Config::parse(recipe, "r.json", {});
 }

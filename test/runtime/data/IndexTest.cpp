@@ -134,6 +134,40 @@ TEST_F(IndexTest, MembersThatAreNotUsed) {
   EXPECT_EQ(with("b.json", R"({"segments": [)"), "bad JSON");
 }
 
+/// Sizes of pictures are known before these are decoded.
+TEST_F(IndexTest, SquaresOfPictures) {
+  config = parseConfig(patchRecipe());
+  auto pair = [](const std::string &key, const std::string &picture) {
+    return Files{
+        {key + ".json",
+         R"({"segments": [[{"text": "dog"}, {"image": "1.png"}, {"image": "0.png"}]]})"},
+        {key + ".0.png", encodePng(solid(8, 4, 1, 2, 3))},
+        {key + ".1.png", picture}};
+  };
+  std::string shard =
+      writeShard("s.tar", pair("a", png(3)) +
+                              pair("b", encodePng(solid(201, 1, 1, 2, 3))) +
+                              pair("c", "no picture"));
+  ShardIndex built = buildIndex(config, shard, 1), read;
+  ASSERT_TRUE(saveIndex(config, shard, built));
+  ASSERT_TRUE(loadIndex(config, shard, read));
+  for (const ShardIndex &index : {built, read}) {
+    EXPECT_EQ(index.samples[0].squares, (SampleSquares{{{1, 1}, {1, 2}}}));
+    EXPECT_EQ(index.samples[0].tokens, 4);
+    EXPECT_EQ(index.samples[1].problem,
+              "member '1.png': a picture of 201 x 1, more than 200 times as "
+              "long as wide");
+    EXPECT_EQ(index.samples[2].problem, "member '1.png': neither PNG nor JPEG");
+  }
+  // What is known is not read again.
+  DataSet data(config, shard, 1);
+  DecodedSample sample =
+      data.decode(config, 0, [](size_t, size_t item) { return item == 1; });
+  EXPECT_EQ(sample.document.items[0][0].squares, (Squares{1, 1}));
+  EXPECT_EQ(sample.pixels[0].size(), size_t(3 * 4 * 24));
+  EXPECT_EQ(sample.pixels[0][0], 0); // not wanted
+}
+
 /// What editors of other systems add.
 TEST_F(IndexTest, LineEndsAndMarksOfTexts) {
   auto tokensOf = [&](const std::string &text) {

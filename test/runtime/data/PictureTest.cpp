@@ -215,6 +215,26 @@ TEST(Picture, EnlargingIsBilinear) {
                                            100, 100}));
 }
 
+/// Of Qwen2-VL's processor (transformers' smart_resize), in squares of 28.
+TEST(Picture, SquaresAreThoseOfTheLibrary) {
+  PatchGrid grid{14, 2, 1, 28 * 28, 28 * 28 * 20};
+  struct Case {
+    int64_t width, height;
+    Squares squares;
+  } cases[] = {{28, 28, {1, 1}}, {37, 100, {4, 1}},  {1, 1, {1, 1}},
+               {14, 42, {2, 1}}, {480, 640, {5, 3}}, {2600, 13, {1, 15}},
+               {70, 70, {2, 2}}, {126, 98, {4, 4}},  {140, 14, {1, 4}}};
+  for (const Case &c : cases)
+    EXPECT_EQ(squaresOf(c.width, c.height, grid), c.squares)
+        << c.width << " x " << c.height;
+  EXPECT_EQ(errorOf([&] { squaresOf(2601, 13, grid); }),
+            "a picture of 2601 x 13, more than 200 times as long as wide");
+  // There it has 54 squares, more than the bound.
+  EXPECT_EQ(errorOf([&] { squaresOf(20, 3000, grid); }),
+            "a picture of 20 x 3000 has no size within min_pixels and "
+            "max_pixels");
+}
+
 TEST(Picture, ThinPicturesStayCheap) {
   Picture out = resize(solid(1, 1 << 20, 9, 9, 9), 512, 512);
   EXPECT_EQ(out.rgb.size(), 512u * 512 * 3);

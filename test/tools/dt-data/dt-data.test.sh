@@ -58,6 +58,88 @@ sed 's/\[4, 4\]/[4, 4], "fit": "crop"/' pictures.json >cropped.json
 "$tool" check pictures.tar --recipe cropped.json >out
 if grep -q remark out; then fail "cropped pictures are not stretched"; fi
 
+# The same pictures in the sizes that they have, by squares of 4 x 4 pixels.
+cat >patches.json <<'J'
+{"items": {"image": {"max": 1, "measures": {"merged": {"max": 2}}}}, "dims": {"merged": "image.merged"},
+ "data": {"pictures": {"image": {"patches": {"size": 2, "merge": 2}}}}, "inputs": {"pixels": {"pixels": "image"}}}
+J
+"$tool" check pictures.tar --recipe patches.json >out
+if grep -q remark out; then fail "pictures of any size are not stretched"; fi
+"$tool" stats pictures.tar --recipe patches.json --json >out
+expect '"measures":{"image.merged":{"item":[[1,1],[2,2]],"sample":[[1,1],[2,2]]}}' out
+"$tool" stats pictures.tar --recipe patches.json >out
+expect "image.merged of an item: mean 1.67, from 1 to 2" out
+"$tool" stats pictures.tar --recipe patches.json --samples samples.json
+expect '{"kinds":["image"],"samples":[{"count":1,"items":[[1]],"tokens":1},{"count":2,"items":[[2]],"tokens":1}]}' samples.json
+
+# Measures of batch files, of a pipe, of an index of tools/finetune and of the planner's data: no recipe.
+python3 - <<'P'
+import json, struct
+def write(path, tensors, notes=None, mode="wb"):
+    header, data = {"__metadata__": notes} if notes else {}, b""
+    for name, values in tensors.items():
+        values, shape = values if isinstance(values, tuple) else (values, [len(values)])
+        raw = struct.pack(f"<{len(values)}q", *values)
+        header[name] = {"dtype": "I64", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    open(path, mode).write(struct.pack("<Q", len(text)) + text + data)
+one = {"offsets.sample.tokens": [0, 5, 9], "offsets.image.merged": [0, 4, 4, 20], "item_of.image": [0, 1, 1], "ids": [7] * 9}
+two = {"offsets.sample.tokens": [0, 5], "offsets.image.merged": [0], "item_of.image": []}
+write("one.safetensors", one)
+write("two.safetensors", two)
+for batch in (one, two):
+    write("stream", batch, mode="ab")
+write("alone.safetensors", {"offsets.image.merged": [0, 4, 6], "ids": [7]})
+write("descends.safetensors", {"offsets.image.merged": [0, 4, 3]})
+write("wide.safetensors", {"offsets.image.merged": ([0, 4, 6, 7], [2, 2])})
+write("owner.safetensors", one | {"item_of.image": [0, 1, 2]})
+write("short.safetensors", one | {"item_of.image": [0, 1]})
+write("none.safetensors", {"ids": [7]})
+index = {"wheres": [0, 9, 20], "measures.tokens": [5, 0, 7], "measures.image.merged": [4, 0, 9, 2], "counts.image.merged": [1, 1, 2]}
+write("index.safetensors", index, {"broken": json.dumps({"1": "no such picture"})})
+write("counts.safetensors", index | {"counts.image.merged": [1, 1, 1]})
+json.dump({"kinds": ["image"], "samples": [{"tokens": 700, "items": [[1024, 256]], "count": 12}, {"tokens": 3, "items": [[]], "count": 0.5}]}, open("data.json", "w"))
+P
+"$tool" stats one.safetensors two.safetensors >out
+expect "2 files, 3 samples" out
+expect "sample.tokens: mean 4.67, from 4 to 5, half at most 5, 99 % at most 5" out
+expect "image: items of a sample: mean 1.00, from 0 to 2, half at most 1, 99 % at most 2" out
+expect "image.merged of an item: mean 6.67, from 0 to 16, half at most 4, 99 % at most 16" out
+expect "image.merged of all items of a sample: mean 6.67, from 0 to 16" out
+"$tool" stats one.safetensors two.safetensors --json >files.json
+expect '"measures":{"image.merged":{"item":[[0,1],[4,1],[16,1]],"sample":[[0,1],[4,1],[16,1]]},"sample.tokens":{"sample":[[4,1],[5,2]]}}' files.json
+"$tool" stats - --json <stream >out
+cmp <(sed 's/"files":1/"files":2/' out) files.json || fail "a stream has other measures than its files"
+"$tool" stats alone.safetensors >out # whose items they are is not said
+expect "1 file" out
+expect "image.merged of an item: mean 3.00, from 2 to 4" out
+if grep -q "of a sample" out; then fail "items of samples that nobody knows"; fi
+"$tool" stats index.safetensors --json >out
+expect '"items":{"image":[[1,1],[2,1]]}' out
+expect '"image.merged":{"item":[[2,1],[4,1],[9,1]],"sample":[[4,1],[11,1]]}' out
+expect '"reasons":{"no such picture":1' out
+expect '"samples":2' out
+"$tool" stats data.json --json >out
+expect '"image.tokens":{"item":[[256,12],[1024,12]],"sample":[[0,0.5],[1280,12]]}' out
+echo '{"kinds": ["image"], "measures": {"image": ["merged", "patches"]}, "samples": [{"tokens": 7, "items": [[[4, 16], [1, 9]]]}]}' >two.json
+"$tool" stats two.json --json >out
+expect '"image.merged":{"item":[[1,1],[4,1]],"sample":[[5,1]]},"image.patches":{"item":[[9,1],[16,1]],"sample":[[25,1]]},"sample.tokens":' out
+"$tool" stats one.safetensors -o page.html
+expect "image.merged of all items of a sample" page.html
+expect "<svg" page.html
+"$tool" stats texts.tar --recipe pairs.json -o page.html
+expect "tokens a sample" page.html
+refuse "descends.safetensors: tensor 'offsets.image.merged': expected 0, then sums that never descend (offsets)" "$tool" stats descends.safetensors
+refuse "wide.safetensors: tensor 'offsets.image.merged' has shape [2, 2], expected integers along one axis" "$tool" stats wide.safetensors
+refuse "owner.safetensors: tensor 'item_of.image': item 2 is of sample 2; there are 2" "$tool" stats owner.safetensors
+refuse "short.safetensors: tensor 'item_of.image' is of 2 items, others of the file of 3" "$tool" stats short.safetensors
+refuse "none.safetensors: no sizes: expected tensors offsets.KIND.MEASURE" "$tool" stats none.safetensors
+refuse "counts.safetensors: tensor 'counts.image.merged' counts 3 items of 3 samples; there are 4 of 3" "$tool" stats counts.safetensors
+refuse "alone.safetensors: measures of samples are none; those of the files before are tokens" "$tool" stats one.safetensors alone.safetensors
+refuse "expected --recipe: texts.tar is read as a shard" "$tool" stats texts.tar one.safetensors
+refuse "nowhere/p.html: " "$tool" stats one.safetensors -o nowhere/p.html
+
 # A disk that is full.
 for what in "--help" "stats texts.tar --recipe pairs.json" "stats texts.tar --recipe pairs.json --json" "check pictures.tar --recipe pictures.json"; do
   if "$tool" $what >/dev/full 2>err; then fail "'$what' succeeded on a full disk"; fi
@@ -80,6 +162,7 @@ refuse "none.tar: cannot open: No such file" "$tool" check none.tar --recipe pai
 refuse "none.json: cannot open: No such file or directory" "$tool" check texts.tar --recipe none.json
 refuse "not an uncompressed tar file" "$tool" check pairs.json --recipe pairs.json
 refuse "expected either --from-emoji or --from-dir" "$tool" build -o x.tar
+refuse "build: expected -o FILE" "$tool" build --from-dir files
 refuse "emptydir: no files" "$tool" build --from-dir "$(mkdir emptydir; echo emptydir)" -o x.tar
 refuse "expected a subcommand" "$tool"
 

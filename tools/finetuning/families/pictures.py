@@ -27,6 +27,10 @@ class Pictures(Text):
         """That stands where a picture's rows go."""
         return getattr(self.config, "image_token_id", None) or self.config.image_token_index
 
+    @property
+    def tokens(self):
+        return [self.token]
+
     def read(self, made, counts=()):
         """As Text.read; `counts`: of the places that the text has for each picture."""
         raise NotImplementedError
@@ -36,10 +40,10 @@ class Pictures(Text):
         return int(items["image.merged"].sum())
 
     def words(self, ids):
-        return ids[ids != self.token]
+        return ids[~np.isin(ids, self.tokens)]
 
     def arrays(self, ids, labels, items):
-        pictures = ids == self.token
+        pictures = np.isin(ids, self.tokens)
         if self.token >= self.text.vocab_size:  # a picture's row stands there, whatever the token's is
             ids = np.where(pictures, 0, ids)
         return super().arrays(ids, labels, items) | items | {"image_rows": np.flatnonzero(pictures)}
@@ -66,20 +70,53 @@ class Pictures(Text):
 
 
 class Qwen(Pictures):
-    """Patches of a picture stand in squares that are merged into a row."""
+    """Patches of a picture stand in squares that are merged into a row. The tower sees frames of a video one by one, as pictures: each is an item (with temporal_patch_size 2 two are one)."""
+
+    PARTS = ("image", "video")
 
     @property
     def vision(self):
         return self.config.vision_config
 
     @property
+    def tokens(self):
+        return [self.config.image_token_id, self.config.video_token_id]
+
+    @property
     def features(self):
         return self.vision.in_channels * self.vision.temporal_patch_size * self.vision.patch_size**2
 
     def read(self, made, counts=()):
-        grids = np.zeros((0, 3), np.int64) if made is None else np.asarray(made["image_grid_thw"])
-        pixels = np.zeros((0, self.features), np.float32) if made is None else np.asarray(made["pixel_values"], np.float32)
-        return {"image.merged": grids.prod(1) // self.vision.spatial_merge_size**2, "grids": grids, "pixels": pixels} | self.patches(grids)
+        grids, pixels, clips, times = [], [np.zeros((0, self.features), np.float32)], [], []
+        for number, (grid, patches, seconds) in enumerate(self.seen(made) if made is not None else ()):
+            frames, height, width = map(int, grid)
+            grids += [(1, height, width)] * frames
+            pixels.append(patches)
+            clips += [number] * frames
+            times += self.times(frames, seconds)
+        grids = np.array(grids, np.int64).reshape(-1, 3)
+        made = {"image.merged": grids.prod(1) // self.vision.spatial_merge_size**2, "grids": grids, "pixels": np.concatenate(pixels)}
+        return made | {"clips": np.array(clips, np.int64), "times": np.array(times, np.int64)} | self.patches(grids)
+
+    def seen(self, made):
+        """(grid, patches, seconds between frames; of a picture None) of all pictures and videos, as they stand in the text."""
+        kinds = {
+            "image": self.split(made, "pixel_values", "image_grid_thw", [None]),
+            "video": self.split(made, "pixel_values_videos", "video_grid_thw", np.asarray(made.get("second_per_grid_ts", [1]), np.float64)),
+        }
+        return [next(kinds[replaced["type"]]) for replaced in made["text_replacement_offsets"][0]]
+
+    @staticmethod
+    def split(made, pixels, grids, seconds):
+        first, found = 0, np.asarray(made.get(grids, np.zeros((0, 3))), np.int64).reshape(-1, 3)
+        for i, grid in enumerate(found):
+            end = first + int(grid.prod())
+            yield grid, np.asarray(made[pixels][first:end], np.float32), seconds[min(i, len(seconds) - 1)]
+            first = end
+
+    def times(self, frames, seconds):
+        """Of the frames of a video: the times that their rows have in the text, from its first row on."""
+        return list(range(frames))
 
     def patches(self, grids):
         """Of what picture each patch is, and where in it it stands."""
@@ -99,17 +136,18 @@ class Qwen(Pictures):
 
     def arrays(self, ids, labels, items):
         arrays = super().arrays(ids, labels, items)
-        return arrays | {"positions": self.positions(len(ids), arrays["image_rows"], items["grids"], items["image.merged"])}
+        return arrays | {"positions": self.positions(len(ids), arrays["image_rows"], items)}
 
-    def positions(self, count, rows, grids, merged):
-        """[3, count], as get_rope_index: a picture's rows have one time, and a height and a width."""
-        places, at, following = np.zeros((3, count), np.int64), 0, 0
-        for (_, height, width), first, size in zip(grids // (1, *[self.vision.spatial_merge_size] * 2), np.cumsum([0, *merged])[:-1], merged):
+    def positions(self, count, rows, items):
+        """[3, count], as get_rope_index: a frame's rows have one time, and a height and a width; what follows a video begins where its first frame's rows end."""
+        places, at, following, begun, clip = np.zeros((3, count), np.int64), 0, 0, 0, -1
+        grids, merged = items["grids"] // (1, *[self.vision.spatial_merge_size] * 2), items["image.merged"]
+        for (_, height, width), first, size, own, time in zip(grids, np.cumsum([0, *merged])[:-1], merged, items["clips"], items["times"]):
             begin = rows[first]
             places[:, at:begin] = following + np.arange(begin - at)
-            following += begin - at
-            places[:, begin : begin + size] = following + np.stack([np.zeros(size, np.int64), *np.indices((height, width)).reshape(2, -1)])
-            at, following = begin + size, following + max(height, width)
+            begun = begun if own == clip else following + begin - at
+            places[:, begin : begin + size] = begun + np.stack([np.full(size, time), *np.indices((height, width)).reshape(2, -1)])
+            at, following, clip = begin + size, begun + max(height, width), own
         places[:, at:] = following + np.arange(count - at)
         return places
 
@@ -135,6 +173,10 @@ class Qwen25VL(Qwen):
 
         inputs |= {"windows": (zeros(count), {0: patches}), "window_index": (zeros(4), {0: "merged"}), "window_places": (zeros(4), {0: "merged"})}
         return Graph(PackedTower(visual, reordered=True), inputs, list(self.ROWS))
+
+    def times(self, frames, seconds):
+        """Only those of a video are apart by what the config says."""
+        return [0] * frames if seconds is None else [int(i * self.vision.tokens_per_second * seconds) for i in range(frames)]
 
     def patches(self, grids):
         side = self.vision.window_size // self.vision.spatial_merge_size // self.vision.patch_size
@@ -167,11 +209,16 @@ class Qwen25VL(Qwen):
 
 
 class Qwen3VL(Qwen):
-    """Rows of some of the tower's layers are added to the first layers of the text; a picture has the table of positions resized."""
+    """Rows of some of the tower's layers are added to the first layers of the text; a picture has the table of positions resized. The text says when a frame of a video is seen, so each stands by itself."""
 
     @property
     def ROWS(self):
         return ("image_embeds", *(f"deepstack_{i}" for i in range(len(self.vision.deepstack_visual_indexes))))
+
+    def seen(self, made):
+        for grid, patches, seconds in super().seen(made):
+            for frame in np.split(patches, grid[0]):
+                yield (1, *grid[1:]), frame, seconds
 
     def tower(self, visual, inputs, count, patches):
         from export.packing import DeepstackTower

@@ -31,11 +31,16 @@ class Text:
     KINDS = {}  # kind of items: its measures
     CLASS = "AutoModelForCausalLM"
     SEES_LATER = False  # whether masks of its own say what later tokens a token sees
-    token = None  # that stands where an item's rows go
+    tokens = ()  # that stand where items' rows go
     PROMPTS = False  # no template: a prompt and its answer
 
     def __init__(self, folder):
         self.folder, self.config = folder, folder.config
+
+    @property
+    def PARTS(self):
+        """What parts of a message may be beside text."""
+        return tuple(self.KINDS)
 
     @property
     def item_measures(self):
