@@ -320,6 +320,8 @@ std::vector<StringRef> LossRule::getKeys() const {
   for (StringRef key : {target, setting})
     if (!key.empty())
       keys.push_back(key);
+  if (choosesRows)
+    keys.insert(keys.end(), {"where", "is"});
   return keys;
 }
 
@@ -341,6 +343,14 @@ LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
   entry.setting = rule.usual;
   if (!rule.setting.empty() && reader.has(rule.setting))
     entry.setting = reader.at(rule.setting).integer();
+  if (rule.choosesRows && reader.has("where") != reader.has("is"))
+    reader.fail(
+        "\"where\" names an input and \"is\" a number: expected both or "
+        "neither");
+  if (rule.choosesRows && reader.has("where")) {
+    entry.where = reader.at("where").string();
+    entry.is = reader.at("is").integer();
+  }
   JsonReader valueReader = reader.at(rule.value);
   entry.value = tensor(valueReader, valueReader.string(), recipe);
   entry.name = reader.has("name") ? reader.at("name").string() : "loss";
