@@ -10,6 +10,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/data/Config.h"
+#include "runtime/data/PythonSource.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -449,6 +450,11 @@ Error readDataSections(const OrderedJson &json, Recipe &recipe) {
   if (!json.contains("data"))
     return Error::success();
   try {
+    if (rt::data::hasPythonSource(nlohmann::json(json))) {
+      recipe.data = rt::data::readPythonSource(nlohmann::json(json),
+                                               recipe.path, recipe.directory);
+      return Error::success();
+    }
     std::vector<std::string> folders = {recipe.directory};
     nlohmann::json plain =
         rt::data::inlineVocabulary(nlohmann::json(json), folders);
