@@ -78,30 +78,6 @@ void CollectiveAmount::add(const CollectiveAmount &other) {
   beside = std::max(beside, other.beside);
 }
 
-/// The sum of the terms: their array.
-static FailureOr<std::string> elements(TableWriter &writer, rt::EntryOp entry,
-                                       const nn::DimExpr &sum,
-                                       ArrayRef<std::string> symbols) {
-  SmallVector<std::string> terms;
-  for (const nn::DimExpr::Term &term : sum.terms()) {
-    SmallVector<int64_t> indices;
-    for (const std::string &symbol : term.symbols) {
-      auto found = llvm::find(symbols, symbol);
-      if (found == symbols.end())
-        return entry.emitOpError()
-                   << "calls a function that exchanges '" << symbol
-                   << "' elements, which is no rt.symbol of the module",
-               failure();
-      indices.push_back(found - symbols.begin());
-    }
-    rows::SizeTerm row;
-    row.factor = term.coefficient;
-    row.symbols = writer.shared("int32_t", "kNumbers", numberTexts(indices));
-    terms.push_back(listText(row));
-  }
-  return writer.shared<rows::SizeTerm>("kElements", terms);
-}
-
 static LogicalResult addRows(TableWriter &writer, rt::ModuleOp module,
                              const ModuleNames &name,
                              SmallVectorImpl<std::string> &table) {
@@ -111,9 +87,11 @@ static LogicalResult addRows(TableWriter &writer, rt::ModuleOp module,
     auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
         entry, entry.getCalleeAttr());
     for (auto &[exchange, amount] : counter.of(callee)) {
-      auto sum = elements(writer, entry, amount.elements, symbols);
-      if (failed(sum))
-        return failure();
+      auto sum = writer.terms("kElements", amount.elements, symbols);
+      if (!sum)
+        return entry.emitOpError(
+            "calls a function that exchanges elements of a symbol which is no "
+            "rt.symbol of the module");
       auto &[kind, type, over, stride] = exchange;
       rows::CollectiveInfo row;
       row.function = name.getFunction(entry.getKind(), entry.getCallee());

@@ -92,6 +92,36 @@ static void setFunctions(rt::ModuleOp module, const ModuleNames &name,
       *cell = name.getFunction(entry.getKind(), entry.getCallee());
 }
 
+/// FLOPs of the model in a part.
+static LogicalResult setWork(TableWriter &writer, rt::ModuleOp module,
+                             ArrayRef<std::string> symbols,
+                             const ModuleNames &name, rows::ModuleInfo &row) {
+  auto work = cast_or_null<dist::WorkAttr>(module.getWorkAttr());
+  if (!work)
+    return success();
+  auto terms = writer.terms("kWork", work.getSize().getSize(), symbols);
+  if (!terms)
+    return module.emitOpError("has work of a symbol that it does not have");
+  if (!work.getSize().getSize().terms().empty())
+    row.work = *terms;
+  SmallVector<std::string> table;
+  for (dist::PairsAttr pairs : work.getPairs()) {
+    rows::PairTerm term;
+    term.flops = pairs.getFlops();
+    term.rows = extentText(pairs.getRows().getSize(), symbols);
+    term.columns = extentText(pairs.getColumns().getSize(), symbols);
+    if (pairs.getCausal())
+      term.causal = true;
+    if (pairs.getWindow())
+      term.window = pairs.getWindow();
+    table.push_back(fieldsText(term));
+  }
+  if (!table.empty())
+    row.pairs =
+        writer.array<rows::PairTerm>(snake("kPairs", name.module), table);
+  return success();
+}
+
 static FailureOr<std::string>
 moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
   SmallVector<std::string> symbolNames = symbolsOf(module);
@@ -111,6 +141,8 @@ moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
   row.outputs =
       writer.array<rows::BufferInfo>(snake("kOutputs", name.module), *out);
   setFunctions(module, name, row);
+  if (failed(setWork(writer, module, symbolNames, name, row)))
+    return failure();
   row.wholeBatch = module.getWholeBatch();
   row.arenaBytes = int64_t(module.getArena());
   row.scratchBytes = int64_t(module.getScratch());

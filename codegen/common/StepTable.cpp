@@ -53,6 +53,8 @@ std::string writeRanks(TableWriter &writer) {
     rows::RankInfo row;
     row.rows = writer.shared<rows::TaskRow>(
         camel("kRows", std::to_string(rank.getRank())), tasks);
+    if (auto peak = rank.getPeak())
+      row.peak = numberText(peak->convertToDouble());
     table.push_back(listText(row));
   }
   return writer.array<rows::RankInfo>("kRanks", table);

@@ -46,21 +46,44 @@ std::string TableWriter::shared(StringRef type, StringRef name,
   return table;
 }
 
+std::string extentText(const nn::DimExpr &dim, ArrayRef<std::string> symbols) {
+  auto affine = dim.asAffine().value_or(nn::DimExpr::Affine{0, "", -1});
+  bool isNumber = affine.symbol.empty();
+  rows::Extent row;
+  row.scale = isNumber ? 0 : affine.scale;
+  row.symbol =
+      isNumber ? -1 : llvm::find(symbols, affine.symbol) - symbols.begin();
+  row.offset = affine.offset;
+  return listText(row);
+}
+
+std::optional<std::string> TableWriter::terms(StringRef label,
+                                              const nn::DimExpr &sum,
+                                              ArrayRef<std::string> symbols) {
+  SmallVector<std::string> terms;
+  for (const nn::DimExpr::Term &term : sum.terms()) {
+    SmallVector<int64_t> indices;
+    for (const std::string &symbol : term.symbols) {
+      auto found = llvm::find(symbols, symbol);
+      if (found == symbols.end())
+        return std::nullopt;
+      indices.push_back(found - symbols.begin());
+    }
+    rows::SizeTerm row;
+    row.factor = term.coefficient;
+    row.symbols = shared("int32_t", "kNumbers", numberTexts(indices));
+    terms.push_back(listText(row));
+  }
+  return shared<rows::SizeTerm>(label, terms);
+}
+
 std::string TableWriter::tensor(StringRef label, Type type,
                                 ArrayRef<std::string> symbols) {
   auto buffer = cast<rt::BufferType>(type);
   nn::Shape shape = buffer.getShape();
   SmallVector<std::string> extents;
-  for (const nn::DimExpr &dim : shape) {
-    auto affine = dim.asAffine().value_or(nn::DimExpr::Affine{0, "", -1});
-    bool isNumber = affine.symbol.empty();
-    rows::Extent row;
-    row.scale = isNumber ? 0 : affine.scale;
-    row.symbol =
-        isNumber ? -1 : llvm::find(symbols, affine.symbol) - symbols.begin();
-    row.offset = affine.offset;
-    extents.push_back(listText(row));
-  }
+  for (const nn::DimExpr &dim : shape)
+    extents.push_back(extentText(dim, symbols));
   rows::TensorInfo row;
   row.name = quoted(label);
   row.type = enumText(dtypeOf(buffer.getElementType()));

@@ -37,6 +37,10 @@ public:
     return shared(Row::kType, name, rows);
   }
 
+  /// An array of SizeTerm; nothing if a symbol is none of `symbols`.
+  std::optional<std::string> terms(llvm::StringRef label,
+                                   const nn::DimExpr &sum,
+                                   llvm::ArrayRef<std::string> symbols);
   /// A TensorInfo and a BufferInfo; `symbols` are those of the module.
   std::string tensor(llvm::StringRef label, mlir::Type type,
                      llvm::ArrayRef<std::string> symbols);
@@ -79,6 +83,9 @@ auto functionOf(ModuleRow &row, rt::TaskKind kind) -> decltype(&row.forward) {
   }
 }
 
+/// An Extent of a size that is affine in one of the symbols.
+std::string extentText(const nn::DimExpr &dim,
+                       llvm::ArrayRef<std::string> symbols);
 llvm::SmallVector<std::string> symbolsOf(rt::ModuleOp module);
 llvm::SmallVector<std::string> numberTexts(llvm::ArrayRef<int64_t> values);
 

@@ -58,6 +58,25 @@ def Dist_TimesAttr : Dist_Attr<"Times", "times"> {
   let assemblyFormat = "`<` $source `,` `[` $stages `]` `>`";
 }
 
+def Dist_PairsAttr : Dist_Attr<"Pairs", "pairs"> {
+  let summary = "FLOPs of attention inside of items";
+  let description = [{
+    `#dist.pairs<12288, <4*seq>, <4*seq>, true, 512>`: so many FLOPs for each pair of a row and a column of one item that `causal` and `window` (0: none) leave. What an item has of the rows and of the columns is what it brings to
+    these sizes, each of which is a multiple of one symbol.
+  }];
+  let parameters = (ins "int64_t":$flops, "::dt::nn::DimAttr":$rows, "::dt::nn::DimAttr":$columns, "bool":$causal, "int64_t":$window);
+  let assemblyFormat = "`<` $flops `,` $rows `,` $columns `,` $causal `,` $window `>`";
+}
+
+def Dist_WorkAttr : Dist_Attr<"Work", "work"> {
+  let summary = "FLOPs of the model in a part";
+  let description = [{
+    `#dist.work<<30720*seq>, [<12288, <seq>, <seq>, true, 0>]>`: what grows with the part's dims, and attention that keeps items apart.
+  }];
+  let parameters = (ins "::dt::nn::DimAttr":$size, OptionalArrayRefParameter<"::dt::dist::PairsAttr">:$pairs);
+  let assemblyFormat = "`<` $size (`,` `[` $pairs^ `]`)? `>`";
+}
+
 //===----------------------------------------------------------------------===//
 // Collectives
 //===----------------------------------------------------------------------===//

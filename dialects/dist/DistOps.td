@@ -49,7 +49,7 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
 
     Who runs it (docs/parallel.md; `Placement` has the values of absent ones): `unit`: the plan's unit that the module is a `stage` of; `dp`: replicas, with their `ranks` (replica d's from d * tp on) and `speeds` (only ratios count);
     `sub`: pieces of a replica's share of a microbatch; `span`: microbatches that a task works on at once; `zero`: 1 if optimizer state is sharded over replicas; `split_backward`: gradients of inputs and of parameters are tasks of
-    their own; `run_ahead`: microbatches that its forwards run ahead; `times`: what its tasks take.
+    their own; `run_ahead`: microbatches that its forwards run ahead; `times`: what its tasks take; `work`: FLOPs of the model in a part, forward and backward, on all ranks of a replica together (dist-count-work).
 
     From dist-apply-plan to dist-cut-stages: `pp` pipeline stages with `vpp` virtual stages a rank; `stages`: names of pieces for every stage; `saves`: `save` of every stage; `unit_ranks`: ranks of (pp, dp, tp) at (pp * DP + dp) * TP + tp.
     ```mlir
@@ -61,7 +61,7 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
     OptionalAttr<Dist_Precision>:$precision, Dist_CountOrOne:$tp, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
     OptionalAttr<StrAttr>:$unit, DefaultValuedOptionalAttr<Dist_Index, "0">:$stage, Dist_CountOrOne:$dp, OptionalAttr<Dist_RankList>:$ranks, OptionalAttr<Dist_PositiveList>:$speeds,
     DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<32767>]>, "1">:$sub, Dist_CountOrOne:$span, DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>, "0">:$zero, UnitAttr:$split_backward, OptionalAttr<Dist_Index>:$run_ahead,
-    OptionalAttr<Dist_TimesAttr>:$times,
+    OptionalAttr<Dist_TimesAttr>:$times, OptionalAttr<Dist_WorkAttr>:$work,
     Dist_CountOrOne:$pp, Dist_CountOrOne:$vpp, OptionalAttr<TypedArrayAttrBase<StrArrayAttr, "names of pieces for each stage">>:$stages, OptionalAttr<TypedArrayAttrBase<Dist_Save, "saved sets of stages">>:$saves, OptionalAttr<Dist_RankList>:$unit_ranks);
   let regions = (region SizedRegion<1>:$body);
   let hasVerifier = 1;
@@ -224,9 +224,9 @@ def Dist_PlanOp : Dist_TopOp<"plan", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let description = [{
     `dist.plan ranks 12 schedule "1f1b" pace @llm reorder "both" bucket 4194304 depth 2`. `pace`: the module or unit whose replicas together hold a microbatch's samples. `reorder`: "none", "intra", "inter" or "both".
     `bucket`: bytes of a gradient reduction. `narrow_sums`: in bf16. `depth`: microbatches whose forward messages a receiver has posted. Attributes of the modules say who runs what (docs/parallel.md).
-    `cluster`: whose devices run what has no times. `memory`: bytes of every rank.
+    `cluster`: whose devices run what has no times. `memory`: bytes of every rank. `peaks`: FLOP/s that the device of every rank can do at most.
   }];
-  let arguments = (ins I64Attr:$ranks, StrAttr:$schedule, FlatSymbolRefAttr:$pace, StrAttr:$reorder, I64Attr:$bucket, I64Attr:$depth, UnitAttr:$narrow_sums, OptionalAttr<StrAttr>:$cluster, OptionalAttr<DenseI64ArrayAttr>:$memory);
+  let arguments = (ins I64Attr:$ranks, StrAttr:$schedule, FlatSymbolRefAttr:$pace, StrAttr:$reorder, I64Attr:$bucket, I64Attr:$depth, UnitAttr:$narrow_sums, OptionalAttr<StrAttr>:$cluster, OptionalAttr<DenseI64ArrayAttr>:$memory, OptionalAttr<DenseF64ArrayAttr>:$peaks);
   let hasVerifier = 1;
   let assemblyFormat = "`ranks` $ranks `schedule` $schedule `pace` $pace `reorder` $reorder `bucket` $bucket `depth` $depth (`narrow_sums` $narrow_sums^)? (`cluster` $cluster^)? attr-dict";
 }

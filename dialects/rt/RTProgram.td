@@ -19,6 +19,7 @@ class RT_DistAttr<string name, string what> : Attr<CPred<"::llvm::isa<::dt::dist
   let convertFromStorage = "$_self";
 }
 def RT_LayoutAttr : RT_DistAttr<"Layout", "#dist.layout">;
+def RT_WorkAttr : RT_DistAttr<"Work", "#dist.work">;
 def RT_CutsAttr : TypedArrayAttrBase<RT_DistAttr<"Cut", "#dist.cut">, "array of #dist.cut">;
 
 def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
@@ -37,11 +38,11 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   let summary = "one module: ModuleInfo and its functions";
   let description = [{
     Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.entry, rt.func. Symbols, inputs and outputs have the order of the tables. `origin`: as in dist.module. `tf32`: products and convolutions of f32 may round their operands to TF32. `arena`, `scratch`, `parameters`,
-    `trainable`: bytes of its regions on a rank; `trainable` is the region of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `span`, `zero`, `speeds`: as in ModuleInfo.
+    `trainable`: bytes of its regions on a rank; `trainable` is the region of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `span`, `zero`, `speeds`: as in ModuleInfo; `work`: as in dist.module.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, UnitAttr:$tf32, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
                        DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "1">:$sub, DefaultValuedAttr<I64Attr, "1">:$span, DefaultValuedAttr<I64Attr, "0">:$zero, OptionalAttr<DenseI64ArrayAttr>:$speeds,
-                       I64Attr:$arena, I64Attr:$scratch, I64Attr:$parameters, I64Attr:$trainable);
+                       I64Attr:$arena, I64Attr:$scratch, I64Attr:$parameters, I64Attr:$trainable, OptionalAttr<RT_WorkAttr>:$work);
   let regions = (region SizedRegion<1>:$body);
   let extraClassDeclaration = [{
     /// The name that files and the command line know the module by: "origin.tensor".
@@ -51,7 +52,7 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   let hasRegionVerifier = 1;
   let assemblyFormat = [{
     $sym_name (`whole_batch` $whole_batch^)? (`tf32` $tf32^)? (`origin` $origin^)? (`unit` $unit^)? (`stage` $stage^)? (`item` $item^)? (`tp` $tp^)? (`dp` $dp^)? `ranks` $ranks (`sub` $sub^)? (`span` $span^)? (`zero` $zero^)? (`speeds` $speeds^)?
-    `arena` $arena `scratch` $scratch `parameters` $parameters `trainable` $trainable attr-dict-with-keyword $body
+    `arena` $arena `scratch` $scratch `parameters` $parameters `trainable` $trainable (`work` $work^)? attr-dict-with-keyword $body
   }];
 }
 def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
@@ -138,9 +139,10 @@ def RT_OptimizerOp : RT_Op<"optimizer"> {
 }
 def RT_RankOp : RT_Op<"rank", [HasParent<"ProgramOp">, NoTerminator, SingleBlock, NoRegionArguments]> {
   let summary = "RankInfo: the rows of one rank's step, in order";
-  let arguments = (ins I64Attr:$rank);
+  let description = [{ `peak`: FLOP/s that its device can do at most, where somebody knows. }];
+  let arguments = (ins I64Attr:$rank, OptionalAttr<F64Attr>:$peak);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$rank attr-dict-with-keyword $body";
+  let assemblyFormat = "$rank (`peak` $peak^)? attr-dict-with-keyword $body";
 }
 def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "TaskRow: `rt.task backward_input @llm microbatch 0 slot 1 received 0 early 2 late 1`";

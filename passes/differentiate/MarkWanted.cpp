@@ -110,7 +110,9 @@ void GradientGraph::seedLosses(Node &node,
                                std::vector<SmallVector<Attribute>> &sources) {
   Builder b(program.getContext());
   for (auto loss : program.getOps<dist::LossOp>()) {
-    if (loss.getModuleAttr().getAttr() != node.module.getSymNameAttr())
+    // One that counts nothing is only shown.
+    if (loss.getModuleAttr().getAttr() != node.module.getSymNameAttr() ||
+        loss.getWeight().isZero())
       continue;
     if (auto i = dist::ModuleOp::findResult(node.forward, loss.getNumerator()))
       sources[*i].push_back(nn::GradientAttr::get(

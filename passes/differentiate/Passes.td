@@ -14,6 +14,7 @@ include "mlir/Pass/PassBase.td"
 // From modules with @forward to modules with @forward.fwd and @forward.bwd.
 def DifferentiatePipeline : Pipeline<[
   "dist-mark-wanted",
+  "dist.module(dist-count-work)",
   // One read a parameter: its gradients then come together.
   "dist.module(func.func(cse), "
     "nn-differentiate, func.func(canonicalize, cse), nn-mark-untouched)",
@@ -28,6 +29,15 @@ def MarkWanted : Pass<"dist-mark-wanted", "::mlir::ModuleOp"> {
 
     All else is left alone: a frozen encoder has no backward function, and a frozen model in the middle passes gradients on without computing those of its weights.
   }];
+}
+
+def CountWork : Pass<"dist-count-work", "::dt::dist::ModuleOp"> {
+  let summary = "Count the FLOPs of the model in a module";
+  let description = [{
+    Sets `work` of a module whose `@forward` is marked: FLOPs of products, convolutions and attention in a part, forward, and once more for the gradient of each factor that gets one. So what is frozen has no gradients of weights, and
+    nothing is counted that a saved set makes again or tensor parallelism makes on several ranks. A program divides them by time: FLOP/s and MFU (docs/tour.md).
+  }];
+  let dependentDialects = ["::dt::dist::DistDialect"];
 }
 
 def Differentiate : Pass<"nn-differentiate", "::dt::dist::ModuleOp"> {

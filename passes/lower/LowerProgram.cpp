@@ -115,7 +115,7 @@ private:
         m.place.speeds.empty() ? DenseI64ArrayAttr()
                                : b.getDenseI64ArrayAttr(m.place.speeds),
         m.arenaBytes, m.scratchBytes, parameters.getBytes(index),
-        parameters.getTrainableBytes(index));
+        parameters.getTrainableBytes(index), m.op.getWorkAttr());
     markGradients(m, index);
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&module.getBody());
@@ -260,7 +260,11 @@ private:
   }
 
   void writeRank(int64_t rank, ArrayRef<Row> rows) {
-    auto op = rt::RankOp::create(b, top.getLoc(), rank);
+    auto planOp = dist::getOnly<dist::PlanOp>(top);
+    auto peaks = planOp ? planOp.getPeaks() : std::nullopt;
+    auto op = rt::RankOp::create(b, top.getLoc(), rank,
+                                 peaks ? b.getF64FloatAttr((*peaks)[rank])
+                                       : FloatAttr());
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&op.getBody());
     for (const Row &row : rows) {

@@ -99,15 +99,17 @@ private:
     // Errors of later passes name the plan.
     Location location =
         NameLoc::get(builder.getStringAttr(plan.path), program.getLoc());
-    auto op = dist::PlanOp::create(builder, location, number(plan.ranks),
-                                   builder.getStringAttr(plan.schedule),
-                                   FlatSymbolRefAttr::get(context, plan.pace),
-                                   builder.getStringAttr(plan.reorder),
-                                   number(plan.bucketBytes), number(plan.depth),
-                                   plan.narrowSums ? builder.getUnitAttr()
-                                                   : UnitAttr(),
-                                   builder.getStringAttr(plan.cluster),
-                                   /*memory=*/DenseI64ArrayAttr());
+    auto op = dist::PlanOp::create(
+        builder, location, number(plan.ranks),
+        builder.getStringAttr(plan.schedule),
+        FlatSymbolRefAttr::get(context, plan.pace),
+        builder.getStringAttr(plan.reorder), number(plan.bucketBytes),
+        number(plan.depth),
+        plan.narrowSums ? builder.getUnitAttr() : UnitAttr(),
+        plan.cluster.empty() ? StringAttr()
+                             : builder.getStringAttr(plan.cluster),
+        /*memory=*/DenseI64ArrayAttr(),
+        /*peaks=*/DenseF64ArrayAttr());
     if (plan.memory.empty())
       return;
     SmallVector<int64_t> memory(plan.memory.begin(), plan.memory.end());

@@ -352,8 +352,8 @@ std::string printPlanFile(const planner::Plan &plan,
     }
     json["units"][module.name]["stages"] = stages;
   }
-  if (program.needsBatchSync && !program.cluster.empty())
-    json["cluster"] = program.cluster; // the loss is no unit
+  if (!program.cluster.empty())
+    json["cluster"] = program.cluster;
   for (size_t e = 0; e < plan.predicted.messages.size(); ++e)
     if (plan.predicted.messages[e] >= 0)
       json["edges"][program.edges[e]]["message"] = plan.predicted.messages[e];

@@ -79,8 +79,8 @@ struct PlanFile {
     int64_t depth = 0, message = 0;
   };
   std::map<std::string, EdgeEntry> edges;
-  /// Whose devices run what the plan has no times of.
-  std::string cluster = "cpu-2";
+  /// Whose devices run what the plan has no times of; empty: it does not say.
+  std::string cluster;
   std::string reorder = "none";
   /// Bytes of a rank: none, one for all, or one a rank.
   std::vector<int64_t> memory;

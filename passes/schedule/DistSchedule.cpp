@@ -11,6 +11,7 @@
 #include "passes/planner/describe/Plan.h"
 #include "passes/planner/describe/Shipped.h"
 #include "passes/schedule/Passes.h"
+#include "passes/schedule/Peaks.h"
 #include "passes/schedule/StageWork.h"
 #include "passes/scheduler/core/Evaluate.h"
 #include "passes/scheduler/core/Merge.h"
@@ -411,6 +412,8 @@ struct DistSchedulePass : impl::DistScheduleBase<DistSchedulePass> {
       program.emitError("has a sched.problem; dist-schedule makes it");
       return signalPassFailure();
     }
+    if (plan)
+      setPeaks(program, plan);
     auto problem = ProblemBuilder(program, plan).build();
     // Before it is solved: a problem that cannot be is said to be one.
     if (failed(problem) || failed(mlir::verify(*problem)) ||

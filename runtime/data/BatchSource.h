@@ -80,6 +80,7 @@ struct Batch {
   int64_t samples = 0;
   int64_t tokens = 0;     ///< of all samples, without padding; 0: nobody knows
   double utilisation = 0; ///< of the parts (Assignment.h); 0: no dim has rows
+  double flops = 0;       ///< of the model (ModelFlops.h)
   Assignment assignment;  ///< of the whole step, equal on all ranks
   /// With Reorder::None, for reports; null: as `assignment`.
   std::shared_ptr<const Assignment> plain;

@@ -14,6 +14,13 @@
 using namespace dt::rt;
 using namespace dt::rt::data;
 
+std::vector<int64_t> ModuleBinding::values() const {
+  std::vector<int64_t> all;
+  for (const Symbol &symbol : symbols)
+    all.push_back(symbol.value);
+  return all;
+}
+
 namespace {
 class Binder {
 public:

@@ -30,6 +30,8 @@ struct ModuleBinding {
   int item = sampleItem;
   bool needsDocument = false;
   std::vector<bool> needsPixels; ///< per picture kind
+
+  std::vector<int64_t> values() const; ///< of the symbols
 };
 
 /// A binding for each module; throws Error for what does not fit together.

@@ -10,6 +10,7 @@
 #include "runtime/data/Convert.h"
 #include "runtime/data/FileBatch.h"
 #include "runtime/data/Manifest.h"
+#include "runtime/data/ModelFlops.h"
 #include "runtime/data/PartGroups.h"
 
 #include <cstring>
@@ -249,6 +250,7 @@ void FileBatch::cut(Reorder reorder) {
   Assigner assigner(program, reorder);
   batch.assignment = assigner.assign(stepItems());
   batch.utilisation = utilisation(program, batch.assignment);
+  batch.flops = modelFlops(program, batch.assignment, symbols);
   if (auto tokens = counts.find(kSampleTokens); tokens != counts.end())
     batch.tokens = tokens->second;
   if (reorder != Reorder::None)

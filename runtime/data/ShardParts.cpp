@@ -9,6 +9,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Safetensors.h"
+#include "runtime/data/ModelFlops.h"
 #include "runtime/data/ShardBatch.h"
 
 #include <algorithm>
@@ -134,6 +135,10 @@ void ShardBatch::plan(StepWork &step) const {
         std::make_shared<const Assignment>(assigner.given(items));
   const Assignment &assignment = step.batch.assignment;
   step.batch.utilisation = utilisation(program, assignment);
+  std::vector<std::vector<int64_t>> fixed;
+  for (const ModuleBinding &binding : bindings)
+    fixed.push_back(binding.values());
+  step.batch.flops = modelFlops(program, assignment, fixed);
   step.batch.hash = step.manifest.hash() * 31 + assignment.hash();
   step.samples.resize(samples);
   step.wanted.resize(samples, false);
@@ -255,11 +260,8 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t task,
   const PartItems &part =
       step.batch.assignment.part(m, task, view.replica[m] * pieces + piece);
   PartAssembler &tensors = assemblerFor(step, m, part, made);
-  std::vector<int64_t> fixed;
-  for (const ModuleBinding::Symbol &symbol : bindings[m].symbols)
-    fixed.push_back(symbol.value);
-  Part out =
-      beginPart(program, step.batch.assignment, m, part, fixed, "data.json");
+  Part out = beginPart(program, step.batch.assignment, m, part,
+                       bindings[m].values(), "data.json");
   for (size_t i = 0; i < module.inputs.size; ++i) {
     if (bindings[m].entries[i] < 0)
       continue;

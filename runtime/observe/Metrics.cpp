@@ -6,6 +6,7 @@
 
 #include "runtime/observe/Metrics.h"
 #include "runtime/base/ReadJson.h"
+#include "runtime/data/ModelFlops.h"
 
 #include <cmath>
 #include <filesystem>
@@ -37,7 +38,7 @@ std::string linesUpTo(const std::string &text, int64_t last) {
 
 Metrics::Metrics(const ProgramInfo &program, const std::string &path,
                  const std::string &folder, int64_t first)
-    : program(program), path(path) {
+    : program(program), peak(peakFlops(program)), path(path) {
   if (!folder.empty())
     events.open(folder, first);
   if (!path.empty())
@@ -70,15 +71,17 @@ void Metrics::step(int64_t step, const StepResult &result, double seconds,
   if (!file.isOpen() && !events.isOpen())
     return;
   nlohmann::ordered_json line = {{"step", step}, {"loss", number(result.loss)}};
-  for (size_t l = 0; l < program.losses.size; ++l)
-    line[std::string("loss.") + program.losses[l].name] =
-        number(result.terms[l]);
+  addTerms(line, "loss.", result.terms, result.empty);
   line["lr"] = result.lr;
   line["grad_norm"] = number(result.norm);
   line["seconds"] = seconds;
   line["samples_per_second"] = number(double(batch.samples) / seconds);
   if (batch.tokens)
     line["tokens_per_second"] = number(double(batch.tokens) / seconds);
+  if (batch.flops > 0)
+    line["flops_per_second"] = number(batch.flops / seconds);
+  if (batch.flops > 0 && peak > 0)
+    line["mfu"] = number(batch.flops / (seconds * peak));
   if (batch.utilisation > 0)
     line["utilisation"] = batch.utilisation;
   if (skipped)
@@ -91,11 +94,17 @@ void Metrics::step(int64_t step, const StepResult &result, double seconds,
 void Metrics::validation(int64_t step, const ValidationResult &result) {
   nlohmann::ordered_json line = {{"step", step},
                                  {"validation_loss", number(result.loss)}};
-  for (size_t l = 0; l < program.losses.size; ++l)
-    line[std::string("validation_loss.") + program.losses[l].name] =
-        number(result.terms[l]);
+  addTerms(line, "validation_loss.", result.terms, result.empty);
   line["validation_seconds"] = result.seconds;
   write(step, line);
+}
+
+void Metrics::addTerms(nlohmann::ordered_json &line, const std::string &prefix,
+                       const std::vector<double> &terms,
+                       const std::vector<bool> &empty) const {
+  for (size_t l = 0; l < program.losses.size; ++l)
+    if (!saysNothing(program, l, empty))
+      line[prefix + program.losses[l].name] = number(terms[l]);
 }
 
 void Metrics::write(int64_t step, const nlohmann::ordered_json &line) {

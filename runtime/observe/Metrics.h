@@ -14,10 +14,13 @@
 
 namespace dt::rt {
 
-/// --metrics: a JSON object a step: step (of steps done), loss, a field a term,
+/// --metrics: a JSON object a step: step (of steps done), loss, a field a term
+/// (but for saysNothing()),
 /// lr, grad_norm, seconds, samples_per_second, tokens_per_second where the data
-/// knows tokens, utilisation where a dim adds up a measure (docs/sizes.md),
-/// skipped where updates have been left out (how many so far),
+/// knows tokens, flops_per_second of the model, mfu where the peak of all
+/// devices is known (docs/throughput.md), utilisation where a dim adds up a
+/// measure (docs/sizes.md), skipped where updates have been left out (how many
+/// so far),
 /// and milliseconds a module; and one a validation: step, validation_loss, a
 /// field a term, validation_seconds. --tensorboard: the same numbers but for
 /// times as events (EventFile.h).
@@ -44,12 +47,17 @@ public:
   }
 
 private:
+  /// A field a loss.
+  void addTerms(nlohmann::ordered_json &line, const std::string &prefix,
+                const std::vector<double> &terms,
+                const std::vector<bool> &empty) const;
   void write(int64_t step, const nlohmann::ordered_json &line);
 
   /// Opens the file with its lines of steps up to `last`.
   void openAt(int64_t last);
 
   const ProgramInfo &program;
+  double peak; ///< FLOP/s of all devices; 0: not known
   std::string path;
   FileWriter file;
   EventFile events;

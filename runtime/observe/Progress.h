@@ -8,6 +8,7 @@
 #define DT_RUNTIME_OBSERVE_PROGRESS_H
 
 #include "runtime/step/Trainer.h"
+#include "runtime/step/Validation.h"
 
 namespace dt::rt {
 
@@ -20,11 +21,10 @@ class Progress {
 public:
   Progress(const ProgramInfo &program, int64_t first, int64_t total,
            double every);
-  /// `samples`, `utilisation`: of the step's Batch. Called for every step.
-  void step(int64_t step, const StepResult &result, int64_t samples,
-            double utilisation);
+  /// Called for every step, with its batch.
+  void step(int64_t step, const StepResult &result, const Batch &batch);
   /// A line of its own; after finish().
-  void validation(int64_t step, double loss, const std::vector<double> &terms,
+  void validation(int64_t step, const ValidationResult &result,
                   bool best) const;
   /// Steps after `step` are done again.
   void goBack(int64_t step);
@@ -32,14 +32,21 @@ public:
   void finish();
 
 private:
+  /// What is added up from the begin of the window for the speed.
+  struct Window {
+    double time = 0;
+    int64_t step = 0;
+    double samples = 0, tokens = 0, flops = 0;
+  };
   std::string text(int64_t step, const StepResult &result, double utilisation,
                    double time) const;
+  std::string speeds(double seconds) const;
 
   const ProgramInfo &program;
+  double peak; ///< FLOP/s of all devices; 0: not known
   int64_t first, total;
   double every, start, last = -1e9;
-  double recentTime; ///< begin of the window for the speed
-  int64_t recentStep, recentSamples = 0;
+  Window recent;
   bool terminal, open = false;
 };
 

@@ -103,6 +103,14 @@ double LossSums::terms(const ProgramInfo &program,
   return loss;
 }
 
+std::vector<bool> LossSums::empty(const ProgramInfo &program) const {
+  std::vector<bool> found;
+  for (size_t l = 0; l < program.losses.size; ++l)
+    found.push_back(program.losses[l].denominator &&
+                    guarded(program.losses[l], denominators[l]) == 0);
+  return found;
+}
+
 StepScalars::StepScalars(const ProgramInfo &program, const Placement &placement,
                          const Ownership &ownership, const Regions &regions,
                          Comm &comm, Fabric &fabric)

@@ -68,7 +68,16 @@ struct LossSums {
   void add(const LossSums &other);
   /// The terms, as if all samples were one batch; returns the loss.
   double terms(const ProgramInfo &program, std::vector<double> &terms) const;
+  /// Per loss: its denominator is 0.
+  std::vector<bool> empty(const ProgramInfo &program) const;
 };
+
+/// Whether a term says nothing: it has no weight, it is only shown, and nothing
+/// counted for it.
+inline bool saysNothing(const ProgramInfo &program, size_t loss,
+                        const std::vector<bool> &empty) {
+  return program.losses[loss].weight == 0 && loss < empty.size() && empty[loss];
+}
 
 /// Seconds since an arbitrary start, the same for all processes of a machine;
 /// of the device's work, if that is wanted (StepObserver::wantsTimes).

@@ -35,6 +35,7 @@ ValidationResult Validation::run() {
   }
   ValidationResult result;
   result.loss = sums.terms(trainer.program(), result.terms);
+  result.empty = sums.empty(trainer.program());
   result.seconds = now() - begin;
   return result;
 }

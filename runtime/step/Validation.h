@@ -25,6 +25,7 @@ class StatusBoard;
 struct ValidationResult {
   double loss = 0;
   std::vector<double> terms; ///< per loss, without its weight
+  std::vector<bool> empty{}; ///< per loss: nothing counted for it
   double seconds = 0;
 };
 

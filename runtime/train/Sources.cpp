@@ -7,6 +7,7 @@
 #include "runtime/train/Sources.h"
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
+#include "runtime/data/PythonSource.h"
 #ifndef DT_RUNTIME_NO_SHARDS
 #include "runtime/data/Index.h"
 #endif
@@ -52,6 +53,10 @@ std::unique_ptr<BatchSource> makeSource(const ProgramInfo &program,
     return openBatches(program, sections, paths, view, reorder,
                        [&comm](std::string &text) { shareFirst(comm, text); });
   const std::string &path = paths.front();
+  if (data::hasPythonSource(sections))
+    throw Error(path + ": this program's samples come from \"data.source\", "
+                       "which no rank runs: tools/feed starts the program and "
+                       "makes them (docs/feed.md)");
 #ifndef DT_RUNTIME_NO_SHARDS
   RankPeers peers(comm);
   ShardOptions shards{path, options.seed.value_or(program.seed),

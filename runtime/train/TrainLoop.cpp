@@ -152,7 +152,7 @@ private:
                  recorder.times());
     if (speaks) {
       warnEmpty();
-      progress.step(step, result, batch.samples, batch.utilisation);
+      progress.step(step, result, batch);
     }
     if (!result.finite() && options.onNaN == OnNaN::Stop)
       failNotFinite("");
@@ -186,7 +186,8 @@ private:
   void warnEmpty() {
     warned.resize(result.empty.size());
     for (size_t l = 0; l < result.empty.size(); ++l)
-      if (result.empty[l] && !warned[l]) {
+      if (result.empty[l] && !warned[l] &&
+          trainer.program().losses[l].weight != 0) {
         warned[l] = true;
         warn(std::string("loss '") + trainer.program().losses[l].name +
              "' is 0 in step " + std::to_string(step) +
@@ -212,7 +213,7 @@ private:
     if (facts.best)
       best = found.loss;
     if (speaks)
-      progress.validation(step, found.loss, found.terms, facts.best);
+      progress.validation(step, found, facts.best);
   }
 
   CheckpointFacts factsOfStep() const {

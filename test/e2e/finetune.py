@@ -19,6 +19,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -182,6 +183,17 @@ def first_adapters(arguments, work):
     return {name: next(value for end, value in found.items() if name.endswith(end)) for name in names}
 
 
+def open_with_peft(work):
+    """As who has the adapter does; None: PEFT is not installed."""
+    try:
+        import peft
+    except ImportError:
+        return None
+    with warnings.catch_warnings():  # of weights that it does not find
+        warnings.simplefilter("error", UserWarning)
+        return peft.PeftModel.from_pretrained(open_net(work / "model", torch.float64), work / "out/adapter", autocast_adapter_dtype=False)
+
+
 def check_adapter(arguments, work, held_out, lines):
     """PEFT's files, and the folder with them added, have the loss of the last validation."""
     tensors = load_file(work / "out/adapter/adapter_model.safetensors")
@@ -193,11 +205,12 @@ def check_adapter(arguments, work, held_out, lines):
     expect(moved == set(config["target_modules"]), f"{sorted(moved)} have changed")
     beside, units = open_net(work / "model", torch.float64), []
     put_adapters(beside, made)
-    for net in (beside, open_net(work / "out/model", torch.float64)):
+    library_net = open_with_peft(work)
+    for net in (beside, open_net(work / "out/model", torch.float64), *([library_net] if library_net else [])):
         want, terms = mean(net, held_out)
         units.append(abs(lines[-1]["validation_loss"] - want) / tolerance.loss_limit(want, terms, 0))
         expect(units[-1] <= 1, f"the loss is {want}, the last validation says {lines[-1]['validation_loss']}: {units[-1]:.1f} limits")
-    return f", the adapter's loss {units[0]:.2f}, merged {units[1]:.2f}"
+    return f", the adapter's loss {units[0]:.2f}, merged {units[1]:.2f}, " + (f"with PEFT {units[2]:.2f}" if library_net else "no PEFT here")
 
 
 def order(arguments, count):

@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 import unittest
+from fractions import Fraction
 from types import SimpleNamespace
 
 from finetune_cases import ROOT  # first: it skips all without PyTorch
@@ -319,6 +320,23 @@ class Programs(WithFolder):
         self.assertEqual(self.losses(), want[:5])
         self.finetune(self.chats, "--steps", 8, "--schedule", "constant", "--serve-at", address, "--resume")
         self.assertEqual(self.losses(), want)
+
+    @unittest.skipIf("--dt-opt" not in sys.argv, "no --dt-opt")
+    def test_sources(self):
+        """Losses of two sources are the step's, by what is learned of each; of the one that is validated there is one more."""
+        others = folders.write_chats(self.folder / "others.jsonl", folders.draw_chats("llama", 6, 2))
+        texts = [self.chats, others]
+        self.finetune(f"{self.chats}=0.75", "--data", f"{others}=0.25", "--validate", others, "--steps", 4, "--order", "file")
+        reading = self.reading(*texts)
+        steps = Steps(reading.dataset(0, [Fraction(3), Fraction(1)], 256, self.pool(reading)), SIZE)
+        lines = [json.loads(line) for line in (self.folder / "out/metrics.jsonl").read_text().splitlines()]
+        for step, line in enumerate(lines):
+            learned = [sum(steps.source.measures(i)["learned"] for i in steps.samples(step) if steps.source.number(i) == k) for k in range(2)]
+            want = (learned[0] * line["loss.train"] + learned[1] * line["loss.others"]) / sum(learned)
+            self.assertAlmostEqual(line["loss"], want, delta=1e-6 * want)
+            self.assertGreater(line["flops_per_second"], 0)
+        self.assertEqual(lines[-1]["validation_loss"], lines[-1]["validation_loss.others"])
+        self.assertNotIn("validation_loss.train", lines[-1])
 
     @unittest.skipIf("--dt-opt" not in sys.argv, "no --dt-opt")
     def test_ends(self):

@@ -91,8 +91,9 @@ def run_on(options, project, network, train, held_out, pool):
 
     edited = recipe.kept(project)
     size = edited["batch"]["global"] if edited else options.global_batch
-    steps = Steps(train, size, options.order, options.seed)
-    validation = Steps(held_out, size, once=True) if held_out else None
+    several = len(options.data) > 1
+    steps = Steps(train, size, options.order, options.seed, by_source=several)
+    validation = Steps(held_out, size, once=True, by_source=several) if held_out else None
     length = options.steps if options.steps is not None else -(-(options.epochs or 1) * len(train) // size)
     samples = {"data": train.fingerprint(), "order": options.order, "seed": options.seed, "global_batch": size}
     samples |= {"lora": [options.lora, options.rank, options.alpha] if options.lora else None}

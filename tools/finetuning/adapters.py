@@ -49,8 +49,9 @@ class Adapters:
         made.rename(target)
 
     def config(self):
-        """Layers by their whole names, since a pattern of ours is none of PEFT's."""
+        """Layers by their whole names, since a pattern of ours is none of PEFT's. What PEFT does for a task is to give the network `input_ids`, which one that hears has not."""
+        task = None if self.network.folder.config.is_encoder_decoder else "CAUSAL_LM"
         return {
-            "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": str(self.network.folder.path), "inference_mode": True,
+            "peft_type": "LORA", "task_type": task, "base_model_name_or_path": str(self.network.folder.path), "inference_mode": True,
             "r": self.rank, "lora_alpha": self.alpha, "lora_dropout": 0.0, "target_modules": self.layers(), "bias": "none", "fan_in_fan_out": False, "modules_to_save": None,
         }  # fmt: skip

@@ -34,6 +34,17 @@ def parse(text):
     return found[1], weight
 
 
+def loss_names(texts, taken):
+    """A name for the loss of each of several sources, of letters, digits and `_`; of one source none. `taken` by others."""
+    names = []
+    for text in texts if len(texts) > 1 else ():
+        stem = re.sub(r"\W", "_", Path(text.partition("?")[0].rpartition(":")[2]).stem, flags=re.A) or "source"
+        stem = f"_{stem}" if stem[0].isdigit() else stem
+        tried = (stem if n == 1 else f"{stem}_{n}" for n in range(1, len(texts) + len(taken) + 2))
+        names.append(next(name for name in tried if name not in names and name not in taken))
+    return names
+
+
 class Reading:
     """`texts`: of all sources of the run, so that producers know them by number."""
 
@@ -127,6 +138,11 @@ class Dataset:
     def ref(self, i):
         k, made, row = self._find(i)
         return Ref(k, int(made.wheres[row]), int(made.numbers[row]))
+
+    def number(self, i):
+        """Of its source among all of the run's that are not the same."""
+        texts = [source.text for source in self.reading.sources]
+        return texts.index(texts[self._find(i)[0]])
 
     def measures(self, i):
         _, made, row = self._find(i)

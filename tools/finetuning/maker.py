@@ -11,6 +11,7 @@ import contextlib
 import functools
 import zlib
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -142,6 +143,27 @@ class Maker:
         if wrong := np.flatnonzero(learned & (labels != ids)).tolist():
             raise Failure(f"labels[{wrong[0]}] is {labels[wrong[0]]}, neither -100 nor the token there ({ids[wrong[0]]})")
         return self.encoder.take(place, ids, learned)
+
+
+class Arrays(Maker):
+    """Of sources that give a sample's tensors themselves, by name, or in the order of `names` (a recipe's data.source)."""
+
+    def __init__(self, sources, names):
+        super().__init__(sources, SimpleNamespace(opening=contextlib.nullcontext))
+        self.names = names
+
+    def _make(self, ref):
+        record = self.sources[ref.source].record(ref.where)
+        if self.names and isinstance(record, (list, tuple)):
+            if len(record) != len(self.names):
+                raise Failure(f"the source gives {len(record)} values for the {len(self.names)} names {', '.join(self.names)}")
+            record = dict(zip(self.names, record))
+        if not isinstance(record, dict) or not record:
+            raise Failure(f"the source gives {one_line(type(record).__name__)}, no object of arrays by name (or data.names for values without)")
+        arrays = {name: np.asarray(value) for name, value in record.items()}
+        if wrong := [name for name, array in arrays.items() if array.dtype.kind not in "biuf" or not array.ndim]:
+            raise Failure(f"{wrong[0]} is of type {arrays[wrong[0]].dtype} and has {arrays[wrong[0]].ndim} dims; an array of numbers is needed")
+        return Made({}, checksum(arrays), arrays)
 
 
 def integers(record, name):

@@ -9,7 +9,7 @@
 
 import json
 
-KEPT = ("step", "loss", "lr", "seconds", "grad_norm", "skipped")
+KEPT = ("step", "loss", "lr", "seconds", "tokens_per_second", "flops_per_second", "mfu", "utilisation", "grad_norm", "skipped")
 
 
 class Metrics:
@@ -59,4 +59,5 @@ class Metrics:
     def _line(self, row):
         figures = self.steps.figures(row["step"] - 1) if row["step"] > 0 else {}
         line = {k: row[k] for k in ("step", "loss") if k in row} | figures | {k: row[k] for k in KEPT if k in row}
-        return line | {k: v for k, v in row.items() if k == "validation_loss"}
+        by_source = {k: v for k, v in row.items() if "loss." in k and not k.endswith("loss.text")}
+        return line | {k: v for k, v in row.items() if k == "validation_loss"} | by_source

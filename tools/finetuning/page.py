@@ -10,11 +10,13 @@
 
 import csv
 import html
+import itertools
 import json
 
 from .encoded import IGNORED
 
 WIDTH, HEIGHT, MARGIN = 620, 180, 44
+COLORS = ("#3465a4", "#c4631b", "#4e9a06", "#75507b", "#a40000", "#2e8b8b")
 SAMPLES, TOKENS = 3, 400  # that are shown, and of each at most
 STYLE = (
     "body{font:15px system-ui,sans-serif;max-width:52em;margin:2em auto;padding:0 1em;color:#222}h2{margin-top:1.6em}svg{display:block;margin:.4em 0}td,th{padding:.1em 1em .1em 0;text-align:left}"
@@ -24,9 +26,6 @@ STYLE = (
 
 def write(out, source, tokenizer):
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    for row in rows:
-        if row.get("seconds"):
-            row["tokens_per_second"] = round(row["tokens"] / row["seconds"], 1)
     _csv(out / "metrics.csv", rows)
     parts = [_curves(rows), _table(rows), _plan(out), _samples(source, tokenizer)]
     body = "".join(parts)
@@ -42,7 +41,8 @@ def _csv(path, rows):
 
 
 def _curves(rows):
-    drawn = [("Loss", ("loss", "validation_loss")), ("Learning rate", ("lr",)), ("Tokens a second", ("tokens_per_second",)), ("Norm of all gradients", ("grad_norm",))]
+    sources = list(dict.fromkeys(name for row in rows for name in row if name.startswith("loss.")))
+    drawn = [("Loss", ("loss", "validation_loss")), ("Loss by source", sources), ("Learning rate", ("lr",)), ("Tokens a second", ("tokens_per_second",)), ("Norm of all gradients", ("grad_norm",))]
     return "".join(_figure(title, rows, names) for title, names in drawn)
 
 
@@ -55,7 +55,7 @@ def _figure(title, rows, names):
     x = lambda step: MARGIN + (step - left) / max(right - left, 1) * (WIDTH - 2 * MARGIN)
     y = lambda value: HEIGHT - 20 - (value - low) / ((high - low) or 1) * (HEIGHT - 40)
     drawn = ""
-    for (name, line), color in zip(lines.items(), ("#3465a4", "#c4631b")):
+    for (name, line), color in zip(lines.items(), itertools.cycle(COLORS)):
         path = " ".join(f"{x(s):.1f},{y(v):.1f}" for s, v in line)
         drawn += f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.6"/>' if len(line) > 1 else ""
         drawn += "".join(f'<circle cx="{x(s):.1f}" cy="{y(v):.1f}" r="2.5" fill="{color}"/>' for s, v in line) if len(line) <= 40 else ""

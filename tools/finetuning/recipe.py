@@ -11,6 +11,7 @@ import hashlib
 import json
 
 from .errors import Failure, one_line
+from .dataset import loss_names, parse
 from .encoded import IGNORED
 
 FILE = "recipe.json"
@@ -31,12 +32,23 @@ def recipe(options, network, longest, micro, tokens, items):
         "modules": modules,
         "items": {"sample": {"measures": {"tokens": {"max": longest}}}} | _items(items),
         **made,
-        "losses": [{"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels", "ignore_index": IGNORED}],
+        "losses": [_loss("text"), *(_loss(name) | {"weight": 0, "where": "sources", "is": number} for number, name in losses_by_source(options, network).items())],
         "optimizer": {"kind": "adamw", "lr": options.lr, "weight_decay": options.weight_decay, "clip": options.clip, "warmup": options.warmup, "schedule": options.schedule},
         "batch": {"global": options.global_batch, "micro": micro, "tokens": tokens},
         "precision": options.precision,
         "seed": 0,
     }
+
+
+def _loss(name):
+    return {"name": name, "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels", "ignore_index": IGNORED}
+
+
+def losses_by_source(options, network):
+    """{number of a source: the name of its loss}, which is shown and trains nothing; of one source none."""
+    texts = [parse(text)[0] for text in options.data]
+    first = {texts.index(text): text for text in texts}
+    return dict(zip(first, loss_names(list(first.values()), {"text", *network.graphs})))
 
 
 def _adapters(options, patterns):

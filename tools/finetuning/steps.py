@@ -16,10 +16,10 @@ from .order import Order
 
 
 class Steps:
-    """Steps of `size` samples; of a source that is seen `once`, the last one may have fewer."""
+    """Steps of `size` samples; of a source that is seen `once`, the last one may have fewer. `by_source`: each token comes with the number of its source."""
 
-    def __init__(self, source, size, order="file", seed=0, once=False):
-        self.source, self.size, self.once = source, size, once
+    def __init__(self, source, size, order="file", seed=0, once=False, by_source=False):
+        self.source, self.size, self.once, self.by_source = source, size, once, by_source
         self.order = Order(getattr(source, "counts", [len(source)]), getattr(source, "weights", None), order, seed)
         self.tokens = source.tokens()
         self.longest = int(self.tokens.max())
@@ -53,11 +53,15 @@ class Steps:
 
     def tensors_of(self, step, arrays):
         """Of a step whose samples have such arrays, None where one is left out."""
-        whole = [one for one in arrays if one is not None]
+        whole = [(i, one) for i, one in zip(self.samples(step), arrays) if one is not None]
         if not whole:
             raise Failure(f"step {step + 1}: all of its {len(arrays)} samples are broken")
         family = self.source.family
-        return pack(family.tensors(), family.KINDS, whole, self.size)
+        made = pack(family.tensors(), family.KINDS, [one for _, one in whole], self.size)
+        if self.by_source:
+            numbers, lengths = zip(*((self.source.number(i), len(one["labels"])) for i, one in whole))
+            made["sources"] = np.repeat(numbers, lengths)[None].astype(np.int64)
+        return made
 
     def items(self, name):
         """Of a kind's measure, "image.merged": (most items of a sample, the largest, most of a sample for each of its tokens, the sum over all of each sample)."""

@@ -25,10 +25,15 @@ from .metrics import Metrics
 CHECKPOINT, EXPORT, VALIDATION = "checkpoint", "onnx", "validation"
 
 
+def saved_steps(folder):
+    """Of the checkpoints in a folder, ascending."""
+    found = (re.fullmatch(r"step-(\d+)", path.name) for path in folder.glob("step-*"))
+    return sorted(int(match[1]) for match in found if match)
+
+
 def checkpoints(out):
     """Steps of what there is to go on with."""
-    found = (re.fullmatch(r"step-(\d+)", path.name) for path in (out / CHECKPOINT).glob("step-*"))
-    return sorted(int(match[1]) for match in found if match)
+    return saved_steps(out / CHECKPOINT)
 
 
 def write_validation(out, steps, producers):

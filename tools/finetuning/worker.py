@@ -22,7 +22,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from . import channel as channels
 from .errors import Failure, one_line
-from .maker import LazyEncoder, Maker, Ref
+from .maker import Arrays, LazyEncoder, Maker, Ref
 from .sources import open_source
 
 PR_SET_PDEATHSIG = 1
@@ -36,6 +36,8 @@ def alone():
 
 
 def open_maker(spec, said):
+    if spec.get("arrays"):
+        return Arrays([open_source(text) for text in spec["sources"]], spec["names"])
     maker = Maker([open_source(text) for text in spec["sources"]], LazyEncoder(pathlib.Path(spec["model"]), spec["vocabulary"], said.append))
     if any(source.is_text for source in maker.sources):
         maker.encoder.encoder  # noqa: B018 (opens it)

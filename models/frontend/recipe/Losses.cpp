@@ -42,6 +42,10 @@ Value LossBuilder::getTarget(RankedTensorType type) {
   return getOrAddInput(loc, module, loss.target, type);
 }
 
+Value LossBuilder::getChooser(RankedTensorType type) {
+  return getOrAddInput(loc, module, loss.where, type);
+}
+
 Value LossBuilder::splat(OpBuilder &at, Type like, double value) {
   auto type =
       RankedTensorType::get({}, cast<RankedTensorType>(like).getElementType());
@@ -84,10 +88,17 @@ void LossBuilder::countElements(Type type) {
       dist::buildElementCount(at, loc, nn::getNumElements(nn::getShape(type))));
 }
 
-void LossBuilder::countTargets(Value target,
-                               function_ref<Value(OpBuilder &, Value)> count) {
-  OpBuilder at = startDenominator(target.getType(), {loss.target});
-  Value counted = count(at, denominator.getArgument(0));
+void LossBuilder::countTargets(
+    Value target, Value chooser,
+    function_ref<Value(OpBuilder &, ValueRange)> count) {
+  SmallVector<Type> types = {target.getType()};
+  SmallVector<StringRef> names = {loss.target};
+  if (chooser) {
+    types.push_back(chooser.getType());
+    names.push_back(loss.where);
+  }
+  OpBuilder at = startDenominator(types, names);
+  Value counted = count(at, denominator.getArguments());
   func::ReturnOp::create(at, loc, counted);
 }
 

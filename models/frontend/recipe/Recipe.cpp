@@ -10,6 +10,7 @@
 
 #include "runtime/base/Error.h"
 #include "runtime/data/Config.h"
+#include "runtime/data/PythonSource.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -337,6 +338,8 @@ std::vector<StringRef> LossRule::getKeys() const {
   for (StringRef key : {target, setting})
     if (!key.empty())
       keys.push_back(key);
+  if (choosesRows)
+    keys.insert(keys.end(), {"where", "is"});
   return keys;
 }
 
@@ -358,6 +361,14 @@ LossEntry RecipeParser::loss(JsonReader reader, const Recipe *recipe) {
   entry.setting = rule.usual;
   if (!rule.setting.empty() && reader.has(rule.setting))
     entry.setting = reader.at(rule.setting).integer();
+  if (rule.choosesRows && reader.has("where") != reader.has("is"))
+    reader.fail(
+        "\"where\" names an input and \"is\" a number: expected both or "
+        "neither");
+  if (rule.choosesRows && reader.has("where")) {
+    entry.where = reader.at("where").string();
+    entry.is = reader.at("is").integer();
+  }
   JsonReader valueReader = reader.at(rule.value);
   entry.value = tensor(valueReader, valueReader.string(), recipe);
   entry.name = reader.has("name") ? reader.at("name").string() : "loss";
@@ -458,6 +469,11 @@ Error readDataSections(const OrderedJson &json, Recipe &recipe) {
   if (!json.contains("data"))
     return Error::success();
   try {
+    if (rt::data::hasPythonSource(nlohmann::json(json))) {
+      recipe.data = rt::data::readPythonSource(nlohmann::json(json),
+                                               recipe.path, recipe.directory);
+      return Error::success();
+    }
     std::vector<std::string> folders = {recipe.directory};
     nlohmann::json plain =
         rt::data::inlineVocabulary(nlohmann::json(json), folders);

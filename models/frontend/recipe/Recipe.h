@@ -96,6 +96,8 @@ struct LossEntry {
   TensorName value;   ///< logits, or the output that is compared
   std::string target; ///< labels or target: a raw input, plain or of the module
   int64_t setting = 0; ///< the rule's, see there
+  std::string where;   ///< a raw input: only rows for which it `is`; empty: all
+  int64_t is = 0;
   double weight = 1;
 };
 

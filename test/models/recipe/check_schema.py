@@ -79,6 +79,10 @@ EXAMPLES = [{
     "dims": {"seq": "sample.tokens"},
     "losses": [{"kind": "mse", "output": "m.y"}],
     "batch": {"tokens": 64, "parts": 2, "samples": 8},
+}, {
+    "modules": {"m": {"onnx": "m.onnx"}},
+    "losses": [{"kind": "mse", "output": "m.y"}],
+    "data": {"source": ["a.py:B=0.5", "c:D"], "axes": {"x": 1}, "names": ["x", "y"], "numbers": ["z"]},
 }]
 
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Safetensors.h"
+#include "runtime/data/ModelFlops.h"
 #include "test/runtime/TestSupport.h"
 #include "test/runtime/data/Chain.h"
 
@@ -90,6 +91,45 @@ TEST(Sizes, CostsFollowSquaresToo) {
     EXPECT_EQ(part.dims[0], part.symbols[0].size() == 1 ? 60 : 360);
   }
   EXPECT_NEAR(a.balance[1].after, 1, 1e-9);
+}
+
+/// Work that grows with a part's rows, and attention inside items: causal, in a
+/// window, and of all pairs.
+TEST(Sizes, FlopsAreThoseOfRealItems) {
+  Sized program(4, 2, 1, 1, 1000, 1000);
+  StepItems items = sized(4, {2, 0, 1, 1}, {5, 0, 7, 1}, {10, 3, 0, 20});
+  Assignment a = Assigner(program.info, Reorder::None).assign(items);
+  static const int32_t first[] = {0}, both[] = {0, 1};
+  static const SizeTerm vision[] = {{3, first}}, llm[] = {{2, both}, {7, {}}};
+  const Extent patches = {4, 0, 0}, tokens = {1, 0, 0};
+  const PairTerm pictures[] = {{1, patches, patches}},
+                 texts[] = {{10, tokens, tokens, true},
+                            {100, tokens, tokens, true, 4},
+                            {1000, tokens, tokens, false, 4}};
+  program.modules[0].info.work = vision;
+  program.modules[0].info.pairs = pictures;
+  program.modules[1].info.work = llm;
+  program.modules[1].info.pairs = texts;
+  program.finish();
+  std::vector<std::vector<int64_t>> fixed = {{0}, {0, 0}};
+  double rows = 3 * (5 + 7 + 1) + 16 * (25 + 49 + 1);
+  double parts = 2 * (13 * 5 + 20 * 8) + 7 * 2;
+  double causal = 55 + 6 + 210;               // n (n + 1) / 2
+  double window = (40 - 6) + 6 + (80 - 6);    // the last four
+  double around = 2 * window - (10 + 3 + 20); // on either side
+  EXPECT_EQ(modelFlops(program.info, a, fixed),
+            rows + parts + 10 * causal + 100 * window + 1000 * around);
+}
+
+TEST(Sizes, ThePeakIsThatOfAllDevices) {
+  Sized program(4, 2, 1, 1, 1000, 1000);
+  EXPECT_EQ(peakFlops(program.info), 0);
+  RankInfo ranks[2] = {};
+  ranks[0].peak = 5;
+  program.info.ranks = ranks;
+  EXPECT_EQ(peakFlops(program.info), 0);
+  ranks[1].peak = 6;
+  EXPECT_EQ(peakFlops(program.info), 11);
 }
 
 /// As they come the samples do not fit into parts of 100 tokens.

@@ -27,6 +27,9 @@ public:
   /// The input that the recipe names as labels or target, of this type; null
   /// with an error if the module has another.
   mlir::Value getTarget(mlir::RankedTensorType type);
+  /// The input that says which rows count, of the same kind; null with an
+  /// error, or where all do.
+  mlir::Value getChooser(mlir::RankedTensorType type);
   /// The sum of all elements, f32.
   mlir::Value sum(mlir::OpBuilder &at, mlir::Value value);
   mlir::Value sum(mlir::Value value) { return sum(b, value); }
@@ -41,11 +44,12 @@ public:
   mlir::Value rowNumbers(const nn::DimExpr &rows);
   /// The denominator is the number of elements of that type.
   void countElements(mlir::Type type);
-  /// The denominator is what `count` makes of the target, at `at`.
-  void countTargets(
-      mlir::Value target,
-      llvm::function_ref<mlir::Value(mlir::OpBuilder &at, mlir::Value target)>
-          count);
+  /// The denominator is what `count` makes of the target, and of the chooser
+  /// behind it if there is one, at `at`.
+  void countTargets(mlir::Value target, mlir::Value chooser,
+                    llvm::function_ref<mlir::Value(mlir::OpBuilder &at,
+                                                   mlir::ValueRange given)>
+                        count);
 
   mlir::OpBuilder b;
   mlir::Location loc;

@@ -35,6 +35,9 @@ struct LossRule {
   /// Another key, a whole number, and its value where the recipe has none.
   llvm::StringRef setting = {};
   int64_t usual = 0;
+  /// It adds rows up, and the keys "where" (a raw input with a number for each
+  /// row) and "is" (which of them) may choose among them.
+  bool choosesRows = false;
 
   /// All keys of an entry.
   std::vector<llvm::StringRef> getKeys() const;
