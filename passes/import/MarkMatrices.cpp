@@ -36,7 +36,8 @@ bool isHead(Value product) {
         continue;
       }
       // What goes out beside the loss is the logits again.
-      if (isa<nn::LinearOp, nn::MatmulOp, nn::AttentionOp>(user))
+      if (isa<nn::LinearOp, nn::MatmulOp, nn::ExpertLinearOp, nn::AttentionOp>(
+              user))
         return false;
       for (Value result : user->getResults())
         reached.insert(result);
@@ -57,8 +58,10 @@ void addUses(Value value, Uses &uses) {
       continue;
     }
     auto linear = dyn_cast<nn::LinearOp>(user);
+    auto experts = dyn_cast<nn::ExpertLinearOp>(user);
     bool factor = (linear && use.getOperandNumber() == 1) ||
-                  (!linear && isa<nn::MatmulOp>(user));
+                  (experts && use.get() == experts.getWeight()) ||
+                  isa<nn::MatmulOp>(user);
     bool matrix = factor && !isHead(user->getResult(0));
     uses.products |= matrix;
     uses.others |= !matrix;

@@ -48,22 +48,24 @@ LogicalResult lowerCombine(nn::CombineOp op, FunctionLowering &f) {
   Value place = k.use(f.get(op.getPlace()), Shape{in[0]}),
         x = k.use(f.get(op.getInput()), in);
   Value each = k.constant(op.getEach()), first = k.mul(k.index(0), each);
-  auto add = [&](Value j, Value sum) {
+  auto part = [&](Value j) {
     Value row = k.load(place, k.add(first, j));
-    return k.add(sum, k.load(x, {k.toIndex(row), k.index(1)}));
+    return k.load(x, {k.toIndex(row), k.index(1)});
   };
-  Value sum = k.number(k.scalarOf(x), 0);
+  Value sum;
   // Few without a loop, so that the loop over columns is the innermost.
-  if (op.getEach() <= kMostUnrolled)
-    for (uint64_t j = 0; j < op.getEach(); ++j)
-      sum = add(k.constant(j), sum);
-  else
+  if (op.getEach() <= kMostUnrolled) {
+    sum = part(k.constant(0));
+    for (uint64_t j = 1; j < op.getEach(); ++j)
+      sum = k.add(sum, part(k.constant(j)));
+  } else {
     sum = k.fold(
-        each, sum,
+        each, k.number(k.scalarOf(x), 0),
         [&](ValueRange j, ValueRange sum) {
-          return SmallVector<Value>{add(j[0], sum[0])};
+          return SmallVector<Value>{k.add(sum[0], part(j[0]))};
         },
         /*simd=*/false)[0];
+  }
   k.store(sum, k.use(d.buffer, out), k.indices());
   return success();
 }

@@ -1,5 +1,4 @@
-//===- ConfigPictures.cpp - pictures of a recipe's data section --*- C++
-//-*-===//
+//===- ConfigPictures.cpp - pictures of a recipe's data section -*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

@@ -137,6 +137,9 @@ StringRef CudaTarget::getSlowness(Operation *call) const {
   if (!call->getParentOfType<rt::ModuleOp>().getTf32())
     return "in float32, without tensor cores (\"precision\": \"bf16\" or "
            "\"tf32\")";
+  if (isa<rt::GroupedMatmulOp, rt::GroupedMatmulDwOp>(call))
+    return "in float32, for which there are no products of experts on tensor "
+           "cores (\"precision\": \"bf16\")";
   return attends ? "in float32, for which there is no attention on tensor "
                    "cores (\"precision\": \"bf16\")"
                  : "";

@@ -1,0 +1,35 @@
+// RUN: dt-opt %s --pass-pipeline="builtin.module(dist.module(nn-differentiate,func.func(cse)))" | FileCheck %s
+
+// Gradients of rows by expert: dispatch and combine are each other's.
+
+dist.module @m {
+
+// CHECK-LABEL: func.func @dispatch.bwd(
+// CHECK-SAME: %[[ORDER:[a-z0-9]+]]: tensor<6xi32>{{.*}}%[[PLACE:[a-z0-9]+]]: tensor<6xi32>{{.*}}%[[DY:[a-z0-9]+]]: tensor<6x4xf32>
+// CHECK-NEXT: %[[DX:.*]] = nn.combine %[[DY]] by %[[ORDER]], %[[PLACE]] each 2
+// CHECK-NEXT: return %[[DX]]
+  func.func @dispatch(%x: tensor<3x4xf32> {nn.wants_grad}, %order: tensor<6xi32>, %place: tensor<6xi32>) -> (tensor<6x4xf32> {nn.gradients = [#nn.gradient<edge = "m.dispatch">]}) {
+    %0 = nn.dispatch %x by %order, %place each 2 : tensor<3x4xf32>, tensor<6xi32>, tensor<6xi32>
+    return %0 : tensor<6x4xf32>
+  }
+
+// CHECK-LABEL: func.func @combine.bwd(
+// CHECK-SAME: %[[ORDER:[a-z0-9]+]]: tensor<6xi32>{{.*}}%[[PLACE:[a-z0-9]+]]: tensor<6xi32>{{.*}}%[[DY:[a-z0-9]+]]: tensor<3x4xf32>
+// CHECK-NEXT: %[[DX:.*]] = nn.dispatch %[[DY]] by %[[ORDER]], %[[PLACE]] each 2
+// CHECK-NEXT: return %[[DX]]
+  func.func @combine(%x: tensor<6x4xf32> {nn.wants_grad}, %order: tensor<6xi32>, %place: tensor<6xi32>) -> (tensor<3x4xf32> {nn.gradients = [#nn.gradient<edge = "m.combine">]}) {
+    %0 = nn.combine %x by %order, %place each 2 : tensor<6x4xf32>, tensor<6xi32>, tensor<6xi32>
+    return %0 : tensor<3x4xf32>
+  }
+
+// CHECK-LABEL: func.func @grouped.bwd(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<6x4xf32>{{.*}}%[[W:[a-z0-9]+]]: tensor<2x5x4xf32>{{.*}}%[[OFFSETS:[a-z0-9]+]]: tensor<3xi32>{{.*}}%[[DY:[a-z0-9]+]]: tensor<6x5xf32>
+// CHECK-NEXT: %[[DX:.*]] = nn.grouped_linear %[[DY]], %[[W]] at %[[OFFSETS]] {in_out}
+// CHECK-NEXT: %[[DW:.*]] = nn.grouped_linear_dw %[[X]], %[[DY]] at %[[OFFSETS]] :
+// CHECK-NEXT: %[[DB:.*]] = nn.grouped_sum %[[DY]] at %[[OFFSETS]]
+// CHECK-NEXT: return %[[DX]], %[[DW]], %[[DB]]
+  func.func @grouped(%x: tensor<6x4xf32> {nn.wants_grad}, %w: tensor<2x5x4xf32> {nn.wants_grad}, %offsets: tensor<3xi32>, %b: tensor<2x5xf32> {nn.wants_grad}) -> (tensor<6x5xf32> {nn.gradients = [#nn.gradient<edge = "m.grouped">]}) {
+    %0 = nn.grouped_linear %x, %w at %offsets bias %b : tensor<6x4xf32>, tensor<2x5x4xf32>, tensor<3xi32>, tensor<2x5xf32>
+    return %0 : tensor<6x5xf32>
+  }
+}
