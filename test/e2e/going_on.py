@@ -168,7 +168,7 @@ def check_events(folder, steps, validated):
         data = data[16 + length :]
     expect(events[0].file_version == "brain.Event:2" and all(e.wall_time > 1.5e9 for e in events), "an event's version or time")
     have = {(e.step, v.tag): v.simple_value for e in events for v in e.summary.value}
-    want = {(row["step"], key): row[key] for row in steps for key in ("loss", "loss.loss", "lr", "grad_norm", "samples_per_second")}
+    want = {(row["step"], key): row[key] for row in steps for key in ("loss", "loss.loss", "lr", "grad_norm", "samples_per_second", "flops_per_second")}
     want.update({(step, key): loss for step, loss in validated.items() for key in ("validation_loss", "validation_loss.loss")})
     expect(set(have) == set(want), f"events: {sorted(set(have) ^ set(want))[:5]}")
     expect(all(np.isclose(have[k], want[k], rtol=1e-6) for k in want), "values of events are not those of the metrics")

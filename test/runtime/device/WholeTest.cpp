@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/device/Array.h"
 #include "runtime/device/Factored.h"
 #include "runtime/device/Orthogonal.h"
 #include "test/runtime/TestSupport.h"
@@ -38,6 +39,7 @@ struct Factors {
                          &average[begin]},
                         begin,
                         i < counted});
+    Array<WholePiece> table(pieces, "pieces");
     FactoredTensor t{n,
                      pieces.data(),
                      pieces.size(),
@@ -58,12 +60,13 @@ struct Factors {
                      &totals[1],
                      means};
     UpdateStep how{kAdafactor, 0.02, 0.1, number, 0.9};
-    Verdict verdict{0, 0, 0.5, applies};
-    Runs<FactoredTensor> runs{&t, 1, n};
-    factoredSums(how, runs, &verdict);
-    factoredMeans(how, runs, &verdict);
-    factoredSteps(how, runs, &verdict);
-    factoredUpdate(how, runs, &verdict);
+    Array<Verdict> verdict({{0, 0, 0.5, applies}}, "verdict");
+    RunTable<FactoredTensor> runs({t}, "tensors");
+    factoredSums(how, runs, verdict.data());
+    factoredMeans(how, runs, verdict.data());
+    factoredSteps(how, runs, verdict.data());
+    factoredUpdate(how, runs, verdict.data());
+    synchronize();
   }
 
   bool matrix;
@@ -208,12 +211,13 @@ TEST(Muon, Orthogonalize) {
   for (auto [rows, columns] :
        {std::pair<size_t, size_t>{5, 12}, {12, 5}, {8, 8}, {1, 6}}) {
     std::vector<float> matrix = randoms(rows * columns, rows), before = matrix;
-    std::vector<bf16> narrow(rows * columns), gram(64);
-    std::vector<float> square(64);
-    double norm;
-    FloatRun run{matrix.data(), matrix.size()};
-    orthogonalize({kMuon, 0.1, 0, 0}, {&run, 1, run.count}, matrix.data(), rows,
-                  columns, {narrow.data(), gram.data(), square.data(), &norm});
+    Array<float> values(matrix, "matrix"), square(64, "square");
+    Array<bf16> narrow(rows * columns, "narrow"), gram(64, "gram");
+    Array<double> norm(1, "norm");
+    RunTable<FloatRun> run({{values.data(), matrix.size()}}, "table");
+    orthogonalize({kMuon, 0.1, 0, 0}, run, values.data(), rows, columns,
+                  {narrow.data(), gram.data(), square.data(), norm.data()});
+    copyToHost(matrix.data(), values.data(), matrix.size() * sizeof(float));
     bool tall = rows > columns;
     size_t m = std::min(rows, columns), n = std::max(rows, columns);
     std::vector<double> from(m * n);
@@ -239,17 +243,22 @@ TEST(Muon, Orthogonalize) {
 TEST(Muon, MeansAndRates) {
   UpdateStep how{kMuon, 0.1, 0.5, 0};
   std::vector<float> p = {1, 2}, g = {2, 4}, m = {0, 0}, whole(4);
-  std::vector<OrthogonalRun> runs = {
+  Array<float> values(whole, "whole");
+  Array<Verdict> verdict({{0, 0, 0.5, true}}, "verdict");
+  std::vector<OrthogonalRun> list = {
       {{&p[0], &g[0], {&m[0]}, 1, nullptr}, 1, 3, true},
       {{&p[1], &g[1], {&m[1]}, 1, nullptr}, 1, 0, false}};
-  Verdict verdict{0, 0, 0.5, true};
-  orthogonalMeans(how, {runs.data(), 2, 1}, whole.data(), &verdict);
+  RunTable<OrthogonalRun> runs(list, "table");
+  orthogonalMeans(how, runs, values.data(), verdict.data());
+  copyToHost(whole.data(), values.data(), 4 * sizeof(float));
   EXPECT_NEAR(m[0], 0.05, 1e-7);
   EXPECT_NEAR(m[1], 0.1, 1e-7);
   EXPECT_NEAR(whole[3], 1 + (0.05 - 1) * 0.95, 1e-6);
   EXPECT_EQ(whole[0], 0);
   whole = {1, 0, 0, 2};
-  orthogonalUpdate(how, {runs.data(), 2, 1}, whole.data(), 8, 2, &verdict);
+  copyToDevice(values.data(), whole.data(), 4 * sizeof(float));
+  orthogonalUpdate(how, runs, values.data(), 8, 2, verdict.data());
+  synchronize();
   EXPECT_NEAR(p[0], 0.95 - 0.1 * 2 * 2, 1e-6); // sqrt(8 / 2)
   EXPECT_NEAR(p[1], 1.9 - 0.1 * 2, 1e-6);
   double settings[12];
@@ -269,12 +278,13 @@ TEST(Muon, ElsewhereAdamW) {
   settings[8] = 0.25;
   ASSERT_EQ(describe(OptimizerKind::Muon).countElementMoments(settings), 2u);
   float p = 1, q = 1, g = 0.5f, m[4] = {};
-  UpdateRun run{&p, &g, {&m[0], &m[1]}, 1, nullptr},
-      other{&q, &g, {&m[2], &m[3]}, 1, nullptr};
-  Verdict verdict{0, 0, 1, true};
-  update(OptimizerKind::Muon, {settings, 0.4, 0.01, 0}, {&run, 1, 1}, &verdict);
-  update(OptimizerKind::AdamW, {settings + 9, 0.1, 0.01, 0}, {&other, 1, 1},
-         &verdict);
+  RunTable<UpdateRun> run({{&p, &g, {&m[0], &m[1]}, 1, nullptr}}, "table"),
+      other({{&q, &g, {&m[2], &m[3]}, 1, nullptr}}, "table");
+  Array<Verdict> verdict({{0, 0, 1, true}}, "verdict");
+  update(OptimizerKind::Muon, {settings, 0.4, 0.01, 0}, run, verdict.data());
+  update(OptimizerKind::AdamW, {settings + 9, 0.1, 0.01, 0}, other,
+         verdict.data());
+  synchronize();
   EXPECT_EQ(p, q);
   EXPECT_NE(p, 1);
 }
