@@ -140,7 +140,7 @@ void benchSimulator(const Cluster &all) {
   addUnit(0, 1, 464, 1, 9280);
   addUnit(1, 8, 116, 10, 0);
   addUnit(2, 1, 232, 1, 9744);
-  Sample sample{8192, {std::vector<int32_t>(16, 1024), {4096, 4096}}};
+  Sample sample{8192, {std::vector<ItemSize>(16, 1024), {4096, 4096}}};
   for (const char *name : {"uniform", "packed", "documents"}) {
     std::unique_ptr<Data> data = std::string(name) == "uniform"
                                      ? makeUniform(sample)

@@ -79,7 +79,7 @@ void multiply(const T *a, const T *b, const int32_t *offsets, Bias bias, C *c,
     int64_t first = offsets[e], rows = offsets[e + 1] - first;
     if (rows == 0)
       return;
-    MatmulShape shape{1, rows, s.n, s.k, false, s.transB};
+    MatmulShape shape{1, rows, s.n, s.k, false, s.transB, 0, 0, 0, 0, 0, 0};
     matmul(a + first * s.k, b + e * s.k * s.n, rowOf(bias, e * s.n),
            c + first * s.n, shape);
   });
@@ -96,7 +96,7 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
         std::fill(weight, weight + s.k * s.n, C(0.f));
       return;
     }
-    MatmulShape shape{1, s.k, s.n, rows, true, false};
+    MatmulShape shape{1, s.k, s.n, rows, true, false, 0, 0, 0, 0, 0, 0};
     matmul(a + first * s.k, b + first * s.n, nullptr, weight, shape, beta);
   });
 }
