@@ -106,7 +106,8 @@ Value labelsOf(Value index, Condition condition, const nn::Shape &rows,
 /// With another condition in the index the graph looks at other classes.
 LogicalResult raiseCrossEntropy(nn::MulOp mul, PatternRewriter &rewriter) {
   auto pair = matchEither<nn::MulOp>(mul, [](Value v) {
-    return nn::throughReshapes(v).getDefiningOp<nn::GatherElementsOp>() != nullptr;
+    return nn::throughReshapes(v).getDefiningOp<nn::GatherElementsOp>() !=
+           nullptr;
   });
   if (!pair)
     return failure();

@@ -82,6 +82,17 @@ EXAMPLES = [{
 }, {
     "modules": {"m": {"onnx": "m.onnx"}},
     "losses": [{"kind": "mse", "output": "m.y"}],
+    "items": {"image": {"max": 3, "measures": {"merged": {"max": 9}}}, "sample": {"measures": {"tokens": {"max": 64}}}},
+    "dims": {"merged": "image.merged", "seq": "sample.tokens"},
+    "data": {
+        "sequence": "seq", "tokenizer": {"kind": "bytes"}, "special": ["<pad>", "<image>"], "pictures": {"image": {"patches": {"size": 4, "merge": 2}}},
+        "segments": {"s": {"parts": ["image", "text"], "tokens": [{"token": "<image>", "count": "merged", "of": "image"}, "text"]}}},
+    "inputs": {
+        "ids": {"tokens": "ids"}, "segment": {"tokens": "segment"}, "position": {"tokens": "position", "pictures": "image"}, "pixels": {"pixels": "image"},
+        "places": {"patches": "image", "gives": "places"}, "windows": {"patches": "image", "gives": "windows", "squares": 2}, "rows": {"index": ["sample", "token"], "of": "image"}},
+}, {
+    "modules": {"m": {"onnx": "m.onnx"}},
+    "losses": [{"kind": "mse", "output": "m.y"}],
     "data": {"source": ["a.py:B=0.5", "c:D"], "axes": {"x": 1}, "names": ["x", "y"], "numbers": ["z"]},
 }]
 
@@ -156,10 +167,11 @@ for path in recipes:
 assert len(recipes) > 20, "the project's recipes were not found"
 
 # What the schema's keys are good for: each is described or named in the pages.
-page = (source / "docs/recipe.md").read_text() + (source / "docs/data-recipe.md").read_text()
+PAGES = ("recipe", "data-recipe", "data-pictures", "feed")
+page = "".join((source / f"docs/{name}.md").read_text() for name in PAGES)
 for example in EXAMPLES:
     for path, keys in objects(example, schema):
-        failures += [f"docs/recipe.md and docs/data-recipe.md do not mention the key {key}" for key in sorted(keys) if not re.search(rf"[`\"]{key}[`\"]", page)]
+        failures += [f"none of the pages {', '.join(PAGES)} mentions the key {key}" for key in sorted(keys) if not re.search(rf"[`\"]{key}[`\"]", page)]
 
 print("\n".join(dict.fromkeys(failures)) or f"{len(recipes)} recipes agree; schema and reader have the same keys")
 sys.exit(bool(failures))

@@ -61,7 +61,8 @@ std::vector<float> wide(const std::vector<bf16> &values) {
 
 /// One rounding of the result, where it is narrow.
 template <typename C> double limit(int64_t terms) {
-  return sumLimit(double(terms) + 1) + (std::is_same_v<C, bf16> ? kNarrowEps : 0);
+  return sumLimit(double(terms) + 1) +
+         (std::is_same_v<C, bf16> ? kNarrowEps : 0);
 }
 
 struct Sizes {
