@@ -36,7 +36,7 @@ def run(tool, *arguments, stdin=None):
 
 def with_attributes(text, attributes):
     """The program's text with attributes on every dist.module."""
-    return re.sub(r"^(  dist\.module @\S+ [^{\n]*?)(attributes )?\{", rf"\1attributes {{{attributes}}} {{", text, flags=re.M)
+    return re.sub(r"^(  dist\.module @\S+ [^{\n]*?)(attributes )?\{", lambda m: f"{m[1]}attributes {{{attributes}" + (", " if m[2] else "} {"), text, flags=re.M)
 
 
 def random(name, shape):
