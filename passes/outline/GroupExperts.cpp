@@ -250,11 +250,15 @@ private:
 
 struct GroupExperts : outline::impl::GroupExpertsBase<GroupExperts> {
   void runOnOperation() override {
-    llvm::MapVector<Value, SmallVector<nn::ExpertLinearOp>> groups;
+    // By the numbers, and of how many experts they are.
+    llvm::MapVector<std::pair<Value, int64_t>, SmallVector<nn::ExpertLinearOp>>
+        groups;
     for (auto op : getOperation().getOps<nn::ExpertLinearOp>())
-      groups[nn::throughReshapes(op.getExperts())].push_back(op);
-    for (auto &[experts, products] : groups)
-      Group(experts, products).run();
+      groups[{nn::throughReshapes(op.getExperts()),
+              nn::getShape(op.getWeight())[0].constant()}]
+          .push_back(op);
+    for (auto &[choice, products] : groups)
+      Group(choice.first, products).run();
   }
 };
 
