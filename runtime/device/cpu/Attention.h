@@ -78,13 +78,13 @@ struct AttentionShape {
                     : s;
   }
 
-  HeadStrides getDq() const {
+  DT_HOST_DEVICE HeadStrides getDq() const {
     return dqStrides.row ? dqStrides : HeadStrides{qb, qt, qh};
   }
-  HeadStrides getDk() const {
+  DT_HOST_DEVICE HeadStrides getDk() const {
     return dkStrides.row ? dkStrides : HeadStrides{kb, ks, kh};
   }
-  HeadStrides getDv() const {
+  DT_HOST_DEVICE HeadStrides getDv() const {
     return dvStrides.row ? dvStrides : HeadStrides{vb, vs, vh};
   }
 

@@ -8,13 +8,14 @@
 // owns 64 rows of its result, up to 128 columns of them, and adds to these in
 // one order: nothing is atomic, runs repeat bit by bit. Tiles that the causal
 // rule, a window or segments hide (AttentionSegments.h) are not computed. All
-// is computed in float32, products without tensor cores: bf16 takes cuDNN's
-// where it has a plan, and these kernels then answer the queries alone that
-// cuDNN does not (AttentionMask.h).
+// is computed in float32, products without tensor cores. Of bf16 these kernels
+// compute what neither AttentionTensor.cu nor cuDNN takes, and answer the
+// queries that cuDNN does not (AttentionMask.h).
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/cuda/AttentionSegments.h"
+#include "runtime/device/cuda/AttentionTensor.h"
 #include "runtime/device/cuda/Calls.h"
 #include "runtime/device/cuda/Cudnn.h"
 
@@ -371,6 +372,13 @@ void backward(const T *q, const T *k, const T *v, AttentionMask mask,
       blocksFor(s.b, s.hk, s.s, s.dv), dv, s.getDv());
 }
 
+/// Of the two ways on tensor cores the one that does less comes first: cuDNN
+/// computes all scores where something hides keys that is no rule of its own.
+template <typename Rows, typename Cudnn>
+bool takesEither(const AttentionShape &s, Rows byRows, Cudnn byCudnn) {
+  return cudnn::hasBias(s) ? byRows() || byCudnn() : byCudnn() || byRows();
+}
+
 } // namespace
 
 void attentionForward(const float *q, const float *k, const float *v,
@@ -389,8 +397,14 @@ void attentionBackward(const float *q, const float *k, const float *v,
 void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                       AttentionMask mask, bf16 *o, float *lse,
                       const AttentionShape &s, void *stream) {
-  // A smaller shape may need the other way, and nothing is loaded in a step.
-  if (!cudnn::attend(s, q, k, v, mask, o, lse, stream) || cuda::rehearsing)
+  auto byRows = [&] {
+    return tensor::attend(s, q, k, v, mask, o, lse, stream);
+  };
+  auto byCudnn = [&] {
+    return cudnn::attend(s, q, k, v, mask, o, lse, stream);
+  };
+  // A smaller shape may need the last way, and nothing is loaded in a step.
+  if (!takesEither(s, byRows, byCudnn) || cuda::rehearsing)
     forward(q, k, v, mask, o, lse, s, {}, stream);
 }
 
@@ -398,9 +412,15 @@ void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
                        AttentionMask mask, const bf16 *o, const float *lse,
                        const bf16 *doutput, bf16 *dq, bf16 *dk, bf16 *dv,
                        const AttentionShape &s, void *stream) {
-  if (!cudnn::attendBackward(s, q, k, v, mask, o, lse, doutput, dq, dk, dv,
-                             stream) ||
-      cuda::rehearsing)
+  auto byRows = [&] {
+    return tensor::attendBackward(s, q, k, v, mask, o, lse, doutput, dq, dk, dv,
+                                  stream);
+  };
+  auto byCudnn = [&] {
+    return cudnn::attendBackward(s, q, k, v, mask, o, lse, doutput, dq, dk, dv,
+                                 stream);
+  };
+  if (!takesEither(s, byRows, byCudnn) || cuda::rehearsing)
     backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, {}, stream);
 }
 

@@ -63,36 +63,9 @@ private:
   }
 };
 
-/// A thread a tile.
-inline __global__ void boundsKernel(AttentionMask mask, AttentionShape s,
-                                    SegmentTiles tiles, int64_t count) {
-  int64_t e = blockIdx.x * int64_t(blockDim.x) + threadIdx.x,
-          ofQueries = tiles.ofKeys - tiles.ofQueries;
-  if (e >= count)
-    return;
-  bool query = e < ofQueries;
-  int64_t rows = query ? s.t : s.s, at = query ? e : e - ofQueries,
-          b = at / tilesOf(rows), first = at % tilesOf(rows) * kTile;
-  Bounds all{INT64_MAX, INT64_MIN};
-  for (int64_t i = first; i < first + kTile && i < rows; ++i) {
-    int64_t number =
-        query ? querySegment(mask, s, b, i) : keySegment(mask, s, b, i);
-    all.least = number < all.least ? number : all.least;
-    all.greatest = number > all.greatest ? number : all.greatest;
-  }
-  tiles.ofQueries[e] = all;
-}
-
 /// Queues what fills `memory` (getBytes).
-inline SegmentTiles findBounds(const AttentionMask &mask,
-                               const AttentionShape &s, void *memory,
-                               void *stream) {
-  SegmentTiles tiles(s, memory);
-  if (int64_t n = SegmentTiles::count(s))
-    cuda::launch("bounds of segments", boundsKernel, cuda::blocksFor(n), 256, 0,
-                 stream, mask, s, tiles, n);
-  return tiles;
-}
+SegmentTiles findBounds(const AttentionMask &mask, const AttentionShape &s,
+                        void *memory, void *stream);
 
 /// Whether all keys of the tile from `j` on are hidden from all queries of the
 /// tile at `i`, as the causal rule, the window and segments say.

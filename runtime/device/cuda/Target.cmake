@@ -2,7 +2,7 @@
 # CUDA (docs/cuda.md of the compiler): then the host's compiler takes the same files.
 option(DT_CUDNN "Convolutions and attention in bf16 by cuDNN, if it is found" ON)
 option(DT_NCCL "Let ranks exchange device buffers over NCCL if it is found, else over host memory" ON)
-set(sources device/cuda/Attention.cu device/cuda/Conv.cu device/cuda/Device.cu device/cuda/Factored.cu device/cuda/Experts.cu device/cuda/Matmul.cu device/cuda/Orthogonal.cu device/cuda/Places.cpp device/cuda/Recording.cpp device/cuda/Snapshot.cpp device/cuda/Step.cu)
+set(sources device/cuda/Attention.cu device/cuda/AttentionSegments.cu device/cuda/AttentionTensor.cu device/cuda/Conv.cu device/cuda/Device.cu device/cuda/Factored.cu device/cuda/Experts.cu device/cuda/Matmul.cu device/cuda/Orthogonal.cu device/cuda/Places.cpp device/cuda/Recording.cpp device/cuda/Snapshot.cpp device/cuda/Step.cu)
 if(DT_CUDA_DOUBLE)
   include(${DT_CUDA_DOUBLE}/Double.cmake)
   target_link_libraries(dt_runtime PUBLIC cuda_double)

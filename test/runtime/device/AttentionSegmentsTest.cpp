@@ -190,6 +190,15 @@ TEST(AttentionSegments, NarrowOperands) {
       c.kind = MaskKind::Additive, c.s = 60;
       checkNarrow(c);
     }
+  // Several tiles, heads that end within a tile's columns.
+  for (int64_t width : {8, 72, 128})
+    for (EmptyRow empty : {EmptyRow::Zero, EmptyRow::Mean, EmptyRow::Filled}) {
+      Case c{1, 100, 150, 2, 1, width, width == 72, MaskKind::None, empty};
+      c.more = width == 128 ? 0 : 8;
+      c.segments = width == 8 ? Segments::Strangers : Segments::Mixed;
+      c.window = width == 128 ? 60 : 0;
+      checkNarrow(c);
+    }
   for (Segments segments :
        {Segments::None, Segments::Packed, Segments::Mixed}) {
     // No whole packs: not for tensor cores.
