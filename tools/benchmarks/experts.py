@@ -18,7 +18,6 @@ import sys
 import numpy as np
 import torch
 import torch.nn.functional as F
-import transformers as hf
 from safetensors.numpy import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -26,18 +25,8 @@ OUT = ROOT / "out/bench/experts"
 sys.path[:0] = [str(ROOT / "tools/benchmarks"), str(ROOT / "models")]
 
 from cpu import HEADER, Emitted, Torch, report, run, take_turns  # noqa: E402
+from experts_network import VOCABULARY, network  # noqa: E402
 from export import adapting, export  # noqa: E402
-
-VOCABULARY = 512
-
-
-def network(options):
-    torch.manual_seed(0)
-    width = options.hidden
-    sizes = {"hidden_size": width, "intermediate_size": 2 * width, "moe_intermediate_size": 2 * width, "num_hidden_layers": options.layers, "num_attention_heads": width // 64, "num_key_value_heads": width // 64, "head_dim": 64}
-    routing = {"num_experts": options.experts, "num_experts_per_tok": options.chosen, "norm_topk_prob": True}
-    return hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(vocab_size=VOCABULARY, **sizes, **routing, max_position_embeddings=options.tokens))
-
 
 class Language(torch.nn.Module):
     def __init__(self, net):

@@ -61,9 +61,9 @@ class Experts(torch.nn.Module):
         super().__init__()
         import argparse
 
-        import experts
+        from experts_network import network
 
-        self.net = experts.network(argparse.Namespace(**json.loads(sizes)))
+        self.net = network(argparse.Namespace(**json.loads(sizes)))
         self.net.set_experts_implementation(implementation)
 
     def forward(self, batch):

@@ -17,6 +17,7 @@
 #else
 #include "runtime/device/cpu/Attention.h"
 #include "runtime/device/cpu/Conv.h"
+#include "runtime/device/cpu/Experts.h"
 #include "runtime/device/cpu/Matmul.h"
 #endif
 #include "runtime/base/ReadJson.h"
@@ -90,6 +91,19 @@ private:
   std::byte *memory;
 };
 
+/// What the host knows, on the device.
+template <typename T> struct Numbers {
+  explicit Numbers(const std::vector<T> &values)
+      : data(static_cast<T *>(
+            device::allocate(values.size() * sizeof(T), "numbers"))) {
+    device::copyToDevice(data, values.data(), values.size() * sizeof(T));
+  }
+  ~Numbers() { device::release(data); }
+  Numbers(const Numbers &) = delete;
+
+  T *data;
+};
+
 class Measurer {
 public:
   Measurer(Comm &comm, Arena &arena) : comm(comm), arena(arena) {}
@@ -112,6 +126,10 @@ private:
     if (kind == "attention" || kind == "attention_back")
       return attention<T>(s.at("tokens"), s.at("heads"), s.at("width"),
                           kind == "attention_back");
+    if (kind == "packed" || kind == "packed_back")
+      return packed<T>(s, kind == "packed_back");
+    if (kind == "experts" || kind == "experts_weight")
+      return experts<T>(s, kind == "experts_weight");
     if (kind == "convolution")
       return convolution<T>(s.at("size"), s.at("channels"));
     if (kind == "stream")
@@ -161,6 +179,65 @@ private:
         return DT_CALL(attentionForward, q, k, v, nullptr, o, lse, s);
       DT_CALL(attentionBackward, q, k, v, nullptr, o, lse, arena.take<T>(size),
               arena.take<T>(size), arena.take<T>(size), arena.take<T>(size), s);
+    });
+  }
+
+  /// Causal attention over `documents` of so many tokens, one behind another,
+  /// with `keys` heads of keys and values.
+  template <typename T> double packed(const json &shape, bool back) {
+    AttentionShape s{};
+    int64_t width = shape.at("width");
+    std::vector<int64_t> segments;
+    for (int64_t length : shape.at("documents"))
+      segments.insert(segments.end(), size_t(length), int64_t(segments.size()));
+    s.b = 1;
+    s.t = s.s = int64_t(segments.size());
+    s.h = shape.at("heads");
+    s.hk = shape.at("keys");
+    s.d = s.dv = s.qh = s.kh = s.vh = s.oh = width;
+    s.qt = s.ot = s.h * width;
+    s.ks = s.vs = s.hk * width;
+    s.qb = s.ob = s.t * s.qt;
+    s.kb = s.vb = s.s * s.ks;
+    s.scale = 0.1f;
+    s.causal = true;
+    s.segments = SegmentKind::Int64;
+    s.querySegmentT = 1;
+    s.querySegmentB = s.keySegmentB = s.t;
+    Numbers<int64_t> numbers(segments);
+    AttentionMask mask{nullptr, numbers.data, numbers.data};
+    return median([&] {
+      T *q = arena.take<T>(s.qb), *k = arena.take<T>(s.kb),
+        *v = arena.take<T>(s.vb), *o = arena.take<T>(s.ob);
+      float *lse = arena.take<float>(s.h * s.t);
+      if (!back)
+        return DT_CALL(attentionForward, q, k, v, mask, o, lse, s);
+      DT_CALL(attentionBackward, q, k, v, mask, o, lse, arena.take<T>(s.ob),
+              arena.take<T>(s.qb), arena.take<T>(s.kb), arena.take<T>(s.vb), s);
+    });
+  }
+
+  /// Products of `rows` (a number of each expert), `columns`, `depth`; or the
+  /// gradients of their weights in float32.
+  template <typename T> double experts(const json &shape, bool ofWeight) {
+    std::vector<int32_t> offsets{0};
+    for (int32_t rows : shape.at("rows"))
+      offsets.push_back(offsets.back() + rows);
+    GroupedShape s{};
+    s.m = offsets.back();
+    s.n = shape.at("columns");
+    s.k = shape.at("depth");
+    s.count = int64_t(offsets.size()) - 1;
+    s.transB = true;
+    Numbers<int32_t> numbers(offsets);
+    int64_t weights = s.count * s.n * s.k;
+    return median([&] {
+      T *a = arena.take<T>(s.m * s.k);
+      if (ofWeight)
+        return DT_CALL(groupedMatmulDw, a, arena.take<T>(s.m * s.n),
+                       numbers.data, arena.take<float>(weights), s, 0);
+      DT_CALL(groupedMatmul, a, arena.take<T>(weights), numbers.data, nullptr,
+              arena.take<T>(s.m * s.n), s);
     });
   }
 

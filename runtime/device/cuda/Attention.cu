@@ -372,11 +372,17 @@ void backward(const T *q, const T *k, const T *v, AttentionMask mask,
       blocksFor(s.b, s.hk, s.s, s.dv), dv, s.getDv());
 }
 
-/// Of the two ways on tensor cores the one that does less comes first: cuDNN
-/// computes all scores where something hides keys that is no rule of its own.
-template <typename Rows, typename Cudnn>
-bool takesEither(const AttentionShape &s, Rows byRows, Cudnn byCudnn) {
-  return cudnn::hasBias(s) ? byRows() || byCudnn() : byCudnn() || byRows();
+/// Queues a call in the way that does least: cuDNN computes all scores where
+/// something hides keys that is no rule of its own.
+template <typename Rows, typename Cudnn, typename Own>
+void attendBest(const AttentionShape &s, Rows byRows, Cudnn byCudnn, Own own) {
+  bool taken =
+      cudnn::hasBias(s) ? byRows() || byCudnn() : byCudnn() || byRows();
+  if (!taken || cuda::rehearsing)
+    own();
+  // A smaller shape may need another way, and nothing is loaded in a step.
+  if (cuda::rehearsing)
+    byRows();
 }
 
 } // namespace
@@ -403,9 +409,8 @@ void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
   auto byCudnn = [&] {
     return cudnn::attend(s, q, k, v, mask, o, lse, stream);
   };
-  // A smaller shape may need the last way, and nothing is loaded in a step.
-  if (!takesEither(s, byRows, byCudnn) || cuda::rehearsing)
-    forward(q, k, v, mask, o, lse, s, {}, stream);
+  attendBest(s, byRows, byCudnn,
+             [&] { forward(q, k, v, mask, o, lse, s, {}, stream); });
 }
 
 void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
@@ -420,8 +425,9 @@ void attentionBackward(const bf16 *q, const bf16 *k, const bf16 *v,
     return cudnn::attendBackward(s, q, k, v, mask, o, lse, doutput, dq, dk, dv,
                                  stream);
   };
-  if (!takesEither(s, byRows, byCudnn) || cuda::rehearsing)
+  attendBest(s, byRows, byCudnn, [&] {
     backward(q, k, v, mask, o, lse, doutput, dq, dk, dv, s, {}, stream);
+  });
 }
 
 void mendForward(const bf16 *q, const bf16 *k, const bf16 *v,

@@ -184,8 +184,12 @@ void multiply(const T *a, const T *b, const int32_t *offsets, Floats bias, C *c,
   int64_t blocks = (s.m / side + s.count) * ((s.n + side - 1) / side);
   auto *kernel =
       s.transB ? groupedKernel<T, C, true> : groupedKernel<T, C, false>;
+  using A = grouped::Operand<T, true>;
+  size_t shared = s.transB
+                      ? grouped::sharedBytes<A, A>()
+                      : grouped::sharedBytes<A, grouped::Operand<T, false>>();
   cuda::launch("grouped product", kernel, unsigned(blocks), grouped::kThreads,
-               0, stream, a, b, offsets, bias, c, s, arePacks(a, s.k),
+               shared, stream, a, b, offsets, bias, c, s, arePacks(a, s.k),
                arePacks(b, s.transB ? s.k : s.n));
 }
 
@@ -197,9 +201,11 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
       s.count * ((s.k + side - 1) / side) * ((s.n + side - 1) / side);
   if (blocks == 0)
     return;
+  using Rows = grouped::Operand<T, false>;
   cuda::launch("gradient of a grouped product", groupedDwKernel<T, C>,
-               unsigned(blocks), grouped::kThreads, 0, stream, a, b, offsets, c,
-               s, arePacks(a, s.k), arePacks(b, s.n), beta != 0);
+               unsigned(blocks), grouped::kThreads,
+               grouped::sharedBytes<Rows, Rows>(), stream, a, b, offsets, c, s,
+               arePacks(a, s.k), arePacks(b, s.n), beta != 0);
 }
 
 } // namespace

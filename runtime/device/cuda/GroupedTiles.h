@@ -3,23 +3,17 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What a block of Experts.cu multiplies: two tiles in shared memory, on tensor
-// cores where the elements are narrow and the compiler is CUDA's. Elsewhere a
-// thread sums its own elements, in the same order over the contracted axis.
+// cores where the elements are narrow, else each thread its own elements. The
+// next tiles are copied meanwhile.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef DT_RUNTIME_DEVICE_CUDA_GROUPEDTILES_H
 #define DT_RUNTIME_DEVICE_CUDA_GROUPEDTILES_H
 
-#include "runtime/device/BFloat16.h"
-#include "runtime/device/cuda/Packs.h"
+#include "runtime/device/cuda/TensorCores.h"
 
 #include <type_traits>
-
-#ifdef __CUDACC__
-#include <cuda_bf16.h>
-#include <mma.h>
-#endif
 
 namespace dt::rt::grouped {
 
@@ -35,6 +29,7 @@ template <> inline constexpr int kSide<bf16> = 128;
 /// contracted one, which is the inner one of memory if `contractsInner`. Zeros
 /// outside.
 template <typename T, bool contractsInner> struct Operand {
+  using Element = T;
   static constexpr bool kContractsInner = contractsInner;
   static constexpr int kOuter = contractsInner ? kSide<T> : kStep;
   static constexpr int kInner = contractsInner ? kStep : kSide<T>;
@@ -48,17 +43,16 @@ template <typename T, bool contractsInner> struct Operand {
   int64_t outerEnd, innerEnd; ///< what lies outside is 0
   bool packed;                ///< rows are whole packs of 16 bytes
 
-  /// Fills the tile from [outer, inner] on.
+  /// Begins to fill the tile from [outer, inner] on.
   __device__ void load(T *tile, int64_t outer, int64_t inner0) const {
     for (int i = threadIdx.x * kPack; i < kOuter * kInner;
          i += kThreads * kPack) {
       int row = i / kInner, column = i % kInner;
       int64_t r = outer + row, c = inner0 + column;
       T *to = tile + row * kPitch + column;
-      using Pack = cuda::Pack<T, kPack>;
-      if (packed && r < outerEnd && c + kPack <= innerEnd) {
-        *reinterpret_cast<Pack *>(to) =
-            *reinterpret_cast<const Pack *>(data + r * inner + c);
+      if (packed) {
+        bool isThere = r < outerEnd && c < innerEnd;
+        tensor::copyPack(to, isThere ? data + r * inner + c : data, isThere);
         continue;
       }
       for (int p = 0; p < kPack; ++p)
@@ -70,9 +64,12 @@ template <typename T, bool contractsInner> struct Operand {
   __device__ void loadAt(T *tile, int64_t place, int64_t step) const {
     contractsInner ? load(tile, place, step) : load(tile, step, place);
   }
+  static __device__ const T *find(const T *tile, int place, int step) {
+    return tile +
+           (contractsInner ? place * kPitch + step : step * kPitch + place);
+  }
   static __device__ float at(const T *tile, int place, int step) {
-    return float(contractsInner ? tile[place * kPitch + step]
-                                : tile[step * kPitch + place]);
+    return float(*find(tile, place, step));
   }
 };
 
@@ -86,8 +83,6 @@ template <typename A, typename B, int side> class Sums {
   }
 
 public:
-  static constexpr int kStaging = 0;
-
   template <typename T> __device__ void add(const T *a, const T *b) {
     int row = threadIdx.x / kThreadsAside, column = threadIdx.x % kThreadsAside;
     for (int step = 0; step < kStep; ++step) {
@@ -105,7 +100,7 @@ public:
     }
   }
   /// Calls store(row, column, sum) for each element.
-  template <typename Store> __device__ void give(float *, Store store) const {
+  template <typename Store> __device__ void give(Store store) const {
     int row = threadIdx.x / kThreadsAside, column = threadIdx.x % kThreadsAside;
 #pragma unroll
     for (int i = 0; i < kEach; ++i)
@@ -115,91 +110,67 @@ public:
   }
 };
 
-#ifdef __CUDACC__
-/// The same on tensor cores: a warp has 32 by 64 of 128 by 128 elements.
+/// The same of narrow operands: a warp has 64 by 32 of 128 by 128 elements.
 template <typename A, typename B> class TensorSums {
-  static constexpr int kCore = 16, kRows = 2, kColumns = 4, kWarpsAcross = 2;
-  template <typename Use, typename Layout>
-  using Fragment =
-      nvcuda::wmma::fragment<Use, kCore, kCore, kCore, __nv_bfloat16, Layout>;
-  using LayoutA =
-      std::conditional_t<A::kContractsInner, nvcuda::wmma::row_major,
-                         nvcuda::wmma::col_major>;
-  using LayoutB =
-      std::conditional_t<B::kContractsInner, nvcuda::wmma::col_major,
-                         nvcuda::wmma::row_major>;
-  nvcuda::wmma::fragment<nvcuda::wmma::accumulator, kCore, kCore, kCore, float>
-      sum[kRows][kColumns];
+  static constexpr int kRows = 4, kColumns = 4, kWarpsAcross = 4;
+  tensor::Sums sum[kRows][kColumns];
 
   static __device__ int firstRow() {
-    return int(threadIdx.x / 32) / kWarpsAcross * kRows * kCore;
+    return int(threadIdx.x) / 32 / kWarpsAcross * kRows * tensor::kRows;
   }
   static __device__ int firstColumn() {
-    return int(threadIdx.x / 32) % kWarpsAcross * kColumns * kCore;
-  }
-  template <typename Operand, typename Into>
-  static __device__ void read(Into &fragment, const bf16 *tile, int place,
-                              int step) {
-    const bf16 *from =
-        tile + (Operand::kContractsInner ? place * Operand::kPitch + step
-                                         : step * Operand::kPitch + place);
-    nvcuda::wmma::load_matrix_sync(
-        fragment, reinterpret_cast<const __nv_bfloat16 *>(from),
-        Operand::kPitch);
+    return int(threadIdx.x) / 32 % kWarpsAcross * kColumns * tensor::kWide;
   }
 
 public:
-  static constexpr int kStaging = kWarps * kCore * kCore;
-
-  __device__ TensorSums() {
-    for (auto &row : sum)
-      for (auto &fragment : row)
-        nvcuda::wmma::fill_fragment(fragment, 0.f);
-  }
   __device__ void add(const bf16 *a, const bf16 *b) {
 #pragma unroll
-    for (int step = 0; step < kStep; step += kCore) {
-      Fragment<nvcuda::wmma::matrix_a, LayoutA> left[kRows];
-      Fragment<nvcuda::wmma::matrix_b, LayoutB> right[kColumns];
+    for (int step = 0; step < kStep; step += tensor::kDeep) {
+      tensor::Left left[kRows];
 #pragma unroll
-      for (int i = 0; i < kRows; ++i)
-        read<A>(left[i], a, firstRow() + i * kCore, step);
+      for (int i = 0; i < kRows; ++i) {
+        const bf16 *at = A::find(a, firstRow() + i * tensor::kRows, step);
+        left[i] = A::kContractsInner ? tensor::loadLeft(at, A::kPitch)
+                                     : tensor::loadTurnedLeft(at, A::kPitch);
+      }
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j)
-        read<B>(right[j], b, firstColumn() + j * kCore, step);
+      for (int j = 0; j < kColumns; j += 2) {
+        const bf16 *at = B::find(b, firstColumn() + j * tensor::kWide, step);
+        tensor::Right right[2];
+        B::kContractsInner ? tensor::loadRights(right, at, B::kPitch)
+                           : tensor::loadTurnedRights(right, at, B::kPitch);
 #pragma unroll
-      for (int i = 0; i < kRows; ++i)
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j)
-          nvcuda::wmma::mma_sync(sum[i][j], left[i], right[j], sum[i][j]);
+        for (int i = 0; i < kRows; ++i) {
+          tensor::multiply(sum[i][j], left[i], right[0]);
+          tensor::multiply(sum[i][j + 1], left[i], right[1]);
+        }
+      }
     }
   }
-  /// `staging`: kStaging floats that the block shares.
-  template <typename Store>
-  __device__ void give(float *staging, Store store) const {
-    float *own = staging + threadIdx.x / 32 * kCore * kCore;
+  template <typename Store> __device__ void give(Store store) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        nvcuda::wmma::store_matrix_sync(own, sum[i][j], kCore,
-                                        nvcuda::wmma::mem_row_major);
-        __syncwarp();
-        for (int e = threadIdx.x % 32; e < kCore * kCore; e += 32)
-          store(firstRow() + i * kCore + e / kCore,
-                firstColumn() + j * kCore + e % kCore, own[e]);
-        __syncwarp();
-      }
+      for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          store(firstRow() + i * tensor::kRows + tensor::rowOf(e),
+                firstColumn() + j * tensor::kWide + tensor::columnOf(e),
+                sum[i][j].at[e]);
   }
 };
 
 template <typename T, typename A, typename B>
 using SumsOf = std::conditional_t<std::is_same_v<T, bf16>, TensorSums<A, B>,
                                   Sums<A, B, kSide<T>>>;
-#else
-template <typename T, typename A, typename B>
-using SumsOf = Sums<A, B, kSide<T>>;
-#endif
+
+/// Tiles that are there or on their way.
+inline constexpr int kStages = 4;
+
+/// Dynamic shared memory of multiplyTile.
+template <typename A, typename B> constexpr size_t sharedBytes() {
+  return kStages * (A::kShared + B::kShared) * sizeof(typename A::Element);
+}
 
 /// The sum over the contracted axis from `begin` to `end` of a's places from
 /// `row` on by b's from `column` on, element by element to `store`.
@@ -207,19 +178,27 @@ template <typename T, typename A, typename B, typename Store>
 __device__ void multiplyTile(const A &a, const B &b, int64_t row,
                              int64_t column, int64_t begin, int64_t end,
                              Store store) {
-  using Sum = SumsOf<T, A, B>;
-  alignas(16) __shared__ T left[A::kShared];
-  alignas(16) __shared__ T right[B::kShared];
-  __shared__ float staging[Sum::kStaging + 1];
-  Sum sum;
+  DT_DYNAMIC_SHARED(T, left);
+  T *right = left + kStages * A::kShared;
+  auto load = [&](int64_t step, int stage) {
+    if (step < end) {
+      a.loadAt(left + stage * A::kShared, row, step);
+      b.loadAt(right + stage * B::kShared, column, step);
+    }
+    tensor::endGroup();
+  };
+  for (int stage = 0; stage < kStages - 1; ++stage)
+    load(begin + stage * kStep, stage);
+  SumsOf<T, A, B> sum;
+  int stage = 0;
   for (int64_t step = begin; step < end; step += kStep) {
-    a.loadAt(left, row, step);
-    b.loadAt(right, column, step);
-    __syncthreads();
-    sum.add(left, right);
-    __syncthreads();
+    tensor::awaitGroups<kStages - 2>();
+    __syncthreads(); // also: all have read the tile before
+    load(step + (kStages - 1) * kStep, (stage + kStages - 1) % kStages);
+    sum.add(left + stage * A::kShared, right + stage * B::kShared);
+    stage = (stage + 1) % kStages;
   }
-  sum.give(staging, store);
+  sum.give(store);
 }
 
 } // namespace dt::rt::grouped

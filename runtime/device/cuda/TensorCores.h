@@ -94,6 +94,14 @@ inline __device__ Left loadLeft(const bf16 *tile, int pitch) {
   detail::loadSquares(a.pair, tile + lane % 16 * pitch + lane / 16 * 8);
   return a;
 }
+/// The same of tile[deep][row].
+inline __device__ Left loadTurnedLeft(const bf16 *tile, int pitch) {
+  Left a;
+  int lane = getLane();
+  detail::loadTurnedSquares(a.pair, tile + (lane % 8 + lane / 16 * 8) * pitch +
+                                        lane / 8 % 2 * 8);
+  return a;
+}
 /// Two operands beside one another, of tile[column][deep].
 inline __device__ void loadRights(Right (&b)[2], const bf16 *tile, int pitch) {
   int lane = getLane();
@@ -118,8 +126,9 @@ inline __device__ void multiply(Sums &sums, const Left &a, const Right &b) {
                  "r"(b.pair[0]), "r"(b.pair[1]));
 }
 
-/// Begins to copy kPack elements to shared memory, or writes zeros.
-inline __device__ void copyPack(bf16 *to, const bf16 *from, bool isThere) {
+/// Begins to copy 16 bytes to shared memory, or writes zeros.
+template <typename T>
+__device__ void copyPack(T *to, const T *from, bool isThere) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
                : "r"(detail::sharedAddress(to)), "l"(from),
@@ -153,6 +162,15 @@ inline __device__ Left loadLeft(const bf16 *tile, int pitch) {
   for (int i = 0; i < 4; ++i)
     a.pair[i] = detail::loadPair(tile + (getLane() / 4 + i % 2 * 8) * pitch +
                                  getLane() % 4 * 2 + i / 2 * 8);
+  return a;
+}
+inline __device__ Left loadTurnedLeft(const bf16 *tile, int pitch) {
+  Left a;
+  for (int i = 0; i < 4; ++i) {
+    const bf16 *at = tile + (getLane() % 4 * 2 + i / 2 * 8) * pitch +
+                     getLane() / 4 + i % 2 * 8;
+    a.pair[i] = uint32_t(at[pitch].bits) << 16 | at->bits;
+  }
   return a;
 }
 inline __device__ void loadRights(Right (&b)[2], const bf16 *tile, int pitch) {
@@ -191,9 +209,10 @@ inline __device__ void multiply(Sums &sums, const Left &a, const Right &b) {
   __syncwarp();
 }
 
-inline __device__ void copyPack(bf16 *to, const bf16 *from, bool isThere) {
-  for (int i = 0; i < kPack; ++i)
-    to[i] = isThere ? from[i] : bf16(0.f);
+template <typename T>
+__device__ void copyPack(T *to, const T *from, bool isThere) {
+  for (int i = 0; i < 16 / int(sizeof(T)); ++i)
+    to[i] = isThere ? from[i] : T(0.f);
 }
 inline __device__ void endGroup() {}
 template <int last> __device__ void awaitGroups() {}
