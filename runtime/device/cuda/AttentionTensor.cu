@@ -2,13 +2,13 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Tiles of 64 queries and 64 keys as in Attention.cu, products by warps in bf16
-// (FlashAttention-2, Dao 2023): each of four warps has 16 rows of the block's,
-// whose scores and sums stay in registers, while the next tile is copied. A
-// block owns what it writes and adds in one order, so runs repeat bit by bit;
-// scores are computed once for the gradient of queries and once for those of
-// keys and values. Probabilities, and gradients of scores, are rounded to bf16
-// before they weigh, as cuDNN does.
+// Products by warps in bf16 (FlashAttention-2, Dao 2023): a block has 128
+// queries, or keys, and walks over tiles of the others, as in Attention.cu.
+// Scores and sums of a warp's rows stay in registers, while the next tile is
+// copied. A block owns what it writes and adds in one order, so runs repeat bit
+// by bit; scores are computed once for the gradient of queries and once for
+// those of keys and values. Probabilities, and gradients of scores, are rounded
+// to bf16 before they weigh, as cuDNN does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,36 +22,48 @@ namespace {
 constexpr int kWidest = 128; ///< of a head
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
+/// Four warps have 32 queries each, or eight warps 16 keys each.
+constexpr int kQueries = 2 * kTile, kKeys = 2 * kTile;
+constexpr int kQueryThreads = 128, kKeyThreads = 256;
+constexpr int kGroups = 2; ///< of kRows queries, a warp
+
+/// The first row of this thread's warp.
+__device__ int firstRow(int rowsOfWarp) {
+  return int(threadIdx.x) / 32 * rowsOfWarp;
+}
+
 //===--- Results
 
 template <int width> struct ForwardShared {
-  Tile<width> q, k[2], v[2];
+  Tile<width, kQueries, kQueryThreads> q;
+  Tile<width, kTile, kQueryThreads> k[2], v[2];
 };
 
-/// Of a lane's two rows.
+/// Of a group: this lane's two rows.
 struct RowState {
   float top[2] = {-INFINITY, -INFINITY}; ///< of scores times log2(e)
   float sum[2] = {};                     ///< this lane's part
 };
 
-/// Turns scores into exp2(scores - top) and rescales what was summed up.
+/// Turns scores, -inf where they are hidden, into exp2(scores - top) and
+/// rescales what was summed up.
 template <int count, int wide>
 __device__ void exponentiate(Sums (&scores)[count], Sums (&sums)[wide],
                              RowState &state) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float top = state.top[half];
+    float top = -INFINITY;
 #pragma unroll
     for (const Sums &each : scores)
       top = fmaxf(top, fmaxf(each.at[2 * half], each.at[2 * half + 1]));
-    top = reduceRow<cuda::MaxNum>(top);
+    top = fmaxf(state.top[half], reduceRow<cuda::MaxNum>(top));
     float from = top == -INFINITY ? 0.f : top, sum = 0;
-    float shrink = exp2f(state.top[half] - from);
+    float shrink = exp2Fast(state.top[half] - from);
 #pragma unroll
     for (Sums &each : scores)
 #pragma unroll
       for (int e = 2 * half; e < 2 * half + 2; ++e)
-        sum += each.at[e] = exp2f(each.at[e] - from);
+        sum += each.at[e] = exp2Fast(each.at[e] - from);
     state.top[half] = top;
     state.sum[half] = state.sum[half] * shrink + sum;
 #pragma unroll
@@ -60,75 +72,87 @@ __device__ void exponentiate(Sums (&scores)[count], Sums (&sums)[wide],
   }
 }
 
-template <int width>
-__global__ void __launch_bounds__(kThreads, 2)
-    forwardKernel(const bf16 *q, const bf16 *k, const bf16 *v,
-                  AttentionMask mask, SegmentTiles segments, bf16 *o,
-                  float *lse, AttentionShape s) {
-  DT_DYNAMIC_SHARED(ForwardShared<width>, shared);
-  Place p(s.t, 1, s.h);
-  Head<bf16> head(q, k, v, o, s, p.b, p.h);
-  Hiding hiding{mask, s, segments, p.b};
-  Walk walk{int(tilesOf(s.s))};
-  auto isSeen = [&](int tile) {
-    return !isHidden(s, segments, p.b, p.row, tile * kTile);
-  };
-  auto load = [&](int tile, int stage) {
-    if (tile < walk.end) {
-      shared->k[stage].load(head.k, tile * kTile);
-      shared->v[stage].load(head.v, tile * kTile);
-    }
-    endGroup();
-  };
-  int first = int(threadIdx.x) / 32 * kRows, stage = 0;
-  shared->q.load(head.q, p.row);
-  int tile = walk.next(isSeen);
-  load(tile, stage);
-  Sums sums[width / kWide];
-  RowState state;
-  float scale = s.scale * kLog2e;
-  while (tile < walk.end) {
-    int after = walk.next(isSeen), j0 = tile * kTile;
-    load(after, stage ^ 1);
-    awaitGroups<1>();
-    __syncthreads();
-    Sums scores[kTile / kWide];
-    multiplyRows(scores, shared->q, first, shared->k[stage]);
-    bool all = hiding.isNone(p.row, j0);
-#pragma unroll
-    for (int n = 0; n < kTile / kWide; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        scores[n].at[e] = all || hiding.sees(p.row + first + rowOf(e),
-                                             j0 + n * kWide + columnOf(e))
-                              ? scores[n].at[e] * scale
-                              : -INFINITY;
-    exponentiate(scores, sums, state);
-    addWeighted(sums, scores, shared->v[stage]);
-    __syncthreads();
-    tile = after, stage ^= 1;
-  }
+/// Writes a group's results, rows from `row` on.
+template <int wide>
+__device__ void finish(Sums (&sums)[wide], const RowState &state,
+                       const Rows<bf16> &v, int row, bf16 *o, float *lse,
+                       const AttentionShape &s) {
   float factor[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float sum = reduceRow<cuda::Add>(state.sum[half]);
-    int row = p.row + first + rowOf(2 * half);
+    int i = row + rowOf(2 * half);
     factor[half] = 1 / sum;
-    if (row < s.t && getLane() % 4 == 0)
-      lse[(p.b * s.h + p.h) * s.t + row] =
-          sum == 0 ? -INFINITY : state.top[half] * kLn2 + logf(sum);
+    if (i < s.t && getLane() % 4 == 0)
+      lse[i] = sum == 0 ? -INFINITY : state.top[half] * kLn2 + logf(sum);
     if (sum != 0)
       continue;
     factor[half] = 1;
 #pragma unroll
-    for (int n = 0; n < width / kWide; ++n)
+    for (int n = 0; n < wide; ++n)
+#pragma unroll
       for (int e = 2 * half; e < 2 * half + 2; ++e)
         sums[n].at[e] =
-            row < s.t ? emptyValue(head.v, n * kWide + columnOf(e), s.emptyRow)
-                      : 0.f;
+            i < s.t ? emptyValue(v, n * kWide + columnOf(e), s.emptyRow) : 0.f;
   }
-  store(sums, o + p.b * s.ob + p.h * s.oh, s.ot, p.row + first, int(s.t),
-        int(s.dv), factor);
+  store(sums, o, s.ot, row, int(s.t), int(s.dv), factor);
+}
+
+template <int width>
+__global__ void __launch_bounds__(kQueryThreads, 2)
+    forwardKernel(const bf16 *q, const bf16 *k, const bf16 *v,
+                  AttentionMask mask, SegmentTiles segments, bf16 *o,
+                  float *lse, AttentionShape s) {
+  DT_DYNAMIC_SHARED(ForwardShared<width>, shared);
+  Block p(s.t, kQueries, s.h, s.causal);
+  Head<bf16> head(q, k, v, o, s, p.b, p.h);
+  Hiding hiding{mask, s, segments, p.b};
+  Steps<kTile> walk(s.s);
+  auto isSeen = [&](int tile) {
+    return hiding.maySee(p.row, kQueries, tile * kTile, kTile);
+  };
+  auto load = [&](int j, int stage) {
+    if (j < walk.end) {
+      shared->k[stage].load(head.k, j);
+      shared->v[stage].load(head.v, j);
+    }
+    endGroup();
+  };
+  int first = firstRow(kGroups * kRows), stage = 0;
+  shared->q.load(head.q, p.row);
+  int j0 = walk.next(isSeen);
+  load(j0, stage);
+  Sums sums[kGroups][width / kWide];
+  RowState state[kGroups];
+  float scale = s.scale * kLog2e;
+  while (j0 < walk.end) {
+    int after = walk.next(isSeen);
+    load(after, stage ^ 1);
+    bool all = hiding.isNone(p.row, kQueries, j0, kTile);
+    Seen<kGroups, false> seen(hiding, all, p.row + first, j0, kTile / kWide);
+    awaitGroups<1>();
+    __syncthreads();
+    Sums scores[kGroups][kTile / kWide];
+    multiplyRows(scores, shared->q, first, shared->k[stage]);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+      for (int n = 0; n < kTile / kWide; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          scores[g][n].at[e] *= scale;
+      if (!all)
+        seen.hide(g, scores[g], [](int, int) { return -INFINITY; });
+      exponentiate(scores[g], sums[g], state[g]);
+    }
+    addWeighted(sums, scores, shared->v[stage]);
+    __syncthreads();
+    j0 = after, stage ^= 1;
+  }
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g)
+    finish(sums[g], state[g], head.v, p.row + first + g * kRows,
+           o + p.b * s.ob + p.h * s.oh, lse + (p.b * s.h + p.h) * s.t, s);
 }
 
 //===--- Gradients
@@ -144,7 +168,7 @@ struct RowFacts {
 __global__ void rowKernel(const bf16 *o, const bf16 *doutput, RowFacts rows,
                           AttentionShape s) {
   __shared__ bool empties[kTile];
-  Place p(s.t, 1, s.h);
+  Block p(s.t, kTile, s.h, false);
   int64_t at = p.b * s.ob + p.h * s.oh, facts = (p.b * s.h + p.h) * s.t;
   for (int r = int(threadIdx.x) / 32; r < kTile; r += int(blockDim.x) / 32) {
     int64_t i = p.row + r;
@@ -167,14 +191,16 @@ __global__ void rowKernel(const bf16 *o, const bf16 *doutput, RowFacts rows,
   rows.empty[(p.b * s.h + p.h) * tilesOf(s.t) + p.row / kTile] = any;
 }
 
-/// Whether a tile of scores has probabilities: some key is seen, or a query
-/// sees none and has the same for all.
-__device__ bool hasWeights(const AttentionShape &s,
-                           const SegmentTiles &segments, const RowFacts &rows,
-                           int64_t b, int64_t h, int i, int j) {
-  return !isHidden(s, segments, b, i, j) ||
-         (s.emptyRow != EmptyRow::Zero &&
-          rows.empty[(b * s.h + h) * tilesOf(s.t) + i / kTile]);
+/// Whether a key of those from j0 on has a probability for a query of those
+/// from i0 on: it may be seen, or a query sees none and has the same for all.
+__device__ bool hasWeights(const Hiding &hiding, const RowFacts &rows,
+                           int64_t h, int i0, int queries, int j0, int keys) {
+  const AttentionShape &s = hiding.s;
+  bool any = false;
+  if (s.emptyRow != EmptyRow::Zero)
+    for (int i = i0; i < i0 + queries && i < s.t; i += kTile)
+      any |= rows.empty[(hiding.b * s.h + h) * tilesOf(s.t) + i / kTile];
+  return any || hiding.maySee(i0, queries, j0, kTile);
 }
 
 /// Probability of a key from its product with a query whose log-sum-exp is
@@ -192,28 +218,28 @@ struct Probability {
     ofScores = s.emptyRow == EmptyRow::Filled ? 0.f : ofValues;
   }
   __device__ float of(float product, float lse) const {
-    return exp2f(product * scale - lse * kLog2e);
+    return exp2Fast(product * scale - lse * kLog2e);
   }
 };
 
 template <int width> struct QueryShared {
-  Tile<width> q, d;
-  Tile<width, kHalf> k[2], v[2];
+  Tile<width, kQueries, kQueryThreads> q, d;
+  Tile<width, kHalf, kQueryThreads> k[2], v[2];
 };
 
 /// dq. The block's rows are queries.
 template <int width>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kQueryThreads, 2)
     queryKernel(const bf16 *q, const bf16 *k, const bf16 *v, AttentionMask mask,
                 SegmentTiles segments, const bf16 *doutput, RowFacts rows,
                 bf16 *dq, AttentionShape s) {
   DT_DYNAMIC_SHARED(QueryShared<width>, shared);
-  Place p(s.t, 1, s.h);
+  Block p(s.t, kQueries, s.h, s.causal);
   Head<bf16> head(q, k, v, doutput, s, p.b, p.h);
   Hiding hiding{mask, s, segments, p.b};
-  HalfWalk walk(s.s);
+  Steps<kHalf> walk(s.s);
   auto isSeen = [&](int tile) {
-    return hasWeights(s, segments, rows, p.b, p.h, p.row, tile * kTile);
+    return hasWeights(hiding, rows, p.h, p.row, kQueries, tile * kTile, kTile);
   };
   auto load = [&](int j, int stage) {
     if (j < walk.end) {
@@ -222,84 +248,93 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     endGroup();
   };
-  int first = int(threadIdx.x) / 32 * kRows, stage = 0;
+  int first = firstRow(kGroups * kRows), stage = 0;
   shared->q.load(head.q, p.row);
   shared->d.load(head.d, p.row);
   int j0 = walk.next(isSeen);
   load(j0, stage);
   Probability probability(s);
-  float lse[2], delta[2];
-  for (int half = 0; half < 2; ++half) {
-    int64_t row = p.row + first + rowOf(2 * half);
-    bool inside = row < s.t;
-    int64_t at = (p.b * s.h + p.h) * s.t + row;
-    lse[half] = inside ? rows.lse[at] : 0.f;
-    delta[half] = inside ? rows.delta[at] : 0.f;
-  }
-  Sums sums[width / kWide];
+  float lse[kGroups][2], delta[kGroups][2];
+  for (int g = 0; g < kGroups; ++g)
+    for (int half = 0; half < 2; ++half) {
+      int64_t row = p.row + first + g * kRows + rowOf(2 * half),
+              at = (p.b * s.h + p.h) * s.t + row;
+      lse[g][half] = row < s.t ? rows.lse[at] : 0.f;
+      delta[g][half] = row < s.t ? rows.delta[at] : 0.f;
+    }
+  Sums sums[kGroups][width / kWide];
   while (j0 < walk.end) {
     int after = walk.next(isSeen);
     load(after, stage ^ 1);
+    bool all = hiding.isNone(p.row, kQueries, j0, kHalf);
+    Seen<kGroups, false> seen(hiding, all, p.row + first, j0, kHalf / kWide);
     awaitGroups<1>();
     __syncthreads();
-    Sums scores[kHalf / kWide], gradients[kHalf / kWide];
+    Sums scores[kGroups][kHalf / kWide], gradients[kGroups][kHalf / kWide];
     multiplyRows(scores, shared->q, first, shared->k[stage]);
     multiplyRows(gradients, shared->d, first, shared->v[stage]);
-    bool all = hiding.isNone(p.row, j0 / kTile * kTile);
 #pragma unroll
-    for (int n = 0; n < kHalf / kWide; ++n)
+    for (int g = 0; g < kGroups; ++g) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        int i = p.row + first + rowOf(e), j = j0 + n * kWide + columnOf(e);
-        float weight = 0;
-        if (all || hiding.sees(i, j))
-          weight = probability.of(scores[n].at[e], lse[e / 2]);
-        else if (lse[e / 2] == -INFINITY && j < s.s)
-          weight = probability.ofScores;
-        scores[n].at[e] =
-            weight * (gradients[n].at[e] - delta[e / 2]) * s.scale;
-      }
+      for (int n = 0; n < kHalf / kWide; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          scores[g][n].at[e] =
+              probability.of(scores[g][n].at[e], lse[g][e / 2]);
+      if (!all)
+        seen.hide(g, scores[g], [&](int, int e) {
+          return lse[g][e / 2] == -INFINITY ? probability.ofScores : 0.f;
+        });
+#pragma unroll
+      for (int n = 0; n < kHalf / kWide; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          scores[g][n].at[e] *=
+              (gradients[g][n].at[e] - delta[g][e / 2]) * s.scale;
+    }
     addWeighted(sums, scores, shared->k[stage]);
     __syncthreads();
     j0 = after, stage ^= 1;
   }
   HeadStrides by = s.getDq();
   float factor[2] = {1, 1};
-  store(sums, dq + p.b * by.batch + p.h * by.head, by.row, p.row + first,
-        int(s.t), int(s.d), factor);
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g)
+    store(sums[g], dq + p.b * by.batch + p.h * by.head, by.row,
+          p.row + first + g * kRows, int(s.t), int(s.d), factor);
 }
 
 template <int width> struct KeyShared {
-  Tile<width> k, v;
-  Tile<width, kHalf> q[2], d[2];
+  Tile<width, kKeys, kKeyThreads> k, v;
+  Tile<width, kHalf, kKeyThreads> q[2], d[2];
   float lse[2][kHalf], delta[2][kHalf];
 };
 
 /// dk and dv. The block's rows are keys; it walks over queries of all heads
 /// that share them.
 template <int width>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kKeyThreads, 1)
     keyKernel(const bf16 *q, const bf16 *k, const bf16 *v, AttentionMask mask,
               SegmentTiles segments, const bf16 *doutput, RowFacts rows,
               bf16 *dk, bf16 *dv, AttentionShape s) {
   DT_DYNAMIC_SHARED(KeyShared<width>, shared);
   int64_t group = s.h / s.hk;
-  Place p(s.s, 1, s.hk);
+  Block p(s.s, kKeys, s.hk, false);
   Hiding hiding{mask, s, segments, p.b};
   Probability probability(s);
-  int first = int(threadIdx.x) / 32 * kRows;
+  int first = firstRow(kRows);
   {
     Head<bf16> head(q, k, v, doutput, s, p.b, p.h * group);
     shared->k.load(head.k, p.row);
     shared->v.load(head.v, p.row);
   }
-  Sums ofKeys[width / kWide], ofValues[width / kWide];
+  Sums ofKeys[1][width / kWide], ofValues[1][width / kWide];
   for (int64_t h = p.h * group; h < (p.h + 1) * group; ++h) {
     Head<bf16> head(q, k, v, doutput, s, p.b, h);
     int64_t facts = (p.b * s.h + h) * s.t;
-    HalfWalk walk(s.t);
+    Steps<kHalf> walk(s.t);
     auto isSeen = [&](int tile) {
-      return hasWeights(s, segments, rows, p.b, h, tile * kTile, p.row);
+      return hasWeights(hiding, rows, h, tile * kTile, kTile, p.row, kKeys);
     };
     auto load = [&](int i, int stage) {
       if (i < walk.end) {
@@ -318,28 +353,35 @@ __global__ void __launch_bounds__(kThreads, 2)
     while (i0 < walk.end) {
       int after = walk.next(isSeen);
       load(after, stage ^ 1);
+      bool all = hiding.isNone(i0, kHalf, p.row, kKeys);
+      Seen<1, true> seen(hiding, all, p.row + first, i0, kHalf / kWide);
       awaitGroups<1>();
       __syncthreads();
-      Sums weights[kHalf / kWide], gradients[kHalf / kWide];
+      Sums weights[1][kHalf / kWide], gradients[1][kHalf / kWide];
       multiplyRows(weights, shared->k, first, shared->q[stage]);
       multiplyRows(gradients, shared->v, first, shared->d[stage]);
-      bool all = hiding.isNone(i0 / kTile * kTile, p.row);
+      const float *lse = shared->lse[stage], *delta = shared->delta[stage];
+      auto queryOf = [](int n, int e) { return n * kWide + columnOf(e); };
+#pragma unroll
+      for (int n = 0; n < kHalf / kWide; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          weights[0][n].at[e] =
+              probability.of(weights[0][n].at[e], lse[queryOf(n, e)]);
+      if (!all)
+        seen.hide(0, weights[0], [&](int n, int e) {
+          return lse[queryOf(n, e)] == -INFINITY ? probability.ofValues : 0.f;
+        });
 #pragma unroll
       for (int n = 0; n < kHalf / kWide; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          int query = n * kWide + columnOf(e), i = i0 + query,
-              j = p.row + first + rowOf(e);
-          float lse = shared->lse[stage][query],
-                delta = shared->delta[stage][query];
-          float ofValue = 0, ofScore = 0;
-          if (all || hiding.sees(i, j))
-            ofValue = ofScore = probability.of(weights[n].at[e], lse);
-          else if (lse == -INFINITY && i < s.t && j < s.s)
-            ofValue = probability.ofValues, ofScore = probability.ofScores;
-          weights[n].at[e] = ofValue;
-          gradients[n].at[e] = ofScore * (gradients[n].at[e] - delta) * s.scale;
+          float &gradient = gradients[0][n].at[e];
+          gradient =
+              weights[0][n].at[e] * (gradient - delta[queryOf(n, e)]) * s.scale;
         }
+      if (!all && s.emptyRow == EmptyRow::Filled)
+        seen.hide(0, gradients[0], [](int, int) { return 0.f; });
       addWeighted(ofValues, weights, shared->d[stage]);
       addWeighted(ofKeys, gradients, shared->q[stage]);
       __syncthreads();
@@ -348,10 +390,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   float factor[2] = {1, 1};
   HeadStrides byK = s.getDk(), byV = s.getDv();
-  store(ofKeys, dk + p.b * byK.batch + p.h * byK.head, byK.row, p.row + first,
-        int(s.s), int(s.d), factor);
-  store(ofValues, dv + p.b * byV.batch + p.h * byV.head, byV.row, p.row + first,
-        int(s.s), int(s.dv), factor);
+  store(ofKeys[0], dk + p.b * byK.batch + p.h * byK.head, byK.row,
+        p.row + first, int(s.s), int(s.d), factor);
+  store(ofValues[0], dv + p.b * byV.batch + p.h * byV.head, byV.row,
+        p.row + first, int(s.s), int(s.dv), factor);
 }
 
 //===--- Calls
@@ -384,6 +426,10 @@ bool isTaken(const AttentionShape &s,
          std::max(s.d, s.dv) <= kWidest && hasWholePacks(s, addresses);
 }
 
+unsigned blocksFor(int64_t heads, int64_t rows, int64_t each) {
+  return unsigned(heads * ((rows + each - 1) / each));
+}
+
 /// Calls run(integral constant) with the width that heads are filled up to.
 template <typename Run> void forWidth(const AttentionShape &s, Run run) {
   int64_t width = std::max(s.d, s.dv);
@@ -407,7 +453,7 @@ bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
       mask, s, bounds ? cuda::scratch(1, bounds) : nullptr, stream);
   forWidth(s, [&](auto width) {
     cuda::launch("attention on tensor cores", forwardKernel<width()>,
-                 tiles::blocksFor(s.b, s.h, s.t, 1), kThreads,
+                 blocksFor(s.b * s.h, s.t, kQueries), kQueryThreads,
                  sizeof(ForwardShared<width()>), stream, q, k, v, mask,
                  segments, o, lse, s);
   });
@@ -429,15 +475,15 @@ bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
   RowFacts rows{lse, delta, reinterpret_cast<bool *>(delta + n)};
   SegmentTiles segments = tiles::findBounds(mask, s, memory, stream);
   cuda::launch("rows of an attention gradient", rowKernel,
-               tiles::blocksFor(s.b, s.h, s.t, 1), 256, 0, stream, o, doutput,
+               blocksFor(s.b * s.h, s.t, kTile), 256, 0, stream, o, doutput,
                rows, s);
   forWidth(s, [&](auto width) {
     cuda::launch("gradient of queries on tensor cores", queryKernel<width()>,
-                 tiles::blocksFor(s.b, s.h, s.t, 1), kThreads,
+                 blocksFor(s.b * s.h, s.t, kQueries), kQueryThreads,
                  sizeof(QueryShared<width()>), stream, q, k, v, mask, segments,
                  doutput, rows, dq, s);
     cuda::launch("gradient of keys on tensor cores", keyKernel<width()>,
-                 tiles::blocksFor(s.b, s.hk, s.s, 1), kThreads,
+                 blocksFor(s.b * s.hk, s.s, kKeys), kKeyThreads,
                  sizeof(KeyShared<width()>), stream, q, k, v, mask, segments,
                  doutput, rows, dk, dv, s);
   });

@@ -16,28 +16,47 @@
 
 namespace dt::rt::tensor {
 
-using tiles::kTile, tiles::Head, tiles::isHidden, tiles::Place, tiles::Rows,
+using tiles::kTile, tiles::Head, tiles::isHidden, tiles::Rows,
     tiles::SegmentTiles, tiles::tilesOf;
 
-inline constexpr int kWarps = kTile / kRows, kThreads = kWarps * 32;
+/// Rows of one operand in shared memory, of a block of `threads`.
+template <int width, int rows, int threads> struct Tile {
+  static constexpr int kWidth = width;
+  bf16 at[rows * width];
 
-/// A tile's rows of one operand, or the first of them, in shared memory.
-template <int width, int rows = kTile> struct Tile {
-  static constexpr int kPitch = width + kSkewed;
-  bf16 at[rows * kPitch];
-
-  __device__ const bf16 *row(int r, int column = 0) const {
-    return at + r * kPitch + column;
+  __device__ const bf16 *find(int row, int column, int r, int c) const {
+    return at + swizzle<width>(row, column, r, c);
   }
   /// Begins to copy; 0 outside of the rows and behind their width.
   __device__ void load(const Rows<bf16> &from, int first) {
-    for (int e = threadIdx.x; e < rows * width / kPack; e += kThreads) {
-      int r = e / (width / kPack), c = e % (width / kPack) * kPack;
-      bool isThere = first + r < from.count && c < from.width;
-      copyPack(at + r * kPitch + c,
-               isThere ? from.data + (first + r) * from.stride + c : from.data,
-               isThere);
+    constexpr int kPacks = width / kPack, kEach = threads / kPacks;
+    int r = int(threadIdx.x) / kPacks, c = int(threadIdx.x) % kPacks * kPack;
+    const bf16 *data = from.data + (first + r) * from.stride + c;
+    bool isThere = c < from.width && r < kEach; // some threads are left over
+    if (r >= kEach)
+      return;
+#pragma unroll
+    for (int i = 0; i < (rows + kEach - 1) / kEach; ++i, r += kEach) {
+      bool copies = isThere && first + r < from.count;
+      if (rows % kEach == 0 || r < rows)
+        copyPack(at + swizzle<width>(0, c / 16 * 16, r, c % 16),
+                 copies ? data : from.data, copies);
+      data += kEach * from.stride;
     }
+  }
+};
+
+/// Which rows of a head a block owns: `each` from `row` on. `turned`: the last
+/// rows first.
+struct Block {
+  int row;
+  int64_t b, h;
+
+  __device__ Block(int64_t rows, int each, int64_t heads, bool turned) {
+    int64_t count = (rows + each - 1) / each, i = blockIdx.x;
+    row = int(turned ? count - 1 - i % count : i % count) * each;
+    h = i / count % heads;
+    b = i / count / heads;
   }
 };
 
@@ -62,84 +81,175 @@ struct Walk {
 
 inline constexpr int kHalf = kTile / 2;
 
-/// The same for halves of tiles, by the row at which they begin; `end` or more
+/// The same as rows at which tiles, or halves of them, begin; `end` or more
 /// behind the last.
-struct HalfWalk {
+template <int rows> struct Steps {
   Walk walk;
   int end, second = -1; ///< the half that follows, -1: that of another tile
 
-  __device__ HalfWalk(int64_t rows)
-      : walk{int(tilesOf(rows))}, end(walk.end * kTile) {}
+  __device__ Steps(int64_t count)
+      : walk{int(tilesOf(count))}, end(walk.end * kTile) {}
   template <typename Seen> __device__ int next(Seen isSeen) {
-    if (second >= 0) {
+    static_assert(rows == kTile || rows == kHalf);
+    if (rows == kHalf && second >= 0) {
       int row = second;
       second = -1;
       return row;
     }
     int row = walk.next(isSeen) * kTile;
-    if (row < end)
+    if (rows == kHalf && row < end)
       second = row + kHalf;
     return row;
   }
 };
 
-/// What hides a tile's keys from its queries, at (i0, j0).
+/// A query, or a key, as what hides keys sees it.
+struct Line {
+  int place; ///< of a query: of the key that stands where it does
+  bool inside;
+  int64_t segment;
+};
+
+/// What hides keys from queries, of one element of the batch.
 struct Hiding {
   const AttentionMask &mask;
   const AttentionShape &s;
   const SegmentTiles &segments;
   int64_t b;
 
-  /// Whether each query sees each key, and none is outside.
-  __device__ bool isNone(int i0, int j0) const {
-    if (i0 + kTile > s.t || j0 + kTile > s.s ||
-        s.getFirstKey(i0 + kTile - 1) > j0 || s.getEndKey(i0) < j0 + kTile)
+  /// Whether each query of `queries` from i0 on sees each key of a tile at j0,
+  /// and none is outside.
+  __device__ bool isNone(int i0, int queries, int j0, int keys) const {
+    if (i0 + queries > s.t || j0 + keys > s.s ||
+        s.getFirstKey(i0 + queries - 1) > j0 || s.getEndKey(i0) < j0 + keys)
       return false;
     if (!segments.ofQueries)
       return true;
-    tiles::Bounds q = segments.ofQueries[b * segments.queryBatch + i0 / kTile],
-                  k = segments.ofKeys[b * segments.keyBatch + j0 / kTile];
-    return q.least == q.greatest && k.least == k.greatest && q.least == k.least;
+    auto first = segments.ofQueries + b * segments.queryBatch + i0 / kTile,
+         key = segments.ofKeys + b * segments.keyBatch + j0 / kTile;
+    bool same = true;
+    for (int i = 0; i < (queries + kTile - 1) / kTile; ++i)
+      same &= first[i].least == key->least && first[i].greatest == key->least;
+    for (int j = 0; j < (keys + kTile - 1) / kTile; ++j)
+      same &= key[j].least == key->least && key[j].greatest == key->least;
+    return same;
   }
-  __device__ bool sees(int i, int j) const {
-    return i < s.t && j < s.s && isVisible(mask, s, b, i, j);
+  /// Whether a query of those from i0 on may see a key of those from j0 on.
+  __device__ bool maySee(int i0, int queries, int j0, int keys) const {
+    for (int i = i0; i < i0 + queries && i < s.t; i += kTile)
+      for (int j = j0; j < j0 + keys && j < s.s; j += kTile)
+        if (!isHidden(s, segments, b, i, j))
+          return true;
+    return false;
+  }
+  __device__ Line getQuery(int i) const {
+    bool inside = i < s.t, numbers = inside && s.segments != SegmentKind::None;
+    return {int(i + s.s - s.t), inside,
+            numbers ? querySegment(mask, s, b, i) : 0};
+  }
+  __device__ Line getKey(int j) const {
+    bool inside = j < s.s, numbers = inside && s.segments != SegmentKind::None;
+    return {j, inside, numbers ? keySegment(mask, s, b, j) : 0};
+  }
+  __device__ bool sees(const Line &query, const Line &key) const {
+    int behind = query.place - key.place;
+    bool hidden = s.causal && behind < 0;
+    if (s.window)
+      hidden |= behind >= s.window || (!s.causal && -behind >= s.window);
+    return query.inside && key.inside && query.segment == key.segment &&
+           !hidden;
   }
 };
 
-/// sums[n] = rows of `a` from `firstA` on times those of `b`: 16 by 8 each.
-template <int width, int rows>
-__device__ void multiplyRows(Sums (&sums)[rows / kWide], const Tile<width> &a,
-                             int firstA, const Tile<width, rows> &b) {
+/// Which elements of `groups` times 16 rows of sums have a query that sees the
+/// key, a bit each: n * 4 + e for element e of sums[n].
+template <int groups, bool rowsAreKeys> struct Seen {
+  uint32_t bits[groups];
+
+  /// Of elements without one the value is instead(n, e).
+  template <int count, typename Instead>
+  __device__ void hide(int group, Sums (&sums)[count], Instead instead) const {
 #pragma unroll
-  for (Sums &each : sums)
-    each = {};
+    for (int n = 0; n < count; ++n)
 #pragma unroll
-  for (int k = 0; k < width; k += kDeep) {
-    Left left = loadLeft(a.row(firstA, k), Tile<width>::kPitch);
+      for (int e = 0; e < 4; ++e)
+        if (!(bits[group] >> (n * 4 + e) & 1))
+          sums[n].at[e] = instead(n, e);
+  }
+  /// `all`: nothing is hidden.
+  __device__ Seen(const Hiding &hiding, bool all, int row, int column,
+                  int count) {
+    for (uint32_t &each : bits)
+      each = all ? ~0u : 0;
+    if (all)
+      return;
+    Line rows[groups][2];
+    for (int g = 0; g < groups; ++g)
+      for (int half = 0; half < 2; ++half) {
+        int r = row + g * kRows + rowOf(2 * half);
+        rows[g][half] = rowsAreKeys ? hiding.getKey(r) : hiding.getQuery(r);
+      }
+#pragma unroll 1 // few registers
+    for (int n = 0; n < count; ++n)
+      for (int e = 0; e < 2; ++e) {
+        int c = column + n * kWide + columnOf(e);
+        Line other = rowsAreKeys ? hiding.getQuery(c) : hiding.getKey(c);
+        for (int g = 0; g < groups; ++g)
+          for (int half = 0; half < 2; ++half)
+            if (rowsAreKeys ? hiding.sees(other, rows[g][half])
+                            : hiding.sees(rows[g][half], other))
+              bits[g] |= 1u << (n * 4 + 2 * half + e);
+      }
+  }
+};
+
+/// sums[g][n] = rows of `a` from `first` on times those of `b`: 16 by 8 each.
+template <int groups, int count, typename A, typename B>
+__device__ void multiplyRows(Sums (&sums)[groups][count], const A &a, int first,
+                             const B &b) {
 #pragma unroll
-    for (int n = 0; n < rows / kWide; n += 2) {
+  for (auto &group : sums)
+#pragma unroll
+    for (Sums &each : group)
+      each = {};
+#pragma unroll
+  for (int k = 0; k < A::kWidth; k += kDeep) {
+    Left left[groups];
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+      left[g] = loadLeft(a, first + g * kRows, k);
+#pragma unroll
+    for (int n = 0; n < count; n += 2) {
       Right right[2];
-      loadRights(right, b.row(n * kWide, k), Tile<width>::kPitch);
-      multiply(sums[n], left, right[0]);
-      multiply(sums[n + 1], left, right[1]);
+      loadRights(right, b, n * kWide, k);
+#pragma unroll
+      for (int g = 0; g < groups; ++g) {
+        multiply(sums[g][n], left[g], right[0]);
+        multiply(sums[g][n + 1], left[g], right[1]);
+      }
     }
   }
 }
 
 /// sums += what is in `weights`, rounded, times rows of `b`.
-template <int width, int rows>
-__device__ void addWeighted(Sums (&sums)[width / kWide],
-                            const Sums (&weights)[rows / kWide],
-                            const Tile<width, rows> &b) {
+template <int groups, int wide, int count, typename B>
+__device__ void addWeighted(Sums (&sums)[groups][wide],
+                            const Sums (&weights)[groups][count], const B &b) {
 #pragma unroll
-  for (int k = 0; k < rows / kWide; k += 2) {
-    Left left = toLeft(weights[k], weights[k + 1]);
+  for (int k = 0; k < count; k += 2) {
+    Left left[groups];
 #pragma unroll
-    for (int n = 0; n < width / kWide; n += 2) {
+    for (int g = 0; g < groups; ++g)
+      left[g] = toLeft(weights[g][k], weights[g][k + 1]);
+#pragma unroll
+    for (int n = 0; n < wide; n += 2) {
       Right right[2];
-      loadTurnedRights(right, b.row(k * kWide, n * kWide), Tile<width>::kPitch);
-      multiply(sums[n], left, right[0]);
-      multiply(sums[n + 1], left, right[1]);
+      loadTurnedRights(right, b, k * kWide, n * kWide);
+#pragma unroll
+      for (int g = 0; g < groups; ++g) {
+        multiply(sums[g][n], left[g], right[0]);
+        multiply(sums[g][n + 1], left[g], right[1]);
+      }
     }
   }
 }

@@ -11,6 +11,7 @@
 
 #include "runtime/device/cuda/Calls.h"
 #include "runtime/device/cuda/GroupedTiles.h"
+#include "runtime/device/cuda/Packs.h"
 #include "runtime/device/cuda/Reduce.h"
 
 namespace dt::rt {
@@ -124,10 +125,38 @@ template <typename T> bool arePacks(const T *data, int64_t elements) {
   return uintptr_t(data) % 16 == 0 && elements * int64_t(sizeof(T)) % 16 == 0;
 }
 
+/// Writes the pair of a row from `column` on, or adds to it, as far as there
+/// are columns. `packed`: pairs are aligned.
+template <typename C>
+__device__ void storePair(C *row, int64_t column, int64_t columns, float first,
+                          float second, bool packed, bool adds) {
+  using Pair = cuda::Pack<C, 2>;
+  C *to = row + column;
+  if (packed && column + 1 < columns) {
+    Pair pair{};
+    if (adds)
+      pair = *reinterpret_cast<Pair *>(to);
+    pair.of[0] = C((adds ? float(pair.of[0]) : 0.f) + first);
+    pair.of[1] = C((adds ? float(pair.of[1]) : 0.f) + second);
+    *reinterpret_cast<Pair *>(to) = pair;
+    return;
+  }
+  if (column < columns)
+    to[0] = C((adds ? float(to[0]) : 0.f) + first);
+  if (column + 1 < columns)
+    to[1] = C((adds ? float(to[1]) : 0.f) + second);
+}
+
+/// Whether pairs of rows of so many elements are aligned.
+template <typename C> bool arePairs(const C *data, int64_t elements) {
+  return uintptr_t(data) % (2 * sizeof(C)) == 0 && elements % 2 == 0;
+}
+
 template <typename T, typename C, bool transB>
-__global__ void __launch_bounds__(grouped::kThreads)
+__global__ void __launch_bounds__(grouped::kThreads, 2)
     groupedKernel(const T *a, const T *b, const int32_t *offsets, Floats bias,
-                  C *c, GroupedShape s, bool packedA, bool packedB) {
+                  C *c, GroupedShape s, bool packedA, bool packedB,
+                  bool packedC) {
   constexpr int side = grouped::kSide<T>;
   int64_t columnTiles = (s.n + side - 1) / side;
   RowTiles tiles{offsets, s.count, side};
@@ -139,23 +168,28 @@ __global__ void __launch_bounds__(grouped::kThreads)
   using A = grouped::Operand<T, true>;
   using B = grouped::Operand<T, transB>;
   const T *weight = b + expert * s.k * s.n;
-  A left{a, s.k, end, s.k, packedA};
-  B right{weight, transB ? s.k : s.n, transB ? s.n : s.k, transB ? s.k : s.n,
-          packedB};
+  int n = int(s.n), k = int(s.k);
+  A left{a, k, int(end), k, packedA};
+  B right{weight, transB ? k : n, transB ? n : k, transB ? k : n, packedB};
+  int64_t ofExpert = expert * s.n;
   grouped::multiplyTile<T>(left, right, row, column, 0, s.k,
-                           [&](int i, int j, float sum) {
-                             if (row + i >= end || column + j >= s.n)
+                           [&](int i, int j, float first, float second) {
+                             if (row + i >= end)
                                return;
-                             if (bias)
-                               sum += bias[expert * s.n + column + j];
-                             c[(row + i) * s.n + column + j] = C(sum);
+                             if (bias && column + j < s.n)
+                               first += bias[ofExpert + column + j];
+                             if (bias && column + j + 1 < s.n)
+                               second += bias[ofExpert + column + j + 1];
+                             storePair(c + (row + i) * s.n, column + j, s.n,
+                                       first, second, packedC, false);
                            });
 }
 
 template <typename T, typename C>
-__global__ void __launch_bounds__(grouped::kThreads)
+__global__ void __launch_bounds__(grouped::kThreads, 2)
     groupedDwKernel(const T *a, const T *b, const int32_t *offsets, C *c,
-                    GroupedShape s, bool packedA, bool packedB, bool adds) {
+                    GroupedShape s, bool packedA, bool packedB, bool packedC,
+                    bool adds) {
   constexpr int side = grouped::kSide<T>;
   int64_t columnTiles = (s.n + side - 1) / side,
           rowTiles = (s.k + side - 1) / side;
@@ -164,14 +198,14 @@ __global__ void __launch_bounds__(grouped::kThreads)
           column = blockIdx.x % columnTiles * side;
   int64_t begin = offsets[expert], end = offsets[expert + 1];
   using Rows = grouped::Operand<T, false>;
-  Rows left{a, s.k, end, s.k, packedA}, right{b, s.n, end, s.n, packedB};
+  int n = int(s.n), k = int(s.k), last = int(end);
+  Rows left{a, k, last, k, packedA}, right{b, n, last, n, packedB};
   C *weight = c + expert * s.k * s.n;
   grouped::multiplyTile<T>(left, right, row, column, begin, end,
-                           [&](int i, int j, float sum) {
-                             if (row + i >= s.k || column + j >= s.n)
-                               return;
-                             C &element = weight[(row + i) * s.n + column + j];
-                             element = C(adds ? float(element) + sum : sum);
+                           [&](int i, int j, float first, float second) {
+                             if (row + i < s.k)
+                               storePair(weight + (row + i) * s.n, column + j,
+                                         s.n, first, second, packedC, adds);
                            });
 }
 
@@ -190,7 +224,7 @@ void multiply(const T *a, const T *b, const int32_t *offsets, Floats bias, C *c,
                       : grouped::sharedBytes<A, grouped::Operand<T, false>>();
   cuda::launch("grouped product", kernel, unsigned(blocks), grouped::kThreads,
                shared, stream, a, b, offsets, bias, c, s, arePacks(a, s.k),
-               arePacks(b, s.transB ? s.k : s.n));
+               arePacks(b, s.transB ? s.k : s.n), arePairs(c, s.n));
 }
 
 template <typename T, typename C>
@@ -205,7 +239,7 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
   cuda::launch("gradient of a grouped product", groupedDwKernel<T, C>,
                unsigned(blocks), grouped::kThreads,
                grouped::sharedBytes<Rows, Rows>(), stream, a, b, offsets, c, s,
-               arePacks(a, s.k), arePacks(b, s.n), beta != 0);
+               arePacks(a, s.k), arePacks(b, s.n), arePairs(c, s.n), beta != 0);
 }
 
 } // namespace

@@ -8,8 +8,10 @@
 // next product without leaving registers. Compilers but CUDA's compute the same
 // products from what lanes tell one another.
 //
-// All lanes of a warp call these functions. Tiles are in shared memory, their
-// rows `pitch` elements apart and at multiples of 16 bytes.
+// All lanes of a warp call these functions. A tile is in shared memory and says
+// where an element is: find(row, column, r, c) as swizzle does. Packs of 16
+// bytes, columns from a multiple of 8 on, are whole and at multiples of 16
+// bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,15 +21,27 @@
 #include "runtime/device/BFloat16.h"
 #include "runtime/device/cuda/Cuda.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace dt::rt::tensor {
 
-inline constexpr int kDeep = 16;  ///< of the contracted axis, a product
-inline constexpr int kRows = 16;  ///< of sums
-inline constexpr int kWide = 8;   ///< columns of sums
-inline constexpr int kPack = 8;   ///< elements of 16 bytes
-inline constexpr int kSkewed = 8; ///< more than a row has, for other banks
+inline constexpr int kDeep = 16; ///< of the contracted axis, a product
+inline constexpr int kRows = 16; ///< of sums
+inline constexpr int kWide = 8;  ///< columns of sums
+inline constexpr int kPack = 8;  ///< elements of 16 bytes
+
+/// Where element (row + r, column + c) of a tile of rows of `width` is, in
+/// elements; row is a multiple of 8, column of 16, c < 16. Packs of a row
+/// change places, so that those of one column in eight rows, which a warp reads
+/// at once, are in different banks. What a lane adds to all of its places is
+/// (r, c), apart from them, since rows and columns are constants where loops
+/// are unrolled.
+template <int width> __device__ int swizzle(int row, int column, int r, int c) {
+  static_assert(width % 32 == 0);
+  int by = (width % 64 ? r / 2 % 4 : r % 8) ^ (c / kPack);
+  return row * width + r * width + ((column / kPack) ^ by) * kPack + c % kPack;
+}
 
 /// Operands of kRows x kDeep and kDeep x kWide: two elements a register.
 struct Left {
@@ -53,6 +67,17 @@ inline __device__ uint32_t packPair(float low, float high) {
   return pair;
 #else
   return uint32_t(bf16(high).bits) << 16 | bf16(low).bits;
+#endif
+}
+
+/// 2^x as the GPU has it; results below the least normal number are 0.
+inline __device__ float exp2Fast(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
 #endif
 }
 
@@ -87,33 +112,40 @@ inline __device__ void loadTurnedSquares(uint32_t *to, const bf16 *row) {
 }
 } // namespace detail
 
-/// tile[row][deep].
-inline __device__ Left loadLeft(const bf16 *tile, int pitch) {
+/// The elements from (row, deep) on of tile[row][deep].
+template <typename Tile>
+__device__ Left loadLeft(const Tile &tile, int row, int deep) {
   Left a;
   int lane = getLane();
-  detail::loadSquares(a.pair, tile + lane % 16 * pitch + lane / 16 * 8);
+  detail::loadSquares(a.pair, tile.find(row, deep, lane % 16, lane / 16 * 8));
   return a;
 }
-/// The same of tile[deep][row].
-inline __device__ Left loadTurnedLeft(const bf16 *tile, int pitch) {
+/// Those from (deep, row) on of tile[deep][row].
+template <typename Tile>
+__device__ Left loadTurnedLeft(const Tile &tile, int deep, int row) {
   Left a;
   int lane = getLane();
-  detail::loadTurnedSquares(a.pair, tile + (lane % 8 + lane / 16 * 8) * pitch +
-                                        lane / 8 % 2 * 8);
+  detail::loadTurnedSquares(
+      a.pair, tile.find(deep, row, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8));
   return a;
 }
-/// Two operands beside one another, of tile[column][deep].
-inline __device__ void loadRights(Right (&b)[2], const bf16 *tile, int pitch) {
+/// Two operands beside one another, from (column, deep) on of
+/// tile[column][deep].
+template <typename Tile>
+__device__ void loadRights(Right (&b)[2], const Tile &tile, int column,
+                           int deep) {
   int lane = getLane();
-  detail::loadSquares(b[0].pair, tile + (lane % 8 + lane / 16 * 8) * pitch +
-                                     lane / 8 % 2 * 8);
+  detail::loadSquares(
+      b[0].pair,
+      tile.find(column, deep, lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8));
 }
-/// The same of tile[deep][column].
-inline __device__ void loadTurnedRights(Right (&b)[2], const bf16 *tile,
-                                        int pitch) {
+/// The same from (deep, column) on of tile[deep][column].
+template <typename Tile>
+__device__ void loadTurnedRights(Right (&b)[2], const Tile &tile, int deep,
+                                 int column) {
   int lane = getLane();
   detail::loadTurnedSquares(b[0].pair,
-                            tile + lane % 16 * pitch + lane / 16 * 8);
+                            tile.find(deep, column, lane % 16, lane / 16 * 8));
 }
 
 /// sums += a * b.
@@ -152,41 +184,50 @@ inline __device__ uint32_t loadPair(const bf16 *at) {
   std::memcpy(&pair, at, sizeof pair);
   return pair;
 }
+/// Elements of two rows, one below the other.
+template <typename Tile>
+__device__ uint32_t gatherPair(const Tile &tile, int row, int column, int r,
+                               int c) {
+  return uint32_t(tile.find(row, column, r + 1, c)->bits) << 16 |
+         tile.find(row, column, r, c)->bits;
+}
 inline __device__ float halfOf(uint32_t pair, int half) {
   return bf16::fromBits(uint16_t(half ? pair >> 16 : pair));
 }
 } // namespace detail
 
-inline __device__ Left loadLeft(const bf16 *tile, int pitch) {
+template <typename Tile>
+__device__ Left loadLeft(const Tile &tile, int row, int deep) {
   Left a;
   for (int i = 0; i < 4; ++i)
-    a.pair[i] = detail::loadPair(tile + (getLane() / 4 + i % 2 * 8) * pitch +
-                                 getLane() % 4 * 2 + i / 2 * 8);
+    a.pair[i] = detail::loadPair(tile.find(row, deep, getLane() / 4 + i % 2 * 8,
+                                           getLane() % 4 * 2 + i / 2 * 8));
   return a;
 }
-inline __device__ Left loadTurnedLeft(const bf16 *tile, int pitch) {
+template <typename Tile>
+__device__ Left loadTurnedLeft(const Tile &tile, int deep, int row) {
   Left a;
-  for (int i = 0; i < 4; ++i) {
-    const bf16 *at = tile + (getLane() % 4 * 2 + i / 2 * 8) * pitch +
-                     getLane() / 4 + i % 2 * 8;
-    a.pair[i] = uint32_t(at[pitch].bits) << 16 | at->bits;
-  }
+  for (int i = 0; i < 4; ++i)
+    a.pair[i] =
+        detail::gatherPair(tile, deep, row, getLane() % 4 * 2 + i / 2 * 8,
+                           getLane() / 4 + i % 2 * 8);
   return a;
 }
-inline __device__ void loadRights(Right (&b)[2], const bf16 *tile, int pitch) {
+template <typename Tile>
+__device__ void loadRights(Right (&b)[2], const Tile &tile, int column,
+                           int deep) {
   for (int j = 0; j < 2; ++j)
     for (int i = 0; i < 2; ++i)
-      b[j].pair[i] = detail::loadPair(tile + (j * 8 + getLane() / 4) * pitch +
-                                      i * 8 + getLane() % 4 * 2);
+      b[j].pair[i] = detail::loadPair(tile.find(
+          column, deep, j * 8 + getLane() / 4, i * 8 + getLane() % 4 * 2));
 }
-inline __device__ void loadTurnedRights(Right (&b)[2], const bf16 *tile,
-                                        int pitch) {
+template <typename Tile>
+__device__ void loadTurnedRights(Right (&b)[2], const Tile &tile, int deep,
+                                 int column) {
   for (int j = 0; j < 2; ++j)
-    for (int i = 0; i < 2; ++i) {
-      const bf16 *at =
-          tile + (i * 8 + getLane() % 4 * 2) * pitch + j * 8 + getLane() / 4;
-      b[j].pair[i] = uint32_t(at[pitch].bits) << 16 | at->bits;
-    }
+    for (int i = 0; i < 2; ++i)
+      b[j].pair[i] = detail::gatherPair(
+          tile, deep, column, i * 8 + getLane() % 4 * 2, j * 8 + getLane() / 4);
 }
 
 inline __device__ void multiply(Sums &sums, const Left &a, const Right &b) {
