@@ -79,7 +79,6 @@ class Opened(unittest.TestCase):
         limit = np.finfo(np.float64).eps * tolerance.OTHER * (abs(want) + terms * len(sample.ids))
         self.assertLess(abs(have - want), limit)
         self.assertGreater(abs(without - want), 1e3 * limit)  # it does something
-        return made
 
     def test_text(self):
         self.check("llama")
