@@ -178,6 +178,9 @@ LogicalResult FunctionEmitter::emitAttention(OpT op, StringRef callee,
   }
   if (std::optional<int64_t> window = op.getWindow())
     fields.push_back(cpp::field("window", *window));
+  if (std::optional<APFloat> cap = op.getSoftCap())
+    fields.push_back(cpp::field(
+        "softCap", constantText(b.getF32FloatAttr(cap->convertToDouble()))));
   if constexpr (std::is_same_v<OpT, rt::AttentionGradOp>)
     for (auto [by, name] : {std::pair(op.getDqStridesAttr(), "dqStrides"),
                             {op.getDkStridesAttr(), "dkStrides"},

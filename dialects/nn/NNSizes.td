@@ -26,4 +26,6 @@ def NN_Dims : Attr<CPred<"::llvm::isa<::dt::nn::DimsAttr>($_self)">, "sizes, #nn
 
 def NN_NotNegative : ConfinedAttr<F64Attr, [AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite() && !::llvm::cast<::mlir::FloatAttr>($_self).getValue().isNegative()">, "which is finite and not negative">]>;
 
+def NN_Positive : ConfinedAttr<F64Attr, [AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite() && ::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0">, "which is finite and above 0">]>;
+
 #endif // DIALECTS_NN_NNSIZES

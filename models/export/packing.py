@@ -37,6 +37,8 @@ def masks(config, segments, blocks=None):
     window, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
     near = before & (rows[:, None] - rows[None, :] < window) if window else before
     whole, near = (same(segments)[:, None] & (m if blocks is None else m | same(blocks)[:, None]) for m in (before, near))
+    if getattr(config, "_attn_implementation", None) == "eager":  # which adds masks
+        whole, near = (torch.where(m, 0.0, -torch.inf) for m in (whole, near))
     return {"full_attention": whole, "sliding_attention": near} if kinds else near
 
 
@@ -216,13 +218,18 @@ class BlockLanguage(PackedLanguage):
     """The language model of Gemma 3 or PaliGemma on texts one behind another: tokens of a block see one another.
 
     As PackedLanguage, but for `blocks` [1, seq], behind segments: tokens of one picture (or of a prompt) have one number,
-    every other token has one of its own.
+    every other token has one of its own. `cap`: logits are cap * tanh(logits / cap) (PaliGemma 2).
     """
+
+    def __init__(self, net, cap=None):
+        super().__init__(net)
+        self.cap = cap
 
     def forward(self, input_ids, position_ids, segments, blocks, image_embeds, image_rows):
         x = placed(self.model.embed_tokens(input_ids), image_rows, image_embeds)
         mask = masks(self.model.config, segments, blocks)
-        return self.lm_head(self.model(inputs_embeds=x, position_ids=position_ids, attention_mask=mask, use_cache=False).last_hidden_state)
+        logits = self.lm_head(self.model(inputs_embeds=x, position_ids=position_ids, attention_mask=mask, use_cache=False).last_hidden_state)
+        return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
 
 
 class PackedDecoder(nn.Module):

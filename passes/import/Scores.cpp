@@ -7,6 +7,8 @@
 #include "passes/import/Scores.h"
 #include "passes/import/Match.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::import;
@@ -40,8 +42,15 @@ std::optional<Scores> import::matchScores(Value v) {
       scaled = true;
       continue;
     }
+    // c * tanh(x): a scale so far is the cap, what is inside scales scores.
+    if (auto tanh = v.getDefiningOp<nn::TanhOp>();
+        tanh && !s.softCap && s.scale != 0) {
+      s.softCap = std::abs(s.scale);
+      v = tanh.getInput();
+      continue;
+    }
     // A scale outside a mask would scale the mask as well.
-    if (scaled || !s.mask.peel(v))
+    if (scaled || s.softCap || !s.mask.peel(v))
       return std::nullopt;
   }
 }

@@ -17,11 +17,17 @@ namespace dt::import {
 struct Scores {
   mlir::Value product; ///< matmul(q, k^T), or a reshape of it to rank 5
   double scale = 1.0;
+  std::optional<double> softCap; ///< of scaled scores, before masks
   MaskParts mask;
+
+  /// The cap as an attribute; null where there is none.
+  mlir::FloatAttr capAttr(mlir::Builder &builder) const {
+    return softCap ? builder.getF64FloatAttr(*softCap) : mlir::FloatAttr();
+  }
 };
 
-/// Peels masks and scales off `v` until a product; nothing if something else is
-/// met.
+/// Peels masks, a soft cap and scales off `v` until a product; nothing if
+/// something else is met.
 std::optional<Scores> matchScores(mlir::Value v);
 
 /// softmax's operand with the IsNaN guard that PyTorch's exporter writes

@@ -29,7 +29,7 @@ import train_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, SIZE, SAMPLES, STOPPED = 10, 4, 22, 6
-LR, DECAY, CLIP = 2e-3, 0.01, 1.0
+DECAY, CLIP = 0.01, 1.0
 RANK, ALPHA = 4, 12
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -39,6 +39,7 @@ try:
     import transformers as hf
 
     import finetune_folders as folders
+    import finetune_optimizers
     import finetune_pictures as pictures
 except ImportError:
     print("skipped: finetune: tools/setup --torch installs what this needs")
@@ -73,8 +74,8 @@ class Texts:
 FAMILIES = {name: Texts(name) for name in folders.FAMILIES} | pictures.FAMILIES
 
 
-def rate(step, schedule):
-    return LR * (1 - step / STEPS if schedule == "linear" else 1)
+def rate(step, schedule, lr):
+    return lr * (1 - step / STEPS if schedule == "linear" else 1)
 
 
 def summed(net, sample):
@@ -137,7 +138,7 @@ def put_adapters(net, adapters):
         parameter.requires_grad_(".lora_" in name)
 
 
-def loop(path, steps, schedule, frozen, kind, seed=None, adapters=None):
+def loop(path, steps, schedule, optimizer, frozen, kind, seed=None, adapters=None):
     """(losses before each step, the largest logit, names of what has a gradient); `seed`: of roundings of the weights; `adapters`: how they begin."""
     net = open_net(path, kind)
     for name, parameter in net.named_parameters():
@@ -149,10 +150,11 @@ def loop(path, steps, schedule, frozen, kind, seed=None, adapters=None):
         weights = {n: p.detach().numpy() for n, p in net.named_parameters()}
         for name, value in tolerance.perturbed(weights, "f32", seed).items():
             net.get_parameter(name).data.copy_(torch.from_numpy(value))
-    optimizer, losses, terms = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=LR, weight_decay=DECAY), [], 0.0
+    updates, losses, terms = optimizer.make({n: p for n, p in net.named_parameters() if p.requires_grad}, DECAY), [], 0.0
     for step, samples in enumerate(steps):
-        optimizer.param_groups[0]["lr"] = rate(step, schedule)
-        optimizer.zero_grad()
+        for update in updates:
+            update.param_groups[0]["lr"] = rate(step, schedule, optimizer.lr)
+        net.zero_grad()
         count, losses = sum(sum(s.learned[1:]) for s in samples), [*losses, 0.0]
         with Doubled() if kind == torch.float64 else contextlib.nullcontext():
             for sample in samples:
@@ -160,13 +162,15 @@ def loop(path, steps, schedule, frozen, kind, seed=None, adapters=None):
                 (loss / count).backward()
                 losses[-1], terms = losses[-1] + loss.item() / count, max(terms, largest)
         torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
-        optimizer.step()
+        with optimizer.exact(kind == torch.float64):
+            for update in updates:
+                update.step()
     return np.array(losses), terms, [n for n, p in net.named_parameters() if p.grad is not None]
 
 
 def finetune(dt_opt, work, *flags):
     command = [ROOT / "tools/finetune", "--model", work / "model", "--data", work / "train.jsonl", "--validate", work / "valid.jsonl", "--out", work / "out", "--bin", dt_opt.parent, "--threads", 1]
-    command += ["--global-batch", SIZE, "--lr", LR, "--weight-decay", DECAY, "--clip", CLIP, *flags]
+    command += ["--global-batch", SIZE, "--weight-decay", DECAY, "--clip", CLIP, *flags]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{flags}: ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -269,7 +273,8 @@ def check(arguments, work):
     family.write(work / "valid.jsonl", others)
 
     schedule = "constant" if arguments.resume else "linear"
-    flags = ["--max-tokens", longest, "--order", arguments.order, "--seed", 3, "--schedule", schedule]
+    optimizer = finetune_optimizers.OPTIMIZERS[arguments.optimizer]
+    flags = ["--optimizer", arguments.optimizer, "--lr", optimizer.lr, "--max-tokens", longest, "--order", arguments.order, "--seed", 3, "--schedule", schedule]
     flags += [f"--freeze={pattern}" for pattern in arguments.freeze]
     flags += [flag for pattern in arguments.lora for flag in ("--lora", pattern)] + (["--rank", RANK, "--alpha", ALPHA, "--merge"] if arguments.lora else [])
     flags += ["--ranks", arguments.ranks, "--plan", arguments.plan] if arguments.ranks > 1 else []
@@ -292,11 +297,11 @@ def check(arguments, work):
     for line, step in zip(lines, steps):
         want = {"tokens": sum(len(s.ids) for s in step), "learned_tokens": sum(sum(s.learned[1:]) for s in step)}
         expect(all(line[k] == v for k, v in want.items()), f"step {line['step']} has {line}, expected {want}")
-        expect(abs(line["lr"] - rate(line["step"] - 1, schedule)) < 1e-12, f"step {line['step']} has the rate {line['lr']}")
+        expect(abs(line["lr"] - rate(line["step"] - 1, schedule, optimizer.lr)) < 1e-12, f"step {line['step']} has the rate {line['lr']}")
     have = np.array([line["loss"] for line in lines])
     adapters = first_adapters(arguments, work) if arguments.lora else None
-    want, terms, learns = loop(work / "model", steps, schedule, arguments.freeze, torch.float64, None, adapters)
-    draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, arguments.freeze, torch.float32, seed, adapters)[0] for seed in range(tolerance.DRAWS)])
+    want, terms, learns = loop(work / "model", steps, schedule, optimizer, arguments.freeze, torch.float64, None, adapters)
+    draws = tolerance.CurveDraws(want, [loop(work / "model", steps, schedule, optimizer, arguments.freeze, torch.float32, seed, adapters)[0] for seed in range(tolerance.DRAWS)])
     worst, where = tolerance.compare_curves(have, want, terms, draws)
     far = np.max(np.abs(have - want) / want)
     expect(worst <= 1, f"losses {have.tolist()}, expected {want.tolist()}: step {where + 1} is {worst:.1f} limits off")
@@ -313,6 +318,7 @@ def main():
     parser.add_argument("--micro", type=int, help="edit the recipe first: so many samples a microbatch")
     parser.add_argument("--freeze", action="append", default=[])
     parser.add_argument("--lora", action="append", default=[])
+    parser.add_argument("--optimizer", choices=list(finetune_optimizers.OPTIMIZERS), default="adamw")
     parser.add_argument("--order", choices=("file", "shuffle"), default="file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

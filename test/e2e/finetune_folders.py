@@ -76,6 +76,8 @@ class Family:
 FAMILIES = {
     "llama": Family(hf.LlamaConfig, LLAMA, llama, "<|eot_id|>", "<|begin_of_text|>", more={"rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}}),
     "qwen3": Family(hf.Qwen3Config, MARKED, chatml, "<|im_end|>", more={"head_dim": 8, "tie_word_embeddings": True}),
+    # Caps that bend: scores and logits of these weights are several times as large.
+    "gemma2": Family(hf.Gemma2Config, GEMMA, gemma, "<end_of_turn>", "<bos>", systems=False, more={"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 12, "layer_types": ["sliding_attention", "full_attention"], "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "tie_word_embeddings": True}),
     "gemma3_text": Family(hf.Gemma3TextConfig, GEMMA, gemma, "<end_of_turn>", "<bos>", systems=False, more={"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 12, "layer_types": ["sliding_attention", "full_attention"], "tie_word_embeddings": True}),
     "mistral": Family(hf.MistralConfig, MISTRAL, mistral, "</s>", "<bos>", systems=False, more={"sliding_window": 20}),
     "qwen2": Family(hf.Qwen2Config, CHATML, chatml, "<|im_end|>"),

@@ -166,6 +166,14 @@ class Folders(WithFolders):
 
 
 class Flags(WithFolders):
+    def test_optimizers(self):
+        self.refused("--betas goes with --optimizer adamw or lion or muon; sgd has none", "--optimizer", "sgd", "--betas", "0.9,0.99")
+        self.refused("--momentum goes with --optimizer muon or sgd; adamw has none", "--momentum", 0.9)
+        self.refused("--momentum 1: that of muon is below 1", "--optimizer", "muon", "--momentum", 1)
+        for text in ("0.9", "0.9,1", "0.9,0.8,0.7"):
+            self.refused(f"argument --betas: '{text}' is not two numbers from 0 and below 1", "--betas", text)
+        self.refused("argument --optimizer: invalid choice: 'adam'", "--optimizer", "adam")
+
     def test_flags(self):
         self.refused("--rank goes with --lora", "--rank", 4)
         self.refused("--merge goes with --lora", "--merge")
@@ -210,6 +218,17 @@ class Flags(WithFolders):
         code, printed, _ = call(*flags, "--out", out, "--dry-run")
         self.assertEqual((code, out.exists()), (0, False))
         self.assertIn("'<|eot_id|>'", printed)
+
+    def test_optimizer_of_a_run(self):
+        """It stays; runs that do not say theirs had AdamW."""
+        out = self.folder / "out"
+        (out / "checkpoint/step-3").mkdir(parents=True)
+        for noted, other in (({"optimizer": "muon"}, "adamw"), ({}, "muon")):
+            (out / "run.json").write_text(json.dumps(noted))
+            project, had = Project(out, True), noted.get("optimizer", "adamw")
+            project.check({"optimizer": had})
+            with self.assertRaisesRegex(Failure, f"^--resume: optimizer {other} is not {had}, that of the run in "):
+                project.check({"optimizer": other})
 
 
 class Saved(WithFolders):

@@ -232,14 +232,19 @@ def gemma3(tokenizer):
     return hf.Gemma3ForConditionalGeneration(config), hf.Gemma3Processor(pixels, tokenizer, image_seq_length=4)
 
 
-def paligemma(tokenizer):
+def paligemma(tokenizer, **text):
     vision = TOWER | {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4, "vision_use_head": False}
-    words = TEXT | {"model_type": "gemma", "head_dim": 8}
+    words = TEXT | {"model_type": "gemma", "head_dim": 8} | text
     pixels = hf.SiglipImageProcessor(size={"height": 16, "width": 16})
     pixels.image_seq_length = 16
     processor = hf.PaliGemmaProcessor(pixels, tokenizer)
     words["vocab_size"] = len(tokenizer) - 1000  # of the tokens that the processor adds the last ones have no row
     return hf.PaliGemmaForConditionalGeneration(hf.PaliGemmaConfig(text_config=words, vision_config=vision, image_token_index=tokenizer.convert_tokens_to_ids("<image>"), projection_dim=32)), processor
+
+
+def paligemma2(tokenizer):
+    layers = ["sliding_attention", "full_attention"]
+    return paligemma(tokenizer, model_type="gemma2", query_pre_attn_scalar=8, sliding_window=12, layer_types=layers, attn_logit_softcapping=2.0, final_logit_softcapping=3.0)
 
 
 class Prompts(Pictures):
@@ -314,7 +319,7 @@ FAMILIES = {
         "Qwen3VL", {"head_dim": 8}, {"hidden_size": 16, "intermediate_size": 24, "out_hidden_size": 32, "num_position_embeddings": 9, "deepstack_visual_indexes": [0, 1]}, processor="Qwen3VLProcessor", tie_word_embeddings=True
     ),
     "gemma3": Pictures(gemma3, GEMMA_CHAT, GEMMA.values(), "<start_of_turn>model\n", "<end_of_turn>", {"model_specific_special_tokens": GEMMA}),
-    "paligemma": Prompts(paligemma, None, ("<image>",), names={"bos_token": "<bos>", "model_specific_special_tokens": {"image_token": "<image>"}}),
+    **{name: Prompts(build, None, ("<image>",), names={"bos_token": "<bos>", "model_specific_special_tokens": {"image_token": "<image>"}}) for name, build in (("paligemma", paligemma), ("paligemma2", paligemma2))},
     "whisper": Sounds(whisper, None),
     "llava": Pictures(llava, VICUNA, ("<image>",), "ASSISTANT:", "</s>"),
     "llava_onevision": Pictures(onevision, chatml("<image>"), ("<image>", "<video>")),

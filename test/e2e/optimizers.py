@@ -26,8 +26,10 @@ from safetensors.numpy import load_file, save_file
 
 import tolerance
 from layouts import check_memory, check_traffic
-from lora import LENGTH, WORDS, Decoder, expect, export, functional, run, torch
+from lora import LENGTH, WORDS, Decoder, expect, export, functional, run, torch  # which skips where there is no PyTorch
 from train_model import QUICK, SKIPPED, build_for, emit
+
+from finetune_optimizers import orthogonal
 
 SAMPLES, STEPS, STOPPED = 8, 10, 4
 CLIP = 1.0
@@ -91,17 +93,6 @@ class Muon:
                 if key != "step":
                     made[f"{key}.model.{name}"] = tensor
         return made
-
-
-def orthogonal(gradient, coefficients, steps, eps):
-    """torch.optim.Muon's iterations without bf16."""
-    a, b, c = coefficients
-    x = gradient.T if gradient.size(0) > gradient.size(1) else gradient
-    x = x / x.norm().clamp(min=eps)
-    for _ in range(steps):
-        gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.T if gradient.size(0) > gradient.size(1) else x
 
 
 def loop(kind, weights, ids, labels, dtype, narrow=False, **changes):

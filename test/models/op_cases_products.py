@@ -77,6 +77,7 @@ def attention():
     case("Attention-bool", "Attention", {"q": q, "k": f(2, 4, 5, 8), "v": f(2, 4, 5, 8), "m": np.tri(3, 5) > 0}, opset=23, open_dims=False)
     case("Attention-3d", "Attention", {"q": f(2, 3, 32), "k": f(2, 5, 16), "v": f(2, 5, 16)}, None, {"q_num_heads": 4, "kv_num_heads": 2}, opset=23)
     case("Attention-softcap", "Attention", {"q": q, "k": f(2, 4, 5, 8), "v": f(2, 4, 5, 8)}, None, {"softcap": 2.0}, opset=23)
+    case("Attention-softcap-mask", "Attention", {"q": q, "k": f(2, 4, 5, 8), "v": f(2, 4, 5, 8), "m": f(3, 5)}, None, {"softcap": 1.5}, opset=23, open_dims=False)
     angles = f(6, 4)
     for interleaved in (0, 1):
         case(f"Rotary-{interleaved}", "RotaryEmbedding", {"x": q, "p": np.array([[0, 1, 2], [3, 4, 5]], I64)},

@@ -86,7 +86,7 @@ def open_sources(options, family):
 
 
 def run_on(options, project, network, train, held_out, pool):
-    from . import merging, planning, program, recipe
+    from . import merging, optimizers, planning, program, recipe
     from .steps import Steps
 
     edited = recipe.kept(project)
@@ -97,6 +97,7 @@ def run_on(options, project, network, train, held_out, pool):
     length = options.steps if options.steps is not None else -(-(options.epochs or 1) * len(train) // size)
     samples = {"data": train.fingerprint(), "order": options.order, "seed": options.seed, "global_batch": size}
     samples |= {"lora": [options.lora, options.rank, options.alpha] if options.lora else None}
+    samples |= {"optimizer": optimizers.kind(edited) if edited else options.optimizer}
     project.check(samples)
     # Parts have room for an epoch at least, so that a longer run has the same in most cases.
     lengths = {steps: length if edited else max(length, steps.epoch)} | ({validation: validation.epoch} if validation else {})

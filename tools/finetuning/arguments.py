@@ -11,6 +11,7 @@ import argparse
 import math
 import pathlib
 
+from . import optimizers
 from .errors import Failure
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,6 +41,13 @@ def real(text):
     return value
 
 
+def decays(text):
+    values = [real(part) for part in text.split(",")]
+    if len(values) != 2 or max(values) >= 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not two numbers from 0 and below 1, such as 0.9,0.99")
+    return values
+
+
 def make_parser():
     parser = Parser(prog="finetune", description="Trains a Hugging Face folder on a file of chats and writes a folder (docs/finetune.md).", allow_abbrev=False)
     add = parser.add_argument
@@ -53,8 +61,11 @@ def make_parser():
     length.add_argument("--epochs", type=whole(1), metavar="N", help="passes over the data (1)")
     add("--global-batch", type=whole(1), default=8, metavar="N", help="samples of a step (8)")
     add("--max-tokens", type=whole(2), metavar="T", help="longer samples are left out (the longest)")
-    add("--lr", type=real, default=1e-5, metavar="X")
+    add("--optimizer", choices=tuple(optimizers.OPTIMIZERS), default="adamw")
+    add("--lr", type=real, metavar="X", help="at its peak (of the optimizer)")
     add("--weight-decay", type=real, default=0.0, metavar="X")
+    add("--betas", type=decays, metavar="A,B", help="of adamw, lion and muon (of the optimizer)")
+    add("--momentum", type=real, metavar="X", help="of muon and sgd (of the optimizer)")
     add("--clip", type=real, default=1.0, metavar="X", help="largest norm of all gradients; 0: any (1)")
     add("--warmup", type=whole(0), default=0, metavar="N")
     add("--schedule", choices=("constant", "linear", "cosine"), default="linear")
@@ -106,6 +117,7 @@ def parse(argv):
     if options.validate_every and not options.validate:
         raise Failure("--validate-every goes with --validate FILE")
     check_adapters(options)
+    optimizers.settle(options)
     if options.plan is None and (options.cluster or (options.ranks or 1) > 1):
         options.plan = "auto"
     if options.serve_at and not (options.out or options.token_file):

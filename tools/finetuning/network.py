@@ -49,7 +49,7 @@ class Network:
         self.folder, self.family = folder, family
         try:
             with _parameters_on_meta():
-                net = getattr(transformers, family.CLASS).from_config(folder.config, dtype=torch.float32, attn_implementation="sdpa").eval()
+                net = getattr(transformers, family.CLASS).from_config(folder.config, dtype=torch.float32).eval()
         except Exception as e:  # of a config whose numbers do not go together
             raise Failure(f"{folder.path}: {one_line(e)}") from None
         net.requires_grad_(True)  # as from_pretrained() has it, also of what the class keeps fixed (Whisper's sinusoids)

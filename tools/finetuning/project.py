@@ -15,6 +15,7 @@ from .errors import Failure
 from .training import CHECKPOINT, checkpoints
 
 NOTES, LOCK = "run.json", "lock"
+UNSAID = {"optimizer": "adamw"}  # of runs that began before it was noted
 BEFORE = {"index", "token"}  # of a run that has not begun: samples are measured first, dt-serve may make the token
 
 
@@ -40,8 +41,8 @@ class Project:
     def check(self, run):
         """`run`: what a step's samples follow from."""
         for key, value in run.items() if self.resume else ():
-            if self.notes.get(key) != value:
-                said = {"data": "the samples are not those"}.get(key, f"{key.replace('_', ' ')} {value} is not {self.notes.get(key)}, that")
+            if (noted := self.notes.get(key, UNSAID.get(key))) != value:
+                said = {"data": "the samples are not those"}.get(key, f"{key.replace('_', ' ')} {value} is not {noted}, that")
                 raise Failure(f"--resume: {said} of the run in {self.out}")
 
     @contextlib.contextmanager

@@ -10,6 +10,7 @@
 import hashlib
 import json
 
+from . import optimizers
 from .errors import Failure, one_line
 from .dataset import loss_names, parse
 from .encoded import IGNORED
@@ -33,7 +34,7 @@ def recipe(options, network, longest, micro, tokens, items):
         "items": {"sample": {"measures": {"tokens": {"max": longest}}}} | _items(items),
         **made,
         "losses": [_loss("text"), *(_loss(name) | {"weight": 0, "where": "sources", "is": number} for number, name in losses_by_source(options, network).items())],
-        "optimizer": {"kind": "adamw", "lr": options.lr, "weight_decay": options.weight_decay, "clip": options.clip, "warmup": options.warmup, "schedule": options.schedule},
+        "optimizer": optimizers.entry(options),
         "batch": {"global": options.global_batch, "micro": micro, "tokens": tokens},
         "precision": options.precision,
         "seed": 0,

@@ -233,6 +233,10 @@ static Value maskGrad(GradientBuilder &g, AttentionOp op, Value dy) {
   Value gdy = groupedHeads(g, dy, k[2]);
   Value scores = g.mul(g.widen(g.make<MatmulOp>(gq, gk, false, true)),
                        op.getScale().convertToDouble());
+  if (std::optional<APFloat> cap = op.getSoftCap()) {
+    double number = cap->convertToDouble();
+    scores = g.mul(g.make<TanhOp>(g.mul(scores, 1 / number)), number);
+  }
   scores = g.add(g.reshape(scores, full), op.getMask());
   double none = -std::numeric_limits<double>::infinity();
   if (op.getCausal() || op.getWindow())
@@ -264,7 +268,7 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange grads,
     auto grad = g.make<AttentionGradOp>(
         getQuery(), getKey(), getValue(), getMask(), getQuerySegments(),
         getKeySegments(), getResult(), getLse(), dy, getScaleAttr(),
-        getCausalAttr(), getEmptyRowAttr(), getWindowAttr());
+        getCausalAttr(), getEmptyRowAttr(), getWindowAttr(), getSoftCapAttr());
     for (unsigned i = 0; i < 3; ++i)
       if (wanted[i])
         result[i] = grad->getResult(i);

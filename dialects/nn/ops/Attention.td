@@ -22,10 +22,11 @@ def NN_AttentionOp : NN_SmoothOp<"attention", [AttrSizedOperandSegments]> {
     log-sum-exp of the scores [b, h, t], which the gradient uses instead of the probabilities. `empty_row`: what a query gets whose scores are all hidden (a bool mask, `causal`,
     segments, a window, or additive values of -inf). `mean` of all values is what the lowest finite number gives in softmax where it is added to scores, and `filled` where it is put in their place: then query and key have no gradient.
     `nan` is what -inf gives, `zero` what it gives behind an IsNaN guard, and in PyTorch's scaled_dot_product_attention. A float mask is added as it is: finite values never hide a key.
+    `soft_cap` c: scores are c * tanh(scale * q k^T / c), before anything is added or hidden (Gemma 2).
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        Optional<NN_IntTensor>:$query_segments, Optional<NN_IntTensor>:$key_segments,
-                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window);
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
   let hasVerifier = 1;
   let extraClassDeclaration = NN_Work<"Attention">.declaration # "bool hidesForeignPairs(unsigned operand);";
@@ -35,7 +36,7 @@ def NN_AttentionGradOp : NN_GradOp<"attention_grad", [AttrSizedOperandSegments]>
   let summary = "gradients of attention's query, key and value";
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        Optional<NN_IntTensor>:$query_segments, Optional<NN_IntTensor>:$key_segments, NN_FloatTensor:$result, NN_FloatTensor:$lse, NN_FloatTensor:$grad,
-                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window);
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap);
   let results = (outs NN_FloatTensor:$dquery, NN_FloatTensor:$dkey, NN_FloatTensor:$dvalue);
   let hasVerifier = 1;
   let extraClassDeclaration = NN_Work<"Attention">.declaration;

@@ -81,6 +81,19 @@ private:
   }
 };
 
+/// Caps scaled scores in place; `slopes`, unless null, is what their gradients
+/// are times.
+void capScores(const AttentionShape &s, float *x, float *slopes, int64_t n) {
+  float cap = s.softCap, inverse = 1 / cap;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    float t = dt::rt::tanh(x[i] * inverse);
+    x[i] = cap * t;
+    if (slopes)
+      slopes[i] = 1 - t * t;
+  }
+}
+
 /// Whether a row in which all keys are hidden takes the mean of their values.
 bool takesMean(const AttentionShape &s) {
   return s.emptyRow == EmptyRow::Mean || s.emptyRow == EmptyRow::Filled;
@@ -162,6 +175,8 @@ void forwardTile(const Tile &tile, const Head &head, float *o, float *lse,
     gemm(false, true, tile.count, run.end - run.begin, s.d, s.scale,
          head.q + tile.first * s.qt, s.qt, head.k + run.begin * s.ks, s.ks, 0,
          x + run.column, width);
+  if (s.softCap != 0)
+    capScores(s, x, nullptr, tile.count * width);
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = x + i * width;
     tile.maskRow(i, runs, row);
@@ -208,8 +223,14 @@ void backwardEmptyRow(const AttentionShape &s, const Head &head,
     axpy(share, doi, g.dv + j * g.dvRow, s.dv);
   if (s.emptyRow == EmptyRow::Filled)
     return;
-  for (int64_t j = 0; j < s.s; ++j)
+  for (int64_t j = 0; j < s.s; ++j) {
     p[j] = (dot(doi, head.v + j * s.vs, s.dv) - delta) * share * s.scale;
+    if (s.softCap != 0) {
+      float score = s.scale * dot(qi, head.k + j * s.ks, s.d), slope;
+      capScores(s, &score, &slope, 1);
+      p[j] *= slope;
+    }
+  }
   for (int64_t j = 0; j < s.s; ++j) {
     axpy(p[j], head.k + j * s.ks, g.dq + i * g.dqRow, s.d);
     axpy(p[j], qi, g.dk + j * g.dkRow, s.d);
@@ -257,7 +278,8 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
               *doutput = g.doutput + tile.first * s.ot;
   float *dq = g.dq + tile.first * g.dqRow;
   if (width > 0) {
-    float *p = scratch.floats(n * width), *ds = scratch.floats(n * width);
+    float *p = scratch.floats(n * width), *ds = scratch.floats(n * width),
+          *slopes = s.softCap != 0 ? scratch.floats(n * width) : nullptr;
     for (const KeyRun &run : runs) {
       int64_t some = run.end - run.begin;
       gemm(false, true, n, some, s.d, s.scale, q, s.qt,
@@ -265,6 +287,8 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
       gemm(false, true, n, some, s.dv, 1, doutput, s.ot,
            head.v + run.begin * s.vs, s.vs, 0, ds + run.column, width);
     }
+    if (slopes)
+      capScores(s, p, slopes, n * width);
     recomputeRows(tile, runs, g.lse, p);
     for (const KeyRun &run : runs)
       gemm(true, false, run.end - run.begin, s.dv, n, 1, p + run.column, width,
@@ -277,6 +301,10 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j)
         dsi[j] = pi[j] * (dsi[j] - delta) * s.scale;
+      if (slopes)
+#pragma omp simd
+        for (int64_t j = 0; j < width; ++j)
+          dsi[j] *= slopes[i * width + j];
     }
     for (const KeyRun &run : runs) {
       int64_t some = run.end - run.begin;

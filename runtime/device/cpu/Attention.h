@@ -64,6 +64,8 @@ struct AttentionShape {
   /// 0: none. With i' = i + (s - t), query i sees key j only when
   /// i' - j < window and, if not causal, j - i' < window.
   int64_t window = 0;
+  /// 0: none. Scores are softCap * tanh(scale * q k^T / softCap), before masks.
+  float softCap = 0;
   /// Strides of gradients; those of q, k and v where a row's is 0.
   HeadStrides dqStrides{}, dkStrides{}, dvStrides{};
 
@@ -98,8 +100,8 @@ private:
   }
 };
 
-/// o = softmax(scale * q k^T + mask) v; lse [b, h, t] (dense) = log of the sum
-/// of exp of each row, -inf for an empty row.
+/// o = softmax(scale * q k^T + mask) v, with a soft cap as it says; lse [b, h,
+/// t] (dense) = log of the sum of exp of each row, -inf for an empty row.
 void attentionForward(const float *q, const float *k, const float *v,
                       AttentionMask mask, float *o, float *lse,
                       const AttentionShape &shape);

@@ -28,16 +28,26 @@ using namespace tiles;
 constexpr float kPreciseLse =
     1e3f; ///< above, the rounding of the log-sum-exp itself would show
 
-/// The scaled and masked score of query i and key j from their product, -inf
-/// where j is not visible or there is none.
+/// A scaled score, and what its gradient is times.
+__device__ float capped(float score, const AttentionShape &s) {
+  return s.softCap != 0 ? s.softCap * tanhf(score / s.softCap) : score;
+}
+__device__ float slopeOf(float score, const AttentionShape &s) {
+  float t = s.softCap != 0 ? tanhf(score / s.softCap) : 0.f;
+  return 1 - t * t;
+}
+
+/// The scaled, capped and masked score of query i and key j from their product,
+/// -inf where j is not visible or there is none.
 __device__ float scoreOf(float product, const AttentionMask &mask,
                          const AttentionShape &s, int64_t b, int64_t h,
                          int64_t i, int64_t j) {
   if (i >= s.t || j >= s.s || !isVisible(mask, s, b, i, j))
     return -INFINITY;
   float added = maskOf(mask, s, b, h, i, j);
-  return s.mask == MaskKind::Boolean && added != 0 ? added
-                                                   : s.scale * product + added;
+  return s.mask == MaskKind::Boolean && added != 0
+             ? added
+             : capped(s.scale * product, s) + added;
 }
 
 /// Calls apply(value, i, j) for what this thread keeps in `scores`.
@@ -292,10 +302,12 @@ __global__ void __launch_bounds__(kThreads, 2)
                     ofQueries ? head.k : head.q, other, *shared);
       forOwn(*shared, [&](float &x, int a, int b) {
         int i = ofQueries ? a : b, j = j0 + (ofQueries ? b : a);
-        x = i0 + i < s.t && j < s.s && (word >> i & 1)
-                ? probability(scoreOf(x, mask, s, p.b, h, i0 + i, j), *shared,
-                              i, ofValues, s)
-                : 0.f;
+        bool isOne = i0 + i < s.t && j < s.s && (word >> i & 1);
+        float slope = ofValues ? 1.f : slopeOf(s.scale * x, s);
+        x = isOne ? probability(scoreOf(x, mask, s, p.b, h, i0 + i, j), *shared,
+                                i, ofValues, s) *
+                        slope
+                  : 0.f;
       });
       if (!ofValues)
         toScoreGradients(ofQueries ? head.d : head.v, p.row,

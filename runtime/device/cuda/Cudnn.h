@@ -124,7 +124,7 @@ inline bool attend(const AttentionShape &, const bf16 *, const bf16 *,
   return false;
 }
 inline bool attendBackward(const AttentionShape &, const bf16 *, const bf16 *,
-                           const bf16 *, const void *, const bf16 *,
+                           const bf16 *, AttentionMask, const bf16 *,
                            const float *, const bf16 *, bf16 *, bf16 *, bf16 *,
                            void *) {
   return false;

@@ -21,7 +21,8 @@ namespace {
 /// Of addresses and, in elements of bf16, of strides and head sizes.
 constexpr int64_t kAlignment = 16, kEach = 8;
 
-constexpr char kUnaligned[] = "an address is no multiple of 16 bytes",
+constexpr char kCapped[] = "its scores have a soft cap",
+               kUnaligned[] = "an address is no multiple of 16 bytes",
                kUnpacked[] = "heads, or what lies between them, are no "
                              "multiple of 8",
                kUnplanned[] = "cuDNN has no plan for it, or one head's mask no "
@@ -212,6 +213,8 @@ bool attend(const AttentionShape &s, const bf16 *q, const bf16 *k,
             void *stream) {
   if (!isOn() || isEmpty(s))
     return false;
+  if (s.softCap != 0)
+    return refuse(s, false, kCapped);
   if (!hasWholePacks(s))
     return refuse(s, false, kUnpacked);
   if (!isAligned({q, k, v, o}))
@@ -244,6 +247,8 @@ bool attendBackward(const AttentionShape &s, const bf16 *q, const bf16 *k,
                     bf16 *dv, void *stream) {
   if (!isOn() || isEmpty(s))
     return false;
+  if (s.softCap != 0)
+    return refuse(s, true, kCapped);
   if (!hasWholePacks(s))
     return refuse(s, true, kUnpacked);
   if (!isAligned({q, k, v, o, doutput, dq, dk, dv}))

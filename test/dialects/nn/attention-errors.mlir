@@ -69,3 +69,11 @@ func.func @gradient(%q: tensor<2x5x4x8xf32>, %l: tensor<2x4x5xf32>) -> tensor<2x
   %0, %1, %2 = nn.attention_grad %q, %q, %q of %q, %l, %q {scale = 0.5 : f64, window = -2 : i64} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x4x5xf32>, tensor<2x5x4x8xf32>
   return %0 : tensor<2x5x4x8xf32>
 }
+
+// -----
+
+func.func @cap(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{attribute 'soft_cap' failed to satisfy constraint: 64-bit float attribute which is finite and above 0}}
+  %0, %1 = nn.attention %q, %k, %k {scale = 0.5 : f64, soft_cap = 0.0 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>
+  return %0 : tensor<2x5x4x8xf32>
+}

@@ -1,10 +1,10 @@
 // RUN: dt-opt %s --split-input-file | dt-opt --split-input-file | FileCheck %s
 
-// What hides keys: a mask, numbers of segments, a window, the causal rule.
+// What hides keys: a mask, numbers of segments, a window, the causal rule; and a cap.
 // CHECK-LABEL: @all
-// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} segments %{{.*}} by %{{.*}} {causal, scale = 5.000000e-01 : f64, window = 3 : i64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x1x5x6xi1>, tensor<2x5xi64>, tensor<1x6xi64>
+// CHECK: nn.attention %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} segments %{{.*}} by %{{.*}} {causal, scale = 5.000000e-01 : f64, soft_cap = 3.000000e+01 : f64, window = 3 : i64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x1x5x6xi1>, tensor<2x5xi64>, tensor<1x6xi64>
 func.func @all(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>, %v: tensor<2x6x2x8xf32>, %m: tensor<2x1x5x6xi1>, %s: tensor<2x5xi64>, %r: tensor<1x6xi64>) -> tensor<2x5x4x8xf32> {
-  %0, %1 = nn.attention %q, %k, %v mask %m segments %s by %r {scale = 0.5 : f64, causal, window = 3 : i64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x1x5x6xi1>, tensor<2x5xi64>, tensor<1x6xi64>
+  %0, %1 = nn.attention %q, %k, %v mask %m segments %s by %r {scale = 0.5 : f64, causal, window = 3 : i64, soft_cap = 30.0 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>, tensor<2x1x5x6xi1>, tensor<2x5xi64>, tensor<1x6xi64>
   return %0 : tensor<2x5x4x8xf32>
 }
 

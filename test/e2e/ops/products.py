@@ -236,10 +236,11 @@ def pool(case):
         b.result(y, lambda t, args=(kind, kernel, strides, pads, dilations, out): pooled(t["x"] * t["s"], *args))
 
 
-def attend(q, k, v, mask, scale, causal, empty):
+def attend(q, k, v, mask, scale, causal, empty, cap=None):
     heads = q.shape[2] // k.shape[2]
     k, v = (np.repeat(a, heads, axis=2) for a in (k, v))
     scores = np.einsum("bthd,bshd->bhts", q, k) * scale
+    scores = cap * np.tanh(scores / cap) if cap else scores
     t, s = scores.shape[-2:]
     visible = np.ones(scores.shape, bool)
     if mask is not None:
@@ -337,6 +338,15 @@ def attention(case):
         q, k, v = (b.op("mul", [b.input("x" + c, n, 1, 1, 1), b.param(c, *dims)], (n, *dims)) if n == "rows" else b.param(c, n, *dims) for c, dims in zip("qkv", [(t, h, 4), (s, k, 4), (s, k, 3)]))
         y, _ = attention_op(b, [q, k, v], [(n, t, h, 3), (n, h, t)], "scale = 0.6 : f64" + (", causal" if causal else ""), b.param("bias", *shape))
         b.result(y, lambda t, causal=causal: attend(*(t[c] * t.get("x" + c, 1) for c in "qkv"), t["bias"], 0.6, causal, "mean"))
+        b.tolerance = 3e-5
+    # Scores that are bent before they are masked: grouped heads, an added mask, and one that trains.
+    for name, t, s, h, k, kind, causal in [("grouped", 4, 4, 4, 2, None, True), ("mask", 3, 4, 2, 2, "float", False), ("bias", 3, 5, 2, 1, "bias", True)]:
+        b = case(f"attention_cap_{name}")
+        q, key, v = (b.param(c, 2, *dims) for c, dims in zip("qkv", [(t, h, 4), (s, k, 4), (s, k, 3)]))
+        mask = make_mask("float", (t, s)) if kind == "float" else None
+        given = b.param("bias", t, s) if kind == "bias" else None if mask is None else b.constant(mask)
+        y, _ = attention_op(b, [q, key, v], [(2, t, h, 3), (2, h, t)], "scale = 0.6 : f64, soft_cap = 0.7 : f64" + (", causal" if causal else ""), given)
+        b.result(y, lambda t, mask=mask, causal=causal: attend(*(t[c] for c in "qkv"), t.get("bias", mask), 0.6, causal, "mean", 0.7))
         b.tolerance = 3e-5
     for empty in ("mean", "zero"):  # masks of -inf; behind the guard a row may see nothing
         mask = np.where(make_mask("empty" if empty == "zero" else "bool", (2, 1, 3, 4)), 0, -np.inf).astype(np.float32)

@@ -422,3 +422,52 @@ func.func @wide(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x5x8xf32>, %v: tensor<2x4
   %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>
   return %o : tensor<2x4x5x8xf32>
 }
+
+// -----
+
+// Gemma 2 bends scores before it masks them: scale and cap, wherever numbers stand.
+// CHECK-LABEL: @capped
+// CHECK: nn.attention {{.*}} {causal, empty_row = 2 : i32, scale = 2.500000e-01 : f64, soft_cap = 5.000000e+01 : f64}
+func.func @capped(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>) -> tensor<2x4x5x16xf32> {
+  %mask = nn.generate : tensor<5x5xi1> {
+  ^bb0(%i: index, %j: index):
+    %c = arith.cmpi sle, %j, %i : index
+    nn.yield %c : i1
+  }
+  %hidden = nn.constant dense<0xFF800000> : tensor<f32>
+  %quarter = nn.constant dense<0.25> : tensor<f32>
+  %cap = nn.constant dense<50.0> : tensor<f32>
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %ss = nn.mul %s, %quarter : tensor<2x4x5x5xf32>, tensor<f32>
+  %d = nn.div %ss, %cap : tensor<2x4x5x5xf32>, tensor<f32>
+  %t = nn.tanh %d : tensor<2x4x5x5xf32>
+  %b = nn.mul %t, %cap : tensor<2x4x5x5xf32>, tensor<f32>
+  %sm = nn.where %mask, %b, %hidden : tensor<5x5xi1>, tensor<2x4x5x5xf32>, tensor<f32>
+  %p = nn.softmax %sm {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// A mask that is bent is no mask, and what is bent twice no score.
+// CHECK-LABEL: @bent_mask
+// CHECK-NOT: nn.attention
+// CHECK-LABEL: @bent_twice
+// CHECK-NOT: nn.attention
+func.func @bent_mask(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>, %m: tensor<5x5xf32>) -> tensor<2x4x5x16xf32> {
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %sm = nn.add %s, %m : tensor<2x4x5x5xf32>, tensor<5x5xf32>
+  %t = nn.tanh %sm : tensor<2x4x5x5xf32>
+  %p = nn.softmax %t {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}
+func.func @bent_twice(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x5x16xf32>, %v: tensor<2x4x5x16xf32>) -> tensor<2x4x5x16xf32> {
+  %s = nn.matmul %q, %k {trans_b} : tensor<2x4x5x16xf32>, tensor<2x4x5x16xf32>
+  %t = nn.tanh %s : tensor<2x4x5x5xf32>
+  %u = nn.tanh %t : tensor<2x4x5x5xf32>
+  %p = nn.softmax %u {axis = 3} : tensor<2x4x5x5xf32>
+  %o = nn.matmul %p, %v : tensor<2x4x5x5xf32>, tensor<2x4x5x16xf32>
+  return %o : tensor<2x4x5x16xf32>
+}

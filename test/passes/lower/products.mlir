@@ -47,11 +47,11 @@ func.func @conv(%x: tensor<?x3x32x32xf32, #nn.dims<images>>, %w: tensor<8x3x3x3x
 // CHECK: rt.attention %arg0, %arg1, %arg2 mask %arg3 to %arg4, %arg5
 // CHECK-SAME: b = #nn.dim<2>, causal, d = #nn.dim<16>, dv = #nn.dim<16>, empty_row = 0 : i32, h = #nn.dim<4>, hk = #nn.dim<2>
 // CHECK-SAME: k_strides = #nn.dims<1280, 32, 16>, mask_strides = #nn.dims<40, 0, 0, 1>
-// CHECK-SAME: q_strides = #nn.dims<2560, 64, 16>
-// CHECK: rt.attention_grad
+// CHECK-SAME: q_strides = #nn.dims<2560, 64, 16>{{.*}} soft_cap = 2.000000e+00 : f64
+// CHECK: rt.attention_grad{{.*}} soft_cap = 2.000000e+00 : f64
 func.func @attention(%q: tensor<2x40x4x16xf32>, %k: tensor<2x40x2x16xf32>, %v: tensor<2x40x2x16xf32>, %m: tensor<2x1x1x40xi1>) -> (tensor<2x40x4x16xf32>, tensor<2x4x40xf32>, tensor<2x40x4x16xf32>) {
-  %0, %1 = nn.attention %q, %k, %v mask %m {scale = 0.25 : f64, causal, empty_row = 0 : i32} : tensor<2x40x4x16xf32>, tensor<2x40x2x16xf32>, tensor<2x40x2x16xf32>, tensor<2x1x1x40xi1>
-  %dq, %dk, %dv = nn.attention_grad %q, %k, %v mask %m of %0, %1, %0 {scale = 0.25 : f64, causal, empty_row = 0 : i32} : tensor<2x40x4x16xf32>, tensor<2x40x2x16xf32>, tensor<2x40x2x16xf32>, tensor<2x1x1x40xi1>, tensor<2x40x4x16xf32>, tensor<2x4x40xf32>, tensor<2x40x4x16xf32>
+  %0, %1 = nn.attention %q, %k, %v mask %m {scale = 0.25 : f64, causal, empty_row = 0 : i32, soft_cap = 2.0 : f64} : tensor<2x40x4x16xf32>, tensor<2x40x2x16xf32>, tensor<2x40x2x16xf32>, tensor<2x1x1x40xi1>
+  %dq, %dk, %dv = nn.attention_grad %q, %k, %v mask %m of %0, %1, %0 {scale = 0.25 : f64, causal, empty_row = 0 : i32, soft_cap = 2.0 : f64} : tensor<2x40x4x16xf32>, tensor<2x40x2x16xf32>, tensor<2x40x2x16xf32>, tensor<2x1x1x40xi1>, tensor<2x40x4x16xf32>, tensor<2x4x40xf32>, tensor<2x40x4x16xf32>
   return %0, %1, %dq : tensor<2x40x4x16xf32>, tensor<2x4x40xf32>, tensor<2x40x4x16xf32>
 }
 

@@ -36,6 +36,7 @@ struct Case {
   int64_t window = 0;
   Segments segments = Segments::None;
   SegmentKind number = SegmentKind::Int64;
+  float softCap = 0;
 };
 
 inline AttentionShape shapeFor(const Case &c) {
@@ -50,7 +51,7 @@ inline AttentionShape shapeFor(const Case &c) {
   if (c.kind != MaskKind::None)
     s.maskT = c.s, s.maskS = 1, s.maskH = c.byHead ? c.t * c.s : 0,
     s.maskB = (c.byHead ? c.h : 1) * c.t * c.s;
-  s.window = c.window;
+  s.window = c.window, s.softCap = c.softCap;
   if (c.segments != Segments::None) {
     s.segments = c.number;
     bool padding = c.segments == Segments::Padding;
@@ -150,10 +151,12 @@ private:
 /// Everything in double, straight from the definition.
 struct Expected {
   std::vector<float> o, dq, dk, dv;
+  std::vector<double> slopes; ///< of a query's capped scores
 
   Expected(const Data &x, const AttentionShape &s)
       : o(s.b * s.ob), dq(x.q.size()), dk(x.k.size()), dv(x.v.size()) {
     std::vector<double> p(s.s), dp(s.s);
+    slopes.resize(s.s);
     for (int64_t b = 0; b < s.b; ++b)
       for (int64_t h = 0; h < s.h; ++h)
         for (int64_t i = 0; i < s.t; ++i)
@@ -189,6 +192,11 @@ struct Expected {
       for (int64_t e = 0; e < s.d; ++e)
         score += double(x.q[qi + e]) * x.k[ki(j) + e];
       score *= s.scale;
+      slopes[j] = 1;
+      if (s.softCap != 0) {
+        double t = std::tanh(score / s.softCap);
+        score = s.softCap * t, slopes[j] = 1 - t * t;
+      }
       int64_t m = b * s.maskB + h * s.maskH + i * s.maskT + j * s.maskS;
       if (s.mask == MaskKind::Additive)
         score += x.additive[m];
@@ -214,7 +222,7 @@ struct Expected {
       return; // of numbers in the place of scores
     for (int64_t j = 0; j < s.s; ++j)
       for (int64_t e = 0; e < s.d; ++e) {
-        double ds = p[j] * (dp[j] - delta) * s.scale;
+        double ds = p[j] * (dp[j] - delta) * slopes[j] * s.scale;
         dq[qi + e] += float(ds * x.k[ki(j) + e]);
         dk[ki(j) + e] += float(ds * x.q[qi + e]);
       }

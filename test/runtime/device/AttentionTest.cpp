@@ -35,6 +35,27 @@ TEST(Attention, MasksAndEmptyRows) {
         check({2, 12, 12, 4, 2, 8, causal, kind, empty});
 }
 
+/// Scores have a spread of about 1, so that some are far up the cap and some
+/// hardly bent.
+TEST(Attention, SoftCap) {
+  for (float cap : {0.5f, 3.f}) {
+    Case c{2, 44, 44, 4, 2, 16, true};
+    c.softCap = cap;
+    check(c);
+    c = {1, 150, 150, 2, 2, 8, true};
+    c.softCap = cap, c.window = 20, c.segments = Segments::Packed;
+    check(c);
+    for (MaskKind kind : {MaskKind::Additive, MaskKind::Boolean})
+      for (EmptyRow empty :
+           {EmptyRow::Mean, EmptyRow::Zero, EmptyRow::Filled}) {
+        c = {2, 12, 12, 4, 2, 8, false, kind, empty};
+        c.softCap = cap;
+        check(c);
+        checkNarrow(c);
+      }
+  }
+}
+
 TEST(Attention, LargeFiniteMaskKeepsItsProbabilities) {
   // All scores near -65504 (a half-precision mask constant): the log-sum-exp
   // alone is too coarse there.

@@ -24,6 +24,7 @@ FAMILIES = {
     "mixtral": ("Mixtral", Text),
     "olmoe": ("OLMoE", Text),
     "phi3": ("Phi-3", Text),
+    "gemma2": ("Gemma 2", Text),
     "gemma3_text": ("Gemma 3 (text)", Text),
     "gemma3": ("Gemma 3", Gemma3),
     "qwen2_vl": ("Qwen2-VL", Qwen2VL),

@@ -23,6 +23,7 @@ class Blocks(Tiles):
 
     SEES_LATER = True
     TOWER = "ProjectedTower"
+    cap = None  # of logits
 
     def tensors(self):
         return super().tensors() | {"llm.blocks": Tensor("blocks", numbers=True)}
@@ -32,7 +33,7 @@ class Blocks(Tiles):
 
         graph = super().language(net)
         names = list(graph.inputs.items())
-        graph.module, graph.inputs = BlockLanguage(net), dict(names[:3]) | {"blocks": (zeros(1, 6), {1: "seq"})} | dict(names[3:])
+        graph.module, graph.inputs = BlockLanguage(net, self.cap), dict(names[:3]) | {"blocks": (zeros(1, 6), {1: "seq"})} | dict(names[3:])
         return graph
 
 
@@ -52,6 +53,10 @@ class Gemma3(Blocks):
 
 class PaliGemma(Blocks):
     PROMPTS = True
+
+    @property
+    def cap(self):
+        return getattr(self.text, "final_logit_softcapping", None)
 
     @property
     def places(self):

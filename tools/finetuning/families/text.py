@@ -17,6 +17,9 @@ from .tensors import Tensor
 # Tables of frequencies that are the same for texts of any length.
 ROTARY = {"default", "linear", "llama3", "yarn"}
 
+# Text models whose attention the library computes with a cap on scores.
+CAPPED = {"gemma2"}
+
 
 @dataclass
 class Graph:
@@ -70,8 +73,8 @@ class Text:
             raise Failure(f"{where}: quantized weights are not there yet")
         if not self.SEES_LATER and getattr(config, "use_bidirectional_attention", False):
             raise Failure(f"{where}: attention to later tokens (use_bidirectional_attention) is not there yet")
-        if getattr(config, "attn_logit_softcapping", None):
-            raise Failure(f"{where}: attn_logit_softcapping is not there yet")
+        if getattr(config, "attn_logit_softcapping", None) and config.model_type not in CAPPED:
+            raise Failure(f"{where}: attn_logit_softcapping of '{config.model_type}' is not there yet")
         if getattr(config, "output_router_logits", False):
             raise Failure(f"{where}: the loss of a router (output_router_logits) is not there yet")
         for rope in _rotary(config):
