@@ -252,10 +252,11 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::MatmulOp>(
           [&](rt::MatmulOp matmul) { return emitMatmul(matmul); })
       .Case<rt::RouteOp>([&](rt::RouteOp route) {
-        return libraryCall("route",
-                           {route.getExperts(), route.getOrder(),
-                            route.getPlace(), route.getOffsets()},
-                           {size(route.getRows()), route.getCount()});
+        return libraryCall(
+            "route",
+            {route.getExperts(), route.getFirst(), route.getOrder(),
+             route.getPlace(), route.getOffsets()},
+            {size(route.getRows()), route.getCount(), route.getPlaced()});
       })
       .Case<rt::GroupedMatmulOp>([&](rt::GroupedMatmulOp grouped) {
         return libraryCall("groupedMatmul",

@@ -103,7 +103,8 @@ static void printDims(llvm::raw_ostream &os,
 
 static StringRef nameOf(FactorKind kind) {
   static constexpr StringLiteral names[] = {
-      "pass", "sum", "max", "min", "blocked", "group", "replicate"};
+      "pass",  "sum",       "max",     "min",    "blocked",
+      "group", "replicate", "experts", "routed", "ends"};
   return names[static_cast<unsigned>(kind)];
 }
 

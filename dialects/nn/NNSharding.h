@@ -28,6 +28,12 @@ enum class FactorKind : uint8_t {
              ///< the whole (vocabulary, indices, means); else as sum or pass
   group,     ///< as pass, but no finer than one of it (heads, norm groups)
   replicate, ///< cannot be cut
+  // Of experts, which are cut all three at once and where a module asks for it
+  // (docs/experts.md).
+  experts, ///< each rank has its experts, one after another
+  routed,  ///< rows in the order of experts: those of the rank's, in a dim of
+           ///< the same size, as data decide how many they are
+  ends,    ///< where rows of experts begin, and the last end
 };
 
 struct ShardingRule {

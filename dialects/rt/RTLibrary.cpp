@@ -299,11 +299,16 @@ LogicalResult RouteOp::verify() {
   if (!element.isInteger(32) && !element.isInteger(64))
     return emitOpError() << "experts are i32 or i64, not " << element;
   DimExpr rows = getRows();
+  if (getFirst() ? getPlaced() > getCount() : getPlaced() != getCount())
+    return emitOpError() << "places " << getPlaced() << " of " << getCount()
+                         << " experts";
+  Type i64 = IntegerType::get(getContext(), 64);
   return failure(
       failed(verifyCount(*this, "experts", getExperts(), rows)) ||
+      failed(verifyElement(*this, "first", getFirst(), i64)) ||
       failed(verifyRows(*this, "order", getOrder(), rows)) ||
       failed(verifyRows(*this, "place", getPlace(), rows)) ||
-      failed(verifyRows(*this, "offsets", getOffsets(), getCount() + 1)));
+      failed(verifyRows(*this, "offsets", getOffsets(), getPlaced() + 1)));
 }
 
 LogicalResult GroupedMatmulOp::verify() {

@@ -72,9 +72,10 @@ def RT_AttentionGradOp : RT_AttentionLike<"attention_grad", [AttrSizedOperandSeg
 
 def RT_RouteOp : RT_Op<"route"> {
   let summary = "route of runtime/device/cpu/Experts.h";
-  let arguments = (ins RT_In<"experts">:$experts, RT_Out<"order">:$order, RT_Out<"place">:$place, RT_Out<"offsets">:$offsets, NN_Dim:$rows, I64Attr:$count);
+  let description = [{ Of `count` experts those from `first` on, `placed` of them; without `first` all. }];
+  let arguments = (ins RT_In<"experts">:$experts, Optional<RT_BufferType>:$first, RT_Out<"order">:$order, RT_Out<"place">:$place, RT_Out<"offsets">:$offsets, NN_Dim:$rows, I64Attr:$count, I64Attr:$placed);
   let hasVerifier = 1;
-  let assemblyFormat = "$experts `to` $order `,` $place `,` $offsets attr-dict `:` type(operands)";
+  let assemblyFormat = "$experts (`from` $first^)? `to` $order `,` $place `,` $offsets attr-dict `:` type(operands)";
 }
 def RT_GroupedMatmulOp : RT_Op<"grouped_matmul"> {
   let summary = "groupedMatmul of runtime/device/cpu/Experts.h: each expert's rows by its weight";

@@ -24,9 +24,18 @@ LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
         place = f.destination(op.getPlace()).buffer,
         offsets = f.destination(op.getOffsets()).buffer;
   f.checkIndices(op, op.getExperts(), {"experts", DimExpr(op.getCount())});
-  rt::RouteOp::create(f.builder(), op.getLoc(), f.get(op.getExperts()), order,
-                      place, offsets, rows, op.getCount());
+  rt::RouteOp::create(f.builder(), op.getLoc(), f.get(op.getExperts()),
+                      f.get(op.getFirst()), order, place, offsets, rows,
+                      op.getCount(), op.getPlaced());
   return success();
+}
+
+/// The element, 0 where the row is -1.
+Value loadIfAny(KernelBuilder &k, Value x, Value row, Value at, Value column) {
+  Value none = k.less(row, k.number(row.getType(), 0));
+  Value value = k.load(x, {at, column});
+  // A select, not a product: what is read instead may be infinite.
+  return k.select(none, k.number(value.getType(), 0), value);
 }
 
 LogicalResult lowerDispatch(nn::DispatchOp op, FunctionLowering &f) {
@@ -34,10 +43,15 @@ LogicalResult lowerDispatch(nn::DispatchOp op, FunctionLowering &f) {
   Destination d = f.destination(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
   Value order = k.use(f.get(op.getOrder()), Shape{out[0]});
-  Value row = k.toIndex(k.load(order, k.index(0)));
-  Value token = k.div(row, k.constant(op.getEach()));
+  Value row = k.load(order, k.index(0));
   Value x = k.use(f.get(op.getInput()), in);
-  k.store(k.load(x, {token, k.index(1)}), k.use(d.buffer, out), k.indices());
+  // -1 is the first token.
+  Value token = k.div(k.toIndex(row), k.constant(op.getEach()));
+  if (op.getParts())
+    token = k.max(token, k.constant(0));
+  Value value = op.getParts() ? loadIfAny(k, x, row, token, k.index(1))
+                              : k.load(x, {token, k.index(1)});
+  k.store(value, k.use(d.buffer, out), k.indices());
   return success();
 }
 
@@ -49,8 +63,10 @@ LogicalResult lowerCombine(nn::CombineOp op, FunctionLowering &f) {
         x = k.use(f.get(op.getInput()), in);
   Value each = k.constant(op.getEach()), first = k.mul(k.index(0), each);
   auto part = [&](Value j) {
-    Value row = k.load(place, k.add(first, j));
-    return k.load(x, {k.toIndex(row), k.index(1)});
+    Value row = k.load(place, k.add(first, j)), at = k.toIndex(row);
+    if (!op.getParts())
+      return k.load(x, {at, k.index(1)});
+    return loadIfAny(k, x, row, k.max(at, k.constant(0)), k.index(1));
   };
   Value sum;
   // Few without a loop, so that the loop over columns is the innermost.

@@ -96,8 +96,8 @@ public:
     loc = first.getLoc();
     count = nn::getShape(first.getExperts())[0];
     Shape weight = nn::getShape(first.getWeight());
-    route = nn::RouteOp::create(b, loc, reshape(experts, {count}),
-                                uint64_t(weight[0].constant()));
+    route = nn::RouteOp::create(b, loc, reshape(experts, {count}), Value(),
+                                uint64_t(weight[0].constant()), IntegerAttr());
   }
 
   void run() {
@@ -146,8 +146,9 @@ private:
     Repeated tokens = matchRepeated(rows);
     Value x = tokens.rows ? reshape(tokens.rows, flatten(tokens.rows, 1))
                           : reshape(rows, flat(rows));
-    Value there = nn::DispatchOp::create(b, loc, x, route.getOrder(),
-                                         route.getPlace(), tokens.each);
+    Value there =
+        nn::DispatchOp::create(b, loc, x, route.getOrder(), route.getPlace(),
+                               tokens.each, IntegerAttr());
     return grouped[rows] = reshape(there, nn::getShape(rows));
   }
   void set(Value rows, Value there) {
@@ -161,7 +162,7 @@ private:
     Value x = get(op.getInput());
     set(op.getResult(), nn::GroupedLinearOp::create(
                             b, loc, x, op.getWeight(), route.getOffsets(),
-                            op.getBias(), op.getInOut()));
+                            op.getBias(), op.getInOut(), IntegerAttr()));
   }
 
   /// An op behind a product, if it may.
@@ -186,7 +187,7 @@ private:
   Value combine(Value rows, int64_t each) {
     Value there = reshape(grouped.lookup(rows), flat(rows));
     return nn::CombineOp::create(b, loc, there, route.getOrder(),
-                                 route.getPlace(), each);
+                                 route.getPlace(), each, IntegerAttr());
   }
 
   /// reduce(reshape(rows)) over the rows of each token: [.., k, ..h].

@@ -33,9 +33,9 @@ constexpr StringRef kTopKeys[] = {
     "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
     "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
 constexpr StringRef kUnitKeys[] = {
-    "tp",   "dp",        "pp",    "vpp",    "ranks",    "rows_max",
-    "sub",  "run_ahead", "save",  "zero",   "stages",   "sequence_parallel",
-    "span", "overlap",   "times", "speeds", "predicted"};
+    "tp",   "ep",      "dp",        "pp",     "vpp",      "ranks", "rows_max",
+    "sub",  "save",    "run_ahead", "zero",   "stages",   "sequence_parallel",
+    "span", "overlap", "times",     "speeds", "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -127,6 +127,11 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
       value = count(json.at(key), low);
   };
   read("tp", entry.tp);
+  read("ep", entry.ep);
+  if (json.ok() && entry.tp % entry.ep)
+    json.at("ep").fail("expected a divisor of tp = " + Twine(entry.tp) +
+                       ", whose ranks share out experts, not " +
+                       Twine(entry.ep));
   read("dp", entry.dp);
   read("pp", entry.pp);
   read("vpp", entry.vpp);
@@ -328,7 +333,10 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule,
                            std::optional<int64_t> microbatches) {
   std::string text;
   raw_string_ostream os(text);
-  os << "tp=" << unit.tp << ",dp=" << unit.dp << ",pp=" << unit.pp
+  os << "tp=" << unit.tp;
+  if (unit.ep > 1)
+    os << ",ep=" << unit.ep;
+  os << ",dp=" << unit.dp << ",pp=" << unit.pp
      << ",vpp=" << unit.vpp << ",sub=" << unit.sub
      << ",save=" << join(unit.save, "+");
   if (unit.span > 1)

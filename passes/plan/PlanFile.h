@@ -28,6 +28,7 @@ namespace dt::plan {
 struct UnitEntry {
   std::string name;
   int64_t tp = 1, dp = 1, pp = 1, vpp = 1;
+  int64_t ep = 1; ///< ranks of the group of tp that share out experts
   /// As given, rank of (pp, dp, tp) at (pp * DP + dp) * TP + tp; empty: in
   /// order, until assignRanks() has filled them.
   std::vector<int64_t> ranks;

@@ -16,6 +16,8 @@ using namespace dt::shard;
 
 /// What should not happen costs so much more than its bytes.
 static constexpr double kPenalty = 1000;
+/// What cannot be done: rows of other ranks' experts are nowhere here.
+static constexpr double kImpossible = 1e15;
 /// A message, however short.
 static constexpr double kLatency = 64;
 
@@ -46,8 +48,10 @@ Masks CostModel::begin() const {
 }
 
 double CostModel::price(unsigned variable, State from, State to) const {
-  double bytes = program.variables[variable].bytes;
-  double n = static_cast<double>(axis.over), ring = (n - 1) / n * bytes;
+  const Variable &v = program.variables[variable];
+  if (v.isRouted(from) || v.isRouted(to))
+    return kImpossible;
+  double bytes = v.bytes, n = static_cast<double>(axis.over), ring = (n - 1) / n * bytes;
   if (from == kWhole) // slices, zeros on other ranks
     return (to == kPartial ? 4e-3 : 1e-4) * bytes;
   if (from == kPartial)
@@ -128,7 +132,7 @@ bool CostModel::widens(const Step &step) const {
 /// before, or what is wider would travel.
 bool CostModel::isAllowed(const Masks &masks, const Step &step,
                           const Strategy &s) const {
-  if (step.kind != Step::compute)
+  if (step.kind != Step::compute || step.strategies.size() == 1)
     return true;
   auto mask = [&](unsigned i) { return masks[step.operands[i]]; };
   if (s.linear) {

@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Cuts.h"
+#include "passes/shard/CutExperts.h"
 #include "passes/shard/Localize.h"
 
 #include "llvm/ADT/IntEqClasses.h"
@@ -27,6 +28,11 @@ struct Place {
   unsigned variable, dim;
   int64_t minor;
 };
+
+/// Whether a cut is one of the factor that is found there.
+bool isAt(const Cut &cut, const Place &p) {
+  return p.minor && !cut.routed && cut.dim == p.dim && cut.chunk % p.minor == 0;
+}
 
 /// A factor of a step and its places.
 struct Relation {
@@ -173,6 +179,8 @@ void CutFinder::spread() {
 //===----------------------------------------------------------------------===//
 
 void CutFinder::findCandidates(CutConstraints &info) {
+  if (axis.experts)
+    addRoutedCuts(program, ruleOf, axis);
   for (auto [i, v] : llvm::enumerate(program.variables)) {
     for (auto [d, set] : llvm::enumerate(points[i])) {
       bool whole = false, part = false;
@@ -211,7 +219,7 @@ void CutFinder::classify(CutConstraints &info) {
   auto forEach = [&](const Relation &r, auto &&callback) {
     for (const Place &p : r.places)
       for (auto [c, cut] : llvm::enumerate(program.variables[p.variable].cuts))
-        if (p.minor && cut.dim == p.dim && cut.chunk % p.minor == 0 &&
+        if (isAt(cut, p) &&
             r.size.exactDiv(DimExpr(cut.chunk / p.minor * axis.over)))
           callback(id(p.variable, c), cut.chunk / p.minor);
   };
@@ -231,7 +239,7 @@ void CutFinder::classify(CutConstraints &info) {
       // What is made from nothing is sliced where it is read.
       if (r.step >= 0 && program.steps[r.step].operands.empty())
         return;
-      if (r.kind == FactorKind::replicate || !canCut(r, chunk))
+      if (!canCut(r, chunk))
         info.blocked[classes[cut]] = true;
     });
   for (auto [i, v] : llvm::enumerate(program.variables))
@@ -249,8 +257,11 @@ bool CutFinder::canCut(const Relation &r, int64_t chunk) const {
   const Step &step = program.steps[r.step];
   const nn::ShardingRule &rule = *ruleOf[r.step];
   FactorCut cut{&rule, static_cast<unsigned>(r.factor), chunk, axis, {}};
-  if (r.kind == FactorKind::replicate)
+  if (r.kind == FactorKind::replicate || r.kind == FactorKind::routed ||
+      r.kind == FactorKind::ends)
     return false;
+  if (r.kind == FactorKind::experts)
+    return axis.experts;
   if (r.kind == FactorKind::blocked) {
     auto local = dyn_cast<LocalizeOpInterface>(step.op);
     return local && local.canCut(cut);
@@ -314,14 +325,22 @@ std::optional<Strategy> CutFinder::cutFactor(const Relation &r,
 
 void CutFinder::addStrategies(int index) {
   Step &step = program.steps[index];
+  const nn::ShardingRule *rule = ruleOf[index];
+  if (axis.experts && rule && isRouted(*rule)) {
+    step.strategies.push_back(*runRouted(program, step, *rule, axis));
+    return;
+  }
   Strategy whole;
   whole.operands.assign(step.operands.size(), kWhole);
   whole.results.assign(step.results.size(), kWhole);
   whole.flops = step.flops;
   step.strategies.push_back(whole);
-  if (!ruleOf[index])
+  if (!rule)
     return;
-  for (const auto &group : ruleOf[index]->linear) {
+  if (axis.experts)
+    if (auto s = runAlongRows(program, step, *rule))
+      step.strategies.push_back(std::move(*s));
+  for (const auto &group : rule->linear) {
     Strategy s = whole;
     s.linear = true;
     for (unsigned i : group)
@@ -334,7 +353,7 @@ void CutFinder::addStrategies(int index) {
     std::set<int64_t> chunks;
     for (const Place &p : relation.places)
       for (const Cut &cut : program.variables[p.variable].cuts)
-        if (p.minor && cut.dim == p.dim && cut.chunk % p.minor == 0 &&
+        if (isAt(cut, p) &&
             relation.size.exactDiv(DimExpr(cut.chunk / p.minor * axis.over)))
           chunks.insert(cut.chunk / p.minor);
     for (int64_t chunk : chunks)

@@ -20,6 +20,11 @@ RankedTensorType dt::shard::localType(RankedTensorType type,
     return type;
   nn::Shape shape = nn::getShape(type);
   nn::DimExpr &dim = shape[layout.at.dim];
+  if (layout.at.routed) {
+    if (layout.at.chunk)
+      dim = nn::DimExpr(layout.at.chunk + 1);
+    return nn::makeTensorType(shape, type.getElementType());
+  }
   dim = *dim.exactDiv(nn::DimExpr(axis.over));
   return nn::makeTensorType(shape, type.getElementType());
 }
@@ -46,7 +51,7 @@ public:
           const LayoutChoice &solution, const Axis &axis)
       : program(program), model(model), solution(solution), axis(axis),
         builder(program.pair.forward.getContext()), masks(model.begin()) {}
-  LayerLayouts run();
+  FailureOr<LayerLayouts> run();
 
 private:
   using RowKey = std::pair<unsigned, unsigned>;
@@ -84,7 +89,7 @@ private:
   SmallVector<Type> arguments, results;
   SmallVector<DictionaryAttr> argumentAttrs, resultAttrs;
   LayerLayouts layouts;
-  bool inBackward = false;
+  bool inBackward = false, impossible = false;
 };
 
 } // namespace
@@ -154,6 +159,13 @@ void Emitter::emitConversion(const Conversion &c, Location loc) {
   auto cut = [&](State state) { return v.layout(state).at; };
   int64_t over = axis.over, stride = axis.stride;
   Value result;
+  if (v.isRouted(c.from) || v.isRouted(c.to)) {
+    emitError(loc) << "needs the rows of all experts, but by ep = "
+                   << axis.over << " each rank has those of its own";
+    impossible = true;
+    value(c.variable, c.to) = from;
+    return;
+  }
   if (c.from == kWhole && c.to == kPartial)
     result = dist::PartialOp::create(builder, loc, to, from, over, stride);
   else if (c.from == kWhole)
@@ -319,7 +331,7 @@ void Emitter::finishFunction(func::FuncOp function) {
   function.setAllResultAttrs(resultAttrs);
 }
 
-LayerLayouts Emitter::run() {
+FailureOr<LayerLayouts> Emitter::run() {
   emitFunction(program.pair.forward);
   // Steps are looked at until the end: bodies go last.
   SmallVector<Type> types[2] = {arguments, results};
@@ -335,11 +347,14 @@ LayerLayouts Emitter::run() {
   argumentAttrs = attrs[0];
   resultAttrs = attrs[1];
   finishFunction(program.pair.forward);
+  if (impossible)
+    return failure();
   return layouts;
 }
 
-LayerLayouts dt::shard::emitLocal(ShardProblem &program, const CostModel &model,
-                                  const LayoutChoice &solution,
-                                  const Axis &axis) {
+FailureOr<LayerLayouts> dt::shard::emitLocal(ShardProblem &program,
+                                             const CostModel &model,
+                                             const LayoutChoice &solution,
+                                             const Axis &axis) {
   return Emitter(program, model, solution, axis).run();
 }

@@ -13,8 +13,11 @@ namespace dt::shard {
 
 /// Rewrites the program's functions in place as the solution says; calls must
 /// have been emitted before. Returns the layouts at their boundaries.
-LayerLayouts emitLocal(ShardProblem &program, const CostModel &model,
-                       const LayoutChoice &solution, const Axis &axis);
+/// An error where something needs rows of other ranks' experts.
+mlir::FailureOr<LayerLayouts> emitLocal(ShardProblem &program,
+                                        const CostModel &model,
+                                        const LayoutChoice &solution,
+                                        const Axis &axis);
 
 /// `layout` of a tensor of that shape with one more cut; no layout: whole.
 dist::LayoutAttr addCut(mlir::Attribute layout, mlir::RankedTensorType type,

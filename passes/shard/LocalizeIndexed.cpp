@@ -349,6 +349,37 @@ struct ReduceModel
   }
 };
 
+/// The experts of a rank: from those of an axis that has cut them already.
+struct RouteModel
+    : LocalizeOpInterface::ExternalModel<RouteModel, nn::RouteOp> {
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto route = cast<nn::RouteOp>(op);
+    Maker m(builder, op->getLoc());
+    Value first = buildOffset(builder, op->getLoc(), cut);
+    if (route.getFirst())
+      first = m.make<nn::AddOp>(operands[1], first);
+    auto local = nn::RouteOp::create(builder, op->getLoc(), operands[0], first,
+                                     route.getCountAttr(),
+                                     builder.getI64IntegerAttr(cut.chunk));
+    return {local->getResults().begin(), local->getResults().end()};
+  }
+};
+
+/// What works on rows in the order of experts, of which a rank has a part.
+template <typename OpT>
+struct PartsModel : LocalizeOpInterface::ExternalModel<PartsModel<OpT>, OpT> {
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
+    if (cut.rule->factors[cut.factor].kind == nn::FactorKind::routed)
+      local.setParts(local.getParts().value_or(1) * cut.axis.over);
+    return {local.getResult()};
+  }
+};
+
 } // namespace
 
 Value dt::shard::buildOffset(OpBuilder &builder, Location loc,
@@ -369,5 +400,13 @@ void dt::shard::registerLocalizeIndexedModels(DialectRegistry &registry) {
     nn::CrossEntropyOp::attachInterface<CrossEntropyModel>(*context);
     nn::CrossEntropyGradOp::attachInterface<CrossEntropyGradModel>(*context);
     nn::ReduceOp::attachInterface<ReduceModel>(*context);
+    nn::RouteOp::attachInterface<RouteModel>(*context);
+    nn::DispatchOp::attachInterface<PartsModel<nn::DispatchOp>>(*context);
+    nn::CombineOp::attachInterface<PartsModel<nn::CombineOp>>(*context);
+    nn::GroupedLinearOp::attachInterface<PartsModel<nn::GroupedLinearOp>>(
+        *context);
+    nn::GroupedLinearDwOp::attachInterface<PartsModel<nn::GroupedLinearDwOp>>(
+        *context);
+    nn::GroupedSumOp::attachInterface<PartsModel<nn::GroupedSumOp>>(*context);
   });
 }

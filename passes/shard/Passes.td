@@ -30,6 +30,7 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
   let options = [
     Option<"tp", "tp", "int64_t", "0", "If not 0: sets `tp` of every module">,
+    Option<"ep", "ep", "int64_t", "0", "If not 0: sets `ep` of every module">,
     Option<"sequenceParallel", "sequence-parallel", "bool", "false", "Sets `sequence_parallel` of every module">
   ];
 }

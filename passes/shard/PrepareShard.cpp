@@ -160,6 +160,8 @@ void PrepareShardPass::runOnOperation() {
   OpBuilder builder(module);
   if (tp > 0)
     module.setTp(tp);
+  if (ep > 0)
+    module.setEp(ep);
   if (sequenceParallel)
     module.setSequenceParallel(true);
   int64_t ranks = getTensorParallel(module);

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/shard/CutExperts.h"
 #include "passes/shard/EmitLocal.h"
 #include "passes/shard/Layers.h"
 #include "passes/shard/Passes.h"
@@ -42,16 +43,16 @@ public:
   }
   /// Whether some dim asks for smaller axes than this one.
   bool wantsSmallerAxes();
-  void run();
+  LogicalResult run();
 
 private:
   SmallVector<Pair> findPairs();
-  void shardPair(Pair pair);
+  LogicalResult shardPair(Pair pair);
   void setBoundary(ShardProblem &program, const Layer &layer);
   void setOutputs(ShardProblem &program);
   void setPrices(ShardProblem &program) const;
   void obeyHints(ShardProblem &program) const;
-  LayerLayouts solve(ShardProblem &program, LayoutChoice &solution);
+  FailureOr<LayerLayouts> solve(ShardProblem &program, LayoutChoice &solution);
   void recordParameters(const ShardProblem &program,
                         const LayoutChoice &solution);
 
@@ -99,8 +100,8 @@ void ModuleSharder::setPrices(ShardProblem &program) const {
     v.price *= std::max(1.0, factor);
 }
 
-LayerLayouts ModuleSharder::solve(ShardProblem &program,
-                                  LayoutChoice &solution) {
+FailureOr<LayerLayouts> ModuleSharder::solve(ShardProblem &program,
+                                             LayoutChoice &solution) {
   setPrices(program);
   CutConstraints cuts = findCuts(program, axis, [&](Operation *op) {
     auto callee =
@@ -206,7 +207,7 @@ void ModuleSharder::obeyHints(ShardProblem &program) const {
   }
 }
 
-void ModuleSharder::shardPair(Pair pair) {
+LogicalResult ModuleSharder::shardPair(Pair pair) {
   ShardProblem whole(pair, nullptr);
   obeyHints(whole);
   for (const Layer &layer : findLayers(whole)) {
@@ -215,13 +216,17 @@ void ModuleSharder::shardPair(Pair pair) {
     ShardProblem program(layer.pair, &layer.links);
     setBoundary(program, layer);
     LayoutChoice solution;
-    LayerLayouts layouts = solve(program, solution);
-    layers[layer.pair.forward] = std::move(layouts);
+    FailureOr<LayerLayouts> layouts = solve(program, solution);
+    if (failed(layouts))
+      return failure();
+    layers[layer.pair.forward] = std::move(*layouts);
   }
   setOutputs(whole);
   LayoutChoice solution;
-  solve(whole, solution);
+  if (failed(solve(whole, solution)))
+    return failure();
   recordParameters(whole, solution);
+  return success();
 }
 
 bool ModuleSharder::wantsSmallerAxes() {
@@ -239,26 +244,38 @@ bool ModuleSharder::wantsSmallerAxes() {
   return false;
 }
 
-void ModuleSharder::run() {
+LogicalResult ModuleSharder::run() {
   for (Pair pair : findPairs())
-    shardPair(pair);
+    if (failed(shardPair(pair)))
+      return failure();
+  return success();
 }
 
 /// 4 -> 4, or 2 x 2 where that fits better: major axis first.
-static SmallVector<Axis> findAxes(dist::ModuleOp module, int64_t ranks,
+static SmallVector<Axis> findAxes(dist::ModuleOp module, const Axis &whole,
                                   unsigned beam) {
-  if (!ModuleSharder(module, {ranks, 1}, beam).wantsSmallerAxes())
-    return {{ranks, 1}};
+  if (!ModuleSharder(module, whole, beam).wantsSmallerAxes())
+    return {whole};
   SmallVector<Axis> axes;
-  for (int64_t rest = ranks, p = 2; rest > 1;) {
+  for (int64_t rest = whole.over, p = 2; rest > 1;) {
     if (rest % p) {
       ++p;
       continue;
     }
     rest /= p;
-    axes.push_back({p, rest});
+    axes.push_back({p, rest * whole.stride, whole.experts});
   }
   return axes;
+}
+
+/// The module's group; with `ep` the axis of experts first, the major one.
+static SmallVector<Axis> getGroup(dist::ModuleOp module) {
+  int64_t ranks = getTensorParallel(module), ep = module.getEp();
+  if (ep == 1)
+    return {{ranks, 1}};
+  if (ep == ranks)
+    return {{ranks, 1, true}};
+  return {{ep, ranks / ep, true}, {ranks / ep, 1}};
 }
 
 /// Numbers of heads that attention has in the module's functions.
@@ -306,11 +323,15 @@ static void remarkWhole(dist::ModuleOp module) {
 void ShardPass::runOnOperation() {
   dist::ModuleOp module = getOperation();
   int64_t ranks = getTensorParallel(module);
+  if (failed(checkExperts(module)))
+    return signalPassFailure();
   if (ranks <= 1)
     return;
   std::set<int64_t> heads = getHeads(module);
-  for (const Axis &axis : findAxes(module, ranks, beam))
-    ModuleSharder(module, axis, beam).run();
+  for (const Axis &group : getGroup(module))
+    for (const Axis &axis : findAxes(module, group, beam))
+      if (failed(ModuleSharder(module, axis, beam).run()))
+        return signalPassFailure();
   warnHeads(module, heads);
   remarkWhole(module);
 }

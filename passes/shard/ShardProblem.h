@@ -22,14 +22,18 @@ namespace dt::shard {
 /// The axis of ranks at hand.
 struct Axis {
   int64_t over, stride;
+  bool experts = false; ///< each rank of it has experts of its own
 };
 
-/// A dim seen as [outer][ranks][chunk].
+/// A dim seen as [outer][ranks][chunk]; or, if it is `routed`, rows in the
+/// order of experts, of which a rank has those of its own (chunk 0), or where
+/// they end (chunk: the rank's experts).
 struct Cut {
   unsigned dim;
   int64_t chunk;
+  bool routed = false;
   bool operator==(const Cut &o) const {
-    return dim == o.dim && chunk == o.chunk;
+    return dim == o.dim && chunk == o.chunk && routed == o.routed;
   }
 };
 
@@ -72,6 +76,9 @@ struct Variable {
   /// Returned as the gradient of that parameter variable.
   int gradientOf = -1;
 
+  bool isRouted(State state) const {
+    return state >= kFirstCut && cuts[state - kFirstCut].routed;
+  }
   std::optional<State> find(const Cut &cut) const;
   Layout layout(State state) const;
   std::optional<State> state(const Layout &layout) const;

@@ -30,6 +30,7 @@ MODELS = pathlib.Path(__file__).parents[1] / "models"
 SCHEDULES = "1f1b gpipe accumulate interleaved zb-h1 zb-h2 zb zb-1p zb-2p zb-v dualpipe-v phased nested distmm-pipe".split()
 FIXED = {"llava": 3, "llava_gather": 3}  # graphs with a fixed number of pictures
 MIXED = ("convnet_train",)  # has BatchNormalization in training form
+EXPERTS = ("deepseek_v3", "gpt_oss", "qwen3_moe")
 MOST_RANKS = 8
 
 
@@ -190,6 +191,10 @@ def draw_case(random_, runner, choices, sub):
     case["plan"] = draw_plan(random_, case["names"], sub)
     if random_.random() < 0.25:
         draw_stages(random_, runner, case)
+    if name in EXPERTS:
+        for unit in case["plan"]["units"].values():
+            if "tp" in unit and random_.random() < 0.6:
+                unit["ep"] = random_.choice([2, unit["tp"]])
     return case
 
 

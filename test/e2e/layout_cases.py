@@ -5,6 +5,7 @@
 # name, model, samples of a step, samples of a microbatch (None: the plan says), plan (layouts.py says
 # how it is written; "auto": --plan=auto). `refused`: the plan cannot work, and the error must match.
 # `words`: the model with fewer words, which are padded; one process has them as they are.
+# `favours`: routers choose the first so many experts for every token.
 # `overlap`: sums of gradients begin before the last backward ends.
 # ===-----------------------------------------------------------------------===
 """CASES: what layouts.py tries."""
@@ -84,6 +85,16 @@ case("packed-tp2-pp2-sp", "extra/packed", 6, 3, "model:tp=2,pp=2,sequence_parall
 case("qwen3_moe-tp2-dp2", "extra/qwen3_moe", 6, 3, "model:tp=2,dp=2,zero=1", subset=True)
 case("qwen3_moe-tp2-pp2-sp", "extra/qwen3_moe", 6, 3, "model:tp=2,pp=2,sequence_parallel=true")
 case("gpt_oss-tp2-dp2", "extra/gpt_oss", 6, 3, "model:tp=2,dp=2")
+# Experts of each rank: whole ones, with inner axes cut over what is left of the group, with tokens cut between layers.
+case("qwen3_moe-ep2-dp2", "extra/qwen3_moe", 6, 3, "model:tp=2,ep=2,dp=2,zero=1", subset=True)
+case("qwen3_moe-ep4-sp", "extra/qwen3_moe", 4, 2, "model:tp=4,ep=4,sequence_parallel=true")
+case("qwen3_moe-tp4-ep2-pp2", "extra/qwen3_moe", 4, 2, "model:tp=4,ep=2,pp=2,sequence_parallel=true,save=none", subset=True)
+case("gpt_oss-ep2-zb", "extra/gpt_oss", 4, 1, "model:tp=2,ep=2,pp=2 | schedule=zb-h1", subset=True)
+case("deepseek_v3-ep4-pp2-dp2", "extra/deepseek_v3", 8, 4, "model:tp=4,ep=4,pp=2,dp=2,zero=1")
+# All rows are of the first experts: one rank has all of them, others none.
+case("deepseek_v3-ep2-one-rank", "extra/deepseek_v3", 4, 2, "model:tp=2,ep=2", favours=4, subset=True)
+case("gpt_oss-ep4-one-rank", "extra/gpt_oss", 4, 2, "model:tp=4,ep=4", favours=2)
+case("qwen3_moe-ep3", "extra/qwen3_moe", 6, 3, "model:tp=3,ep=3", refused="layers of 8 experts, which ep = 3 does not divide")
 case("deepseek_v3-tp2-pp2", "extra/deepseek_v3", 6, 3, "model:tp=2,pp=2,save=none | schedule=1f1b", subset=True)
 
 # Encoder, language model and generator on their own ranks; samples with 0 to 3 images.

@@ -31,6 +31,7 @@ from safetensors.numpy import load_file, save_file
 
 import batches
 import golden
+import routers
 import tolerance
 import words
 from layout_cases import CASES
@@ -93,6 +94,8 @@ class Runner:
             shutil.copy(source / module["onnx"], folder / module["onnx"])
             if "words" in case:
                 words.shorten(folder / module["onnx"], case["words"], case.get("padded", True))
+            if "favours" in case:
+                routers.favour(folder / module["onnx"], case["favours"])
         recipe["batch"] = {"global": case["samples"]} | ({"micro": micro} if micro else {})
         recipe = batches.adapt(recipe, case["model"])
         recipe["optimizer"]["clip"] = 1.0
@@ -187,7 +190,7 @@ class Runner:
         return load_file(folder / "gradients.safetensors"), np.array(losses)
 
     def reference(self, case):
-        key = json.dumps([case.get(part) for part in ("model", "samples", "recipe", "patch", "words")])
+        key = json.dumps([case.get(part) for part in ("model", "samples", "recipe", "patch", "words", "favours")])
         with self.lock:
             own = self.references.setdefault(key, [threading.Lock(), None])
         with own[0]:

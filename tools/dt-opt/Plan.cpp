@@ -267,6 +267,8 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
   const ModuleReport &first = *unit.stages[0];
   int64_t pp = getPositions(unit);
   json.attribute("tp", first.tp);
+  if (first.ep > 1)
+    json.attribute("ep", first.ep);
   json.attribute("dp", first.dp);
   json.attribute("pp", pp);
   json.attribute("vpp", int64_t(unit.stages.size()) / pp);
@@ -311,6 +313,7 @@ void JsonPrinter::printTimes(const UnitReport &unit) {
   const ModuleReport &first = *unit.stages[0];
   plan::UnitEntry entry;
   entry.tp = first.tp;
+  entry.ep = first.ep;
   entry.dp = first.dp;
   entry.pp = getPositions(unit);
   entry.vpp = int64_t(unit.stages.size()) / entry.pp;

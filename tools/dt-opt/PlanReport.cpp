@@ -44,6 +44,7 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.ranks.assign(placement.ranks.begin(), placement.ranks.end());
   entry.runAhead = module.getRunAhead();
   entry.overlap = module.getOverlap();
+  entry.ep = module.getEp();
   entry.sequenceParallel = module.getSequenceParallel();
   planner::StateBytes state = schedule::getStateBytes(module);
   entry.stateBytes[0] = stages::toInteger(state.parameters);

@@ -43,6 +43,11 @@ static LogicalResult checkVector(MaybeLoc loc, StringRef name, Value vector,
   return success();
 }
 
+/// FLOPs of the rows that a rank of `parts` has on average.
+static DimExpr shareOf(const DimExpr &flops, std::optional<uint64_t> parts) {
+  return flops.exactDiv(DimExpr(int64_t(parts.value_or(1)))).value_or(flops);
+}
+
 /// Offsets have one number more than there are experts.
 static FailureOr<DimExpr> countExperts(MaybeLoc loc, Value offsets) {
   Shape shape = getShape(offsets);
@@ -85,31 +90,44 @@ LogicalResult RouteOp::inferReturnTypes(MLIRContext *context, MaybeLoc loc,
   Shape shape = getShape(op.getExperts());
   if (shape.size() != 1)
     return fail(loc, "takes a vector of experts' numbers");
+  if (bool(op.getFirst()) != bool(op.getTake()))
+    return fail(loc, "'from' and 'take' come together");
+  if (op.getFirst() && !getShape(op.getFirst()).empty())
+    return fail(loc, "takes the first expert as one number, not " +
+                         shapeToString(getShape(op.getFirst())));
+  uint64_t placed = op.getTake().value_or(op.getCount());
+  if (placed > op.getCount())
+    return fail(loc, "cannot take " + Twine(placed) + " of " +
+                         Twine(op.getCount()) + " experts");
   Type i32 = IntegerType::get(context, 32);
   out.assign(2, makeTensorType(shape, i32));
-  out.push_back(makeTensorType({DimExpr(op.getCount() + 1)}, i32));
+  out.push_back(makeTensorType({DimExpr(int64_t(placed + 1))}, i32));
   return success();
 }
 
-/// Places count within what a rank has: rows are whole.
+/// All ranks see the numbers of all rows; each orders those of its experts.
 ShardingRule RouteOp::getShardingRule() {
   RuleBuilder b(*this);
-  unsigned rows = b.factor(getShape(getExperts())[0], FactorKind::replicate);
-  unsigned ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate);
-  b.operand(0, {rows});
+  DimExpr size = getShape(getExperts())[0];
+  unsigned numbers = b.factor(size, FactorKind::replicate),
+           rows = b.factor(size, FactorKind::routed),
+           ends = b.factor(getShape(getOffsets())[0], FactorKind::ends);
+  b.factor(DimExpr(int64_t(getPlaced())), FactorKind::experts);
+  b.operand(0, {numbers});
   b.result(0, {rows});
   b.result(1, {rows});
   b.result(2, {ends});
   return b.finish();
 }
 
-/// Of dispatch and combine: rows and tokens are whole, columns may be cut.
-template <typename Op> static ShardingRule moveRule(Op op) {
+/// Of dispatch and combine: tokens are whole, rows those of a rank's experts,
+/// columns may be cut.
+template <typename Op>
+static ShardingRule moveRule(Op op, FactorKind fromKind, FactorKind toKind) {
   RuleBuilder b(op);
   Shape x = getShape(op.getInput()), y = getShape(op.getResult());
-  unsigned from = b.factor(x[0], FactorKind::replicate),
-           to = b.factor(y[0], FactorKind::replicate),
-           rows = b.factor(getShape(op.getOrder())[0], FactorKind::replicate),
+  unsigned from = b.factor(x[0], fromKind), to = b.factor(y[0], toKind),
+           rows = b.factor(getShape(op.getOrder())[0], FactorKind::routed),
            columns = b.factor(x[1]);
   b.operand(0, {from, columns});
   b.operand(1, {rows});
@@ -145,7 +163,8 @@ LogicalResult DispatchOp::buildVjp(OpBuilder &builder, ValueRange grads,
   if (wanted[0])
     result[0] =
         GradientBuilder(builder, *this)
-            .make<CombineOp>(grads[0], getOrder(), getPlace(), getEach());
+            .make<CombineOp>(grads[0], getOrder(), getPlace(), getEachAttr(),
+                             getPartsAttr());
   return success();
 }
 
@@ -153,7 +172,9 @@ DimExpr DispatchOp::getFlops() { return 0; }
 PrecisionRule DispatchOp::getPrecisionRule() {
   return PrecisionRule::anyNarrow(*this);
 }
-ShardingRule DispatchOp::getShardingRule() { return moveRule(*this); }
+ShardingRule DispatchOp::getShardingRule() {
+  return moveRule(*this, FactorKind::replicate, FactorKind::routed);
+}
 ItemState DispatchOp::inferItems(ItemStates, const ItemContext &) {
   return ItemState::coupled(*this, "orders rows by expert");
 }
@@ -178,13 +199,18 @@ LogicalResult CombineOp::buildVjp(OpBuilder &builder, ValueRange grads,
   if (wanted[0])
     result[0] =
         GradientBuilder(builder, *this)
-            .make<DispatchOp>(grads[0], getOrder(), getPlace(), getEach());
+            .make<DispatchOp>(grads[0], getOrder(), getPlace(), getEachAttr(),
+                              getPartsAttr());
   return success();
 }
 
-DimExpr CombineOp::getFlops() { return elements(getInput()); }
+DimExpr CombineOp::getFlops() {
+  return shareOf(elements(getInput()), getParts());
+}
 PrecisionRule CombineOp::getPrecisionRule() { return sumsInFull(*this); }
-ShardingRule CombineOp::getShardingRule() { return moveRule(*this); }
+ShardingRule CombineOp::getShardingRule() {
+  return moveRule(*this, FactorKind::routed, FactorKind::replicate);
+}
 ItemState CombineOp::inferItems(ItemStates, const ItemContext &) {
   return ItemState::coupled(*this, "takes rows in the order of experts");
 }
@@ -209,17 +235,19 @@ LogicalResult GroupedLinearOp::buildVjp(OpBuilder &builder, ValueRange grads,
   Value dy = grads[0];
   if (wanted[0])
     result[0] = g.make<GroupedLinearOp>(dy, getWeight(), getOffsets(), Value(),
-                                        !getInOut());
+                                        !getInOut(), getPartsAttr());
   if (wanted[1])
     result[1] =
-        g.make<GroupedLinearDwOp>(getInput(), dy, getOffsets(), getInOut());
+        g.make<GroupedLinearDwOp>(getInput(), dy, getOffsets(), getInOut(),
+                                    getPartsAttr());
   if (getBias() && wanted[3])
-    result[3] = g.make<GroupedSumOp>(dy, getOffsets());
+    result[3] = g.make<GroupedSumOp>(dy, getOffsets(), getPartsAttr());
   return success();
 }
 
 DimExpr GroupedLinearOp::getFlops() {
-  return elements(getResult()) * getShape(getInput())[1] * DimExpr(2);
+  return shareOf(elements(getResult()) * getShape(getInput())[1] * DimExpr(2),
+                 getParts());
 }
 PrecisionRule GroupedLinearOp::getPrecisionRule() { return sumsInFull(*this); }
 ItemState GroupedLinearOp::inferItems(ItemStates, const ItemContext &) {
@@ -232,9 +260,9 @@ Work GroupedLinearOp::getWork() {
 ShardingRule GroupedLinearOp::getShardingRule() {
   RuleBuilder b(*this);
   Shape x = getShape(getInput()), w = getShape(getWeight());
-  unsigned rows = b.factor(x[0], FactorKind::replicate),
-           experts = b.factor(w[0], FactorKind::replicate),
-           ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate),
+  unsigned rows = b.factor(x[0], FactorKind::routed),
+           experts = b.factor(w[0], FactorKind::experts),
+           ends = b.factor(getShape(getOffsets())[0], FactorKind::ends),
            in = b.factor(x[1]), out = b.factor(getShape(getResult())[1]);
   b.operand(0, {rows, in});
   b.operand(1,
@@ -269,7 +297,8 @@ LogicalResult GroupedLinearDwOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
 }
 
 DimExpr GroupedLinearDwOp::getFlops() {
-  return elements(getInput()) * getShape(getGrad())[1] * DimExpr(2);
+  return shareOf(elements(getInput()) * getShape(getGrad())[1] * DimExpr(2),
+                 getParts());
 }
 PrecisionRule GroupedLinearDwOp::getPrecisionRule() { return sumsUp(*this); }
 Work GroupedLinearDwOp::getWork() {
@@ -279,9 +308,9 @@ Work GroupedLinearDwOp::getWork() {
 ShardingRule GroupedLinearDwOp::getShardingRule() {
   RuleBuilder b(*this);
   Shape x = getShape(getInput());
-  unsigned rows = b.factor(x[0], FactorKind::replicate),
-           experts = b.factor(getShape(getResult())[0], FactorKind::replicate),
-           ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate),
+  unsigned rows = b.factor(x[0], FactorKind::routed),
+           experts = b.factor(getShape(getResult())[0], FactorKind::experts),
+           ends = b.factor(getShape(getOffsets())[0], FactorKind::ends),
            in = b.factor(x[1]), out = b.factor(getShape(getGrad())[1]);
   b.operand(0, {rows, in});
   b.operand(1, {rows, out});
@@ -305,14 +334,16 @@ LogicalResult GroupedSumOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
   return success();
 }
 
-DimExpr GroupedSumOp::getFlops() { return elements(getInput()); }
+DimExpr GroupedSumOp::getFlops() {
+  return shareOf(elements(getInput()), getParts());
+}
 PrecisionRule GroupedSumOp::getPrecisionRule() { return sumsUp(*this); }
 ShardingRule GroupedSumOp::getShardingRule() {
   RuleBuilder b(*this);
   Shape x = getShape(getInput());
-  unsigned rows = b.factor(x[0], FactorKind::replicate),
-           experts = b.factor(getShape(getResult())[0], FactorKind::replicate),
-           ends = b.factor(getShape(getOffsets())[0], FactorKind::replicate),
+  unsigned rows = b.factor(x[0], FactorKind::routed),
+           experts = b.factor(getShape(getResult())[0], FactorKind::experts),
+           ends = b.factor(getShape(getOffsets())[0], FactorKind::ends),
            columns = b.factor(x[1]);
   b.operand(0, {rows, columns});
   b.operand(1, {ends});

@@ -18,24 +18,29 @@ namespace dt::rt {
 namespace {
 
 template <typename T>
-void sortRows(const T *experts, int32_t *order, int32_t *place,
-              int32_t *offsets, int64_t rows, int64_t count) {
+void sortRows(const T *experts, int64_t first, int32_t *order, int32_t *place,
+              int32_t *offsets, int64_t rows, int64_t count, int64_t placed) {
+  // Below 0 or from `placed` on: of an expert that is elsewhere.
   auto expertOf = [=](int64_t row) {
     int64_t e = experts[row];
-    return std::clamp<int64_t>(e < 0 ? e + count : e, 0, count - 1);
+    return std::clamp<int64_t>(e < 0 ? e + count : e, 0, count - 1) - first;
   };
-  std::fill(offsets, offsets + count + 1, 0);
+  auto isPlaced = [=](int64_t e) { return e >= 0 && e < placed; };
+  std::fill(offsets, offsets + placed + 1, 0);
   for (int64_t row = 0; row < rows; ++row)
-    ++offsets[expertOf(row) + 1];
-  for (int64_t e = 0; e < count; ++e)
+    if (int64_t e = expertOf(row); isPlaced(e))
+      ++offsets[e + 1];
+  for (int64_t e = 0; e < placed; ++e)
     offsets[e + 1] += offsets[e];
+  std::fill(order + offsets[placed], order + rows, -1);
   // Each begin moves to its end, which is the next one's begin.
   for (int64_t row = 0; row < rows; ++row) {
-    int32_t to = offsets[expertOf(row)]++;
-    order[to] = int32_t(row);
-    place[row] = to;
+    int64_t e = expertOf(row);
+    place[row] = isPlaced(e) ? offsets[e]++ : -1;
+    if (place[row] >= 0)
+      order[place[row]] = int32_t(row);
   }
-  std::copy_backward(offsets, offsets + count, offsets + count + 1);
+  std::copy_backward(offsets, offsets + placed, offsets + placed + 1);
   offsets[0] = 0;
 }
 
@@ -83,6 +88,7 @@ void multiply(const T *a, const T *b, const int32_t *offsets, Bias bias, C *c,
     matmul(a + first * s.k, b + e * s.k * s.n, rowOf(bias, e * s.n),
            c + first * s.n, shape);
   });
+  std::fill(c + offsets[s.count] * s.n, c + s.m * s.n, C(0.f));
 }
 
 template <typename T, typename C>
@@ -103,13 +109,17 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
 
 } // namespace
 
-void route(const int32_t *experts, int32_t *order, int32_t *place,
-           int32_t *offsets, int64_t rows, int64_t count) {
-  sortRows(experts, order, place, offsets, rows, count);
+void route(const int32_t *experts, const int64_t *first, int32_t *order,
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
+           int64_t placed) {
+  sortRows(experts, first ? *first : 0, order, place, offsets, rows, count,
+           placed);
 }
-void route(const int64_t *experts, int32_t *order, int32_t *place,
-           int32_t *offsets, int64_t rows, int64_t count) {
-  sortRows(experts, order, place, offsets, rows, count);
+void route(const int64_t *experts, const int64_t *first, int32_t *order,
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
+           int64_t placed) {
+  sortRows(experts, first ? *first : 0, order, place, offsets, rows, count,
+           placed);
 }
 
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,

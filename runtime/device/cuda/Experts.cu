@@ -34,13 +34,25 @@ __device__ bool isOf(const T *experts, int64_t row, int64_t rows, int64_t count,
   return (e < 0 ? 0 : e >= count ? count - 1 : e) == expert;
 }
 
+/// The expert that a block is for.
+__device__ int64_t expertOfBlock(const int64_t *first) {
+  return blockIdx.x + (first ? *first : 0);
+}
+
+/// Rows have no place, and places no row.
+__global__ void clearKernel(int32_t *order, int32_t *place, int64_t rows) {
+  int64_t row = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (row < rows)
+    order[row] = place[row] = -1;
+}
+
 /// A block an expert: how many rows it has, at the place behind its own.
 template <typename T>
-__global__ void countKernel(const T *experts, int32_t *offsets, int64_t rows,
-                            int64_t count) {
+__global__ void countKernel(const T *experts, const int64_t *first,
+                            int32_t *offsets, int64_t rows, int64_t count) {
   int sum = 0;
   for (int64_t row = threadIdx.x; row < rows; row += kThreads)
-    sum += isOf(experts, row, rows, count, blockIdx.x);
+    sum += isOf(experts, row, rows, count, expertOfBlock(first));
   sum = cuda::reduceBlock<cuda::Add, kThreads>(sum);
   if (threadIdx.x == 0)
     offsets[blockIdx.x + 1] = sum;
@@ -57,16 +69,16 @@ __global__ void offsetsKernel(int32_t *offsets, int64_t count) {
 
 /// A block an expert: places of its rows, in order.
 template <typename T>
-__global__ void placeKernel(const T *experts, const int32_t *offsets,
-                            int32_t *order, int32_t *place, int64_t rows,
-                            int64_t count) {
+__global__ void placeKernel(const T *experts, const int64_t *first,
+                            const int32_t *offsets, int32_t *order,
+                            int32_t *place, int64_t rows, int64_t count) {
   constexpr int kWarps = kThreads / int(cuda::kWarp);
   __shared__ int found[kWarps];
   int next = offsets[blockIdx.x];
   int warp = threadIdx.x / cuda::kWarp, lane = threadIdx.x % cuda::kWarp;
   for (int64_t first = 0; first < rows; first += kThreads) {
     int64_t row = first + threadIdx.x;
-    bool own = isOf(experts, row, rows, count, blockIdx.x);
+    bool own = isOf(experts, row, rows, count, expertOfBlock(first));
     unsigned lanes = cuda::lanesWith(own);
     if (lane == 0)
       found[warp] = cuda::countBits(lanes);
@@ -85,14 +97,19 @@ __global__ void placeKernel(const T *experts, const int32_t *offsets,
 }
 
 template <typename T>
-void sortRows(const T *experts, int32_t *order, int32_t *place,
-              int32_t *offsets, int64_t rows, int64_t count, void *stream) {
-  cuda::launch("rows of experts", countKernel<T>, unsigned(count), kThreads, 0,
-               stream, experts, offsets, rows, count);
+void sortRows(const T *experts, const int64_t *first, int32_t *order,
+              int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
+              int64_t placed, void *stream) {
+  if (first && rows > 0)
+    cuda::launch("rows without a place", clearKernel,
+                 unsigned((rows + kThreads - 1) / kThreads), kThreads, 0,
+                 stream, order, place, rows);
+  cuda::launch("rows of experts", countKernel<T>, unsigned(placed), kThreads, 0,
+               stream, experts, first, offsets, rows, count);
   cuda::launch("offsets of experts", offsetsKernel, 1, 32, 0, stream, offsets,
-               count);
-  cuda::launch("order of rows", placeKernel<T>, unsigned(count), kThreads, 0,
-               stream, experts, offsets, order, place, rows, count);
+               placed);
+  cuda::launch("order of rows", placeKernel<T>, unsigned(placed), kThreads, 0,
+               stream, experts, first, offsets, order, place, rows, count);
 }
 
 //===----------------------------------------------------------------------===//
@@ -100,10 +117,11 @@ void sortRows(const T *experts, int32_t *order, int32_t *place,
 //===----------------------------------------------------------------------===//
 
 /// Tiles of rows begin for expert e at offsets[e] / side + e, so that they need
-/// no sum over the experts before it: what lies between is idle.
+/// no sum over the experts before it: what lies between is idle. Expert `count`
+/// has the rows behind all others.
 struct RowTiles {
   const int32_t *offsets;
-  int64_t count;
+  int64_t count, rows;
   int side;
 
   __device__ int64_t beginOf(int64_t expert) const {
@@ -111,14 +129,26 @@ struct RowTiles {
   }
   /// The last expert that begins at `tile` or before.
   __device__ int64_t expertOf(int64_t tile) const {
-    int64_t low = 0, high = count;
+    int64_t low = 0, high = count + 1;
     while (high - low > 1) {
       int64_t middle = (low + high) / 2;
       (beginOf(middle) <= tile ? low : high) = middle;
     }
     return low;
   }
+  __device__ int64_t endOf(int64_t expert) const {
+    return expert < count ? offsets[expert + 1] : rows;
+  }
 };
+
+/// Zeros in a tile of rows of no expert.
+template <typename C>
+__device__ void clearTile(C *c, int64_t row, int64_t end, int64_t column,
+                          int64_t columns, int side) {
+  for (int i = int(threadIdx.x); i < side * side; i += grouped::kThreads)
+    if (row + i / side < end && column + i % side < columns)
+      c[(row + i / side) * columns + column + i % side] = C(0.f);
+}
 
 /// Whether rows of so many elements are whole packs of 16 bytes.
 template <typename T> bool arePacks(const T *data, int64_t elements) {
@@ -159,12 +189,14 @@ __global__ void __launch_bounds__(grouped::kThreads, 2)
                   bool packedC) {
   constexpr int side = grouped::kSide<T>;
   int64_t columnTiles = (s.n + side - 1) / side;
-  RowTiles tiles{offsets, s.count, side};
+  RowTiles tiles{offsets, s.count, s.m, side};
   int64_t tile = blockIdx.x / columnTiles, expert = tiles.expertOf(tile);
   int64_t row = offsets[expert] + (tile - tiles.beginOf(expert)) * side,
-          end = offsets[expert + 1], column = blockIdx.x % columnTiles * side;
+          end = tiles.endOf(expert), column = blockIdx.x % columnTiles * side;
   if (row >= end)
     return;
+  if (expert == s.count)
+    return clearTile(c, row, end, column, s.n, side);
   using A = grouped::Operand<T, true>;
   using B = grouped::Operand<T, transB>;
   const T *weight = b + expert * s.k * s.n;
@@ -215,7 +247,7 @@ void multiply(const T *a, const T *b, const int32_t *offsets, Floats bias, C *c,
   constexpr int side = grouped::kSide<T>;
   if (s.m == 0 || s.n == 0)
     return;
-  int64_t blocks = (s.m / side + s.count) * ((s.n + side - 1) / side);
+  int64_t blocks = (s.m / side + s.count + 1) * ((s.n + side - 1) / side);
   auto *kernel =
       s.transB ? groupedKernel<T, C, true> : groupedKernel<T, C, false>;
   using A = grouped::Operand<T, true>;
@@ -244,13 +276,15 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
 
 } // namespace
 
-void route(const int32_t *experts, int32_t *order, int32_t *place,
-           int32_t *offsets, int64_t rows, int64_t count, void *stream) {
-  sortRows(experts, order, place, offsets, rows, count, stream);
+void route(const int32_t *experts, const int64_t *first, int32_t *order,
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
+           int64_t placed, void *stream) {
+  sortRows(experts, first, order, place, offsets, rows, count, placed, stream);
 }
-void route(const int64_t *experts, int32_t *order, int32_t *place,
-           int32_t *offsets, int64_t rows, int64_t count, void *stream) {
-  sortRows(experts, order, place, offsets, rows, count, stream);
+void route(const int64_t *experts, const int64_t *first, int32_t *order,
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
+           int64_t placed, void *stream) {
+  sortRows(experts, first, order, place, offsets, rows, count, placed, stream);
 }
 
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,

@@ -163,11 +163,14 @@ void weights(const T *x, const T *dy, R *dw, R *db, const ConvShape &s,
 }
 
 template <typename T>
-void sortRows(const T *experts, int32_t *order, int32_t *place,
-              int32_t *offsets, int64_t rows, int64_t count) {
+void sortRows(const T *experts, const int64_t *first, int32_t *order,
+              int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
+              int64_t placed) {
   Copy ce(experts, rows);
-  Copy co(order, rows), cp(place, rows), cf(offsets, count + 1);
-  route(ce, static_cast<int32_t *>(co), cp, cf, rows, count, nullptr);
+  Copy c1(first, 1);
+  Copy co(order, rows), cp(place, rows), cf(offsets, placed + 1);
+  route(ce, c1, static_cast<int32_t *>(co), cp, cf, rows, count, placed,
+        nullptr);
 }
 
 template <typename T, typename B, typename C>
@@ -192,13 +195,15 @@ void groupBack(const T *a, const T *b, const int32_t *offsets, C *c,
 
 } // namespace
 
-void dt::rt::route(const int32_t *experts, int32_t *order, int32_t *place,
-                   int32_t *offsets, int64_t rows, int64_t count) {
-  sortRows(experts, order, place, offsets, rows, count);
+void dt::rt::route(const int32_t *experts, const int64_t *first, int32_t *order,
+                   int32_t *place, int32_t *offsets, int64_t rows,
+                   int64_t count, int64_t placed) {
+  sortRows(experts, first, order, place, offsets, rows, count, placed);
 }
-void dt::rt::route(const int64_t *experts, int32_t *order, int32_t *place,
-                   int32_t *offsets, int64_t rows, int64_t count) {
-  sortRows(experts, order, place, offsets, rows, count);
+void dt::rt::route(const int64_t *experts, const int64_t *first, int32_t *order,
+                   int32_t *place, int32_t *offsets, int64_t rows,
+                   int64_t count, int64_t placed) {
+  sortRows(experts, first, order, place, offsets, rows, count, placed);
 }
 void dt::rt::groupedMatmul(const float *a, const float *b,
                            const int32_t *offsets, const float *bias, float *c,

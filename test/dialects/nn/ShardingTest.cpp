@@ -92,20 +92,25 @@ static const Case kProducts[] = {
     {"nn.matmul %a0, %a1 {trans_b} : tensor<6x2x3xf32>, tensor<4x3xf32>",
      "6x2x3xf32;4x3xf32",
      "([a b d], [c d]) -> ([a b c]) d:sum linear{0} linear{1}"},
-    {"nn.dispatch %a0 by %a1, %a1 each 2 : tensor<3x4xf32>, tensor<6xi32>, "
+    {"%o, %p, %e = nn.route %a0 of 4 : tensor<6xi64>", "6xi64",
+     "([a]) -> ([b], [b], [c]) a:replicate b:routed c:ends d:experts"},
+    {"nn.dispatch %a0 by %a1, %a2 each 2 : tensor<3x4xf32>, tensor<6xi32>, "
      "tensor<6xi32>",
-     "3x4xf32;6xi32",
-     "([a d], [c], [c]) -> ([b d]) a:replicate b:replicate c:replicate "
-     "linear{0}"},
+     "3x4xf32;6xi32;6xi32",
+     "([a d], [c], [c]) -> ([b d]) a:replicate b:routed c:routed linear{0}"},
+    {"nn.combine %a0 by %a1, %a2 each 2 : tensor<6x4xf32>, tensor<6xi32>, "
+     "tensor<6xi32>",
+     "6x4xf32;6xi32;6xi32",
+     "([a d], [c], [c]) -> ([b d]) a:routed b:replicate c:routed linear{0}"},
     {"nn.grouped_linear %a0, %a1 at %a2 bias %a3 {in_out} : tensor<6x4xf32>, "
      "tensor<2x4x5xf32>, tensor<3xi32>, tensor<2x5xf32>",
      "6x4xf32;2x4x5xf32;3xi32;2x5xf32",
-     "([a d], [b d e], [c], [b e]) -> ([a e]) a:replicate b:replicate "
-     "c:replicate d:sum linear{0, 3} linear{1, 3} addends{3}"},
+     "([a d], [b d e], [c], [b e]) -> ([a e]) a:routed b:experts "
+     "c:ends d:sum linear{0, 3} linear{1, 3} addends{3}"},
     {"nn.grouped_linear_dw %a0, %a1 at %a2 : tensor<6x4xf32>, "
      "tensor<6x5xf32>, tensor<3xi32>",
      "6x4xf32;6x5xf32;3xi32",
-     "([a d], [a e], [c]) -> ([b e d]) a:replicate b:replicate c:replicate "
+     "([a d], [a e], [c]) -> ([b e d]) a:routed b:experts c:ends "
      "linear{0} linear{1}"},
     {"nn.conv %a0, %a1 {strides = array<i64: 1>, pads = array<i64: 1, 1>, "
      "dilations = array<i64: 1>, groups = 2 : i64} : tensor<2x4x8xf32>, "

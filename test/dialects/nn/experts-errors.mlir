@@ -77,3 +77,19 @@ func.func @rows(%x: tensor<6x6xf32>, %dy: tensor<5x8xf32>, %offsets: tensor<5xi3
   %0 = nn.grouped_linear_dw %x, %dy at %offsets : tensor<6x6xf32>, tensor<5x8xf32>, tensor<5xi32>
   return
 }
+
+// -----
+
+func.func @from(%ids: tensor<6xi64>, %first: tensor<i64>) {
+  // expected-error @+1 {{cannot take 5 of 4 experts}}
+  %0, %1, %2 = nn.route %ids of 4 from %first take 5 : tensor<6xi64>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @several(%ids: tensor<6xi64>, %first: tensor<2xi64>) {
+  // expected-error @+1 {{takes the first expert as one number, not [2]}}
+  %0, %1, %2 = nn.route %ids of 4 from %first take 2 : tensor<6xi64>, tensor<2xi64>
+  return
+}

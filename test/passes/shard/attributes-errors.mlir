@@ -62,3 +62,8 @@ func.func private @f() attributes {a = #dist.layout<4x4 of 5x4, []>}
 
 // expected-error @+1 {{#dist.cut needs a chunk, ranks and a stride of at least 1}}
 func.func private @f() attributes {a = #dist.cut<0, 2, 0, 1>}
+
+// -----
+
+// expected-error @+1 {{'dist.module' op attribute 'ep' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+dist.module @m attributes {ep = 0 : i64} {}

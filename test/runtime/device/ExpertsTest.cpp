@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <type_traits>
 
@@ -42,9 +43,14 @@ struct Routed {
   std::vector<int32_t> order, place, offsets;
   template <typename T>
   Routed(const std::vector<T> &experts, int64_t count)
-      : order(experts.size()), place(experts.size()), offsets(count + 1) {
-    route(experts.data(), order.data(), place.data(), offsets.data(),
-          experts.size(), count);
+      : Routed(experts, nullptr, count, count) {}
+  /// Of experts first up to first + placed.
+  template <typename T>
+  Routed(const std::vector<T> &experts, const int64_t *first, int64_t count,
+         int64_t placed)
+      : order(experts.size()), place(experts.size()), offsets(placed + 1) {
+    route(experts.data(), first, order.data(), place.data(), offsets.data(),
+          experts.size(), count, placed);
   }
 };
 
@@ -141,6 +147,45 @@ TEST(Experts, NumbersFromTheEndAndOutside) {
   Routed r(std::vector<int32_t>{-1, 2, 9, -9, 0}, 3);
   EXPECT_EQ(r.offsets, (std::vector<int32_t>{0, 2, 2, 5}));
   EXPECT_EQ(r.order, (std::vector<int32_t>{3, 4, 0, 1, 2}));
+}
+
+/// Each rank has the rows of its experts as they stand among all.
+TEST(Experts, PartsOfTheExperts) {
+  constexpr int64_t kCount = 9, kPlaced = 3, kRows = 1000;
+  for (Choice choice : kChoices) {
+    std::vector<int64_t> experts = choose(choice, kRows, kCount);
+    Routed all(experts, kCount);
+    for (int64_t first = 0; first < kCount; first += kPlaced) {
+      Routed own(experts, &first, kCount, kPlaced);
+      int32_t begin = all.offsets[first];
+      for (int64_t e = 0; e <= kPlaced; ++e)
+        EXPECT_EQ(own.offsets[e], all.offsets[first + e] - begin);
+      int32_t rows = own.offsets[kPlaced];
+      for (int32_t i = 0; i < kRows; ++i)
+        EXPECT_EQ(own.order[i], i < rows ? all.order[begin + i] : -1);
+      for (int64_t i = 0; i < kRows; ++i) {
+        int32_t at = all.place[i] - begin;
+        EXPECT_EQ(own.place[i], at >= 0 && at < rows ? at : -1);
+      }
+    }
+  }
+}
+
+TEST(Experts, RowsOfNoExpertAreZero) {
+  constexpr int64_t kRows = 300, kIn = 33, kOut = 70, kPlaced = 4;
+  int64_t first = 2;
+  std::vector<float> a = randoms(kRows * kIn, 1),
+                     b = randoms(kPlaced * kIn * kOut, 2);
+  for (Choice choice : kChoices) {
+    Routed own(choose(choice, kRows, 9), &first, 9, kPlaced);
+    std::vector<float> c(kRows * kOut, NAN);
+    groupedMatmul(a.data(), b.data(), own.offsets.data(), nullptr, c.data(),
+                  {kRows, kOut, kIn, kPlaced});
+    EXPECT_TRUE(std::none_of(c.begin(), c.end(),
+                             [](float v) { return std::isnan(v); }));
+    EXPECT_TRUE(std::all_of(c.begin() + own.offsets[kPlaced] * kOut, c.end(),
+                            [](float v) { return v == 0; }));
+  }
 }
 
 TEST(Experts, Products) {
