@@ -96,7 +96,7 @@ LogicalResult raiseGrouped(nn::MatmulOp context, PatternRewriter &rewriter) {
       rewriter, loc, headsInside(rewriter, loc, q),
       headsInside(rewriter, loc, k), headsInside(rewriter, loc, v), mask,
       Value(), Value(), APFloat(scores->scale), false,
-      scores->mask.getEmptyRow(guarded), IntegerAttr());
+      scores->mask.getEmptyRow(guarded), IntegerAttr(), nn::StripesAttr());
   rewriter.replaceOpWithNewOp<nn::ReshapeOp>(
       context, context.getType(),
       headsInside(rewriter, loc, attention.getResult()));

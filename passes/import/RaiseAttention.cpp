@@ -129,7 +129,8 @@ LogicalResult raiseAttentionCore(nn::MatmulOp context,
   auto attention = nn::AttentionOp::create(
       rewriter, loc, toHeadsInside(rewriter, loc, q),
       toHeadsInside(rewriter, loc, k), toHeadsInside(rewriter, loc, v), mask,
-      Value(), Value(), APFloat(scores->scale), false, emptyRow, IntegerAttr());
+      Value(), Value(), APFloat(scores->scale), false, emptyRow, IntegerAttr(),
+      nn::StripesAttr());
   Value out = attention.getResult();
   if (rank == 4)
     rewriter.replaceOpWithNewOp<nn::TransposeOp>(context, out, kSwapHeads);

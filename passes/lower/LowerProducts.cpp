@@ -294,7 +294,7 @@ LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {
       f.get(op.getKeySegments()), o.buffer, lse.buffer, a.b, a.t, a.s, a.h,
       a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask, a.segments,
       op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
-      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
+      op.getStripesAttr(), rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
   return success();
 }
 
@@ -312,8 +312,8 @@ LogicalResult lowerAttentionGrad(nn::AttentionGradOp op, FunctionLowering &f) {
       f.get(op.getGrad()), dq.buffer, dk.buffer, dv.buffer, a.b, a.t, a.s, a.h,
       a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask, a.segments,
       op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
-      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow), dq.strides,
-      dk.strides, dv.strides);
+      op.getStripesAttr(), rt::EmptyRowAttr::get(op.getContext(), a.emptyRow),
+      dq.strides, dk.strides, dv.strides);
   return success();
 }
 

@@ -52,6 +52,7 @@ private:
     auto module = program.lookupSymbol<dist::ModuleOp>(unit.name);
     module.setUnit(unit.name);
     module.setTp(unit.tp);
+    module.setCp(unit.cp);
     module.setDp(unit.dp);
     module.setSub(unit.sub);
     module.setSpan(unit.span);

@@ -32,10 +32,24 @@ constexpr StringRef kTopKeys[] = {
     "version", "recipe_hash",   "ranks",     "microbatches",  "pace",
     "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
     "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
-constexpr StringRef kUnitKeys[] = {
-    "tp",   "dp",        "pp",    "vpp",    "ranks",    "rows_max",
-    "sub",  "run_ahead", "save",  "zero",   "stages",   "sequence_parallel",
-    "span", "overlap",   "times", "speeds", "predicted"};
+constexpr StringRef kUnitKeys[] = {"tp",
+                                   "cp",
+                                   "dp",
+                                   "pp",
+                                   "vpp",
+                                   "ranks",
+                                   "rows_max",
+                                   "sub",
+                                   "run_ahead",
+                                   "save",
+                                   "zero",
+                                   "stages",
+                                   "sequence_parallel",
+                                   "span",
+                                   "overlap",
+                                   "times",
+                                   "speeds",
+                                   "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -127,6 +141,7 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
       value = count(json.at(key), low);
   };
   read("tp", entry.tp);
+  read("cp", entry.cp);
   read("dp", entry.dp);
   read("pp", entry.pp);
   read("vpp", entry.vpp);
@@ -331,6 +346,8 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule,
   os << "tp=" << unit.tp << ",dp=" << unit.dp << ",pp=" << unit.pp
      << ",vpp=" << unit.vpp << ",sub=" << unit.sub
      << ",save=" << join(unit.save, "+");
+  if (unit.cp > 1)
+    os << ",cp=" << unit.cp;
   if (unit.span > 1)
     os << ",span=" << unit.span;
   if (unit.overlap > 1)
@@ -446,8 +463,8 @@ int64_t countRanks(const OrderedJson &units) {
   int64_t most = 0;
   for (auto &[name, unit] : units.items()) {
     std::string error;
-    int64_t next = most + numberOr(unit, "tp", 1) * numberOr(unit, "dp", 1) *
-                              numberOr(unit, "pp", 1);
+    int64_t next = most + numberOr(unit, "tp", 1) * numberOr(unit, "cp", 1) *
+                              numberOr(unit, "dp", 1) * numberOr(unit, "pp", 1);
     if (unit.contains("ranks")) {
       next = 0;
       for (int64_t rank : rankList(JsonReader(&unit["ranks"], "", &error)))

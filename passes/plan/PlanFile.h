@@ -27,9 +27,9 @@ namespace dt::plan {
 
 struct UnitEntry {
   std::string name;
-  int64_t tp = 1, dp = 1, pp = 1, vpp = 1;
-  /// As given, rank of (pp, dp, tp) at (pp * DP + dp) * TP + tp; empty: in
-  /// order, until assignRanks() has filled them.
+  int64_t tp = 1, cp = 1, dp = 1, pp = 1, vpp = 1;
+  /// As given, rank of (pp, dp, cp, tp) at ((pp * DP + dp) * CP + cp) * TP +
+  /// tp; empty: in order, until assignRanks() has filled them.
   std::vector<int64_t> ranks;
   /// Of every replica; empty: all alike.
   std::vector<int64_t> speeds;
@@ -55,7 +55,8 @@ struct UnitEntry {
         getNumStages(), save == std::vector<std::string>{"none"});
   }
   int64_t getNumStages() const { return pp * vpp; }
-  int64_t getNumRanks() const { return tp * dp * pp; }
+  int64_t getGroup() const { return tp * cp; } ///< ranks of a replica
+  int64_t getNumRanks() const { return getGroup() * dp * pp; }
   /// Parts that a microbatch is cut into.
   int64_t getNumParts() const { return dp * sub; }
   /// "units.llm.tp" for messages.

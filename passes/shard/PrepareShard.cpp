@@ -160,10 +160,12 @@ void PrepareShardPass::runOnOperation() {
   OpBuilder builder(module);
   if (tp > 0)
     module.setTp(tp);
+  if (cp > 0)
+    module.setCp(cp);
   if (sequenceParallel)
     module.setSequenceParallel(true);
   int64_t ranks = getTensorParallel(module);
-  if (ranks <= 1)
+  if (!isSharded(module))
     return padVocabulary(module, 1);
   joinForwards(module);
   inlineCalls(module);

@@ -42,7 +42,8 @@ public:
   }
   /// Whether some dim asks for smaller axes than this one.
   bool wantsSmallerAxes();
-  void run();
+  /// Whether some op works on a rank's part only.
+  bool run();
 
 private:
   SmallVector<Pair> findPairs();
@@ -50,7 +51,7 @@ private:
   void setBoundary(ShardProblem &program, const Layer &layer);
   void setOutputs(ShardProblem &program);
   void setPrices(ShardProblem &program) const;
-  void obeyHints(ShardProblem &program) const;
+  void settleParameters(ShardProblem &program) const;
   LayerLayouts solve(ShardProblem &program, LayoutChoice &solution);
   void recordParameters(const ShardProblem &program,
                         const LayoutChoice &solution);
@@ -59,6 +60,7 @@ private:
   Axis axis;
   unsigned beam;
   Prices prices;
+  bool cutsAny = false;
   llvm::DenseMap<Operation *, LayerLayouts> layers; // by forward function
 };
 
@@ -110,6 +112,8 @@ LayerLayouts ModuleSharder::solve(ShardProblem &program,
   });
   CostModel model(program, cuts, axis, prices);
   solution = searchLayouts(program, model, beam);
+  for (auto [step, choice] : llvm::zip(program.steps, solution.choices))
+    cutsAny |= !step.strategies.empty() && step.strategies[choice].factor >= 0;
   return emitLocal(program, model, solution, axis);
 }
 
@@ -118,8 +122,8 @@ LayerLayouts ModuleSharder::solve(ShardProblem &program,
 void ModuleSharder::setBoundary(ShardProblem &program, const Layer &layer) {
   RankedTensorType stream = getStream(layer);
   Layout layout;
-  if (module.getSequenceParallel() && stream) {
-    if (auto cut = getTokenCut(stream, axis.over))
+  if ((module.getSequenceParallel() || axis.context) && stream) {
+    if (auto cut = getTokenCut(stream, axis))
       layout = {Layout::cut, *cut};
     else
       func::FuncOp(layer.pair.forward).emitRemark()
@@ -191,9 +195,15 @@ void ModuleSharder::recordParameters(const ShardProblem &program,
   }
 }
 
-/// Parameters that are to be cut as their copies elsewhere are.
-void ModuleSharder::obeyHints(ShardProblem &program) const {
+/// Parameters that are to be cut as their copies elsewhere are, or are whole
+/// since tokens are cut.
+void ModuleSharder::settleParameters(ShardProblem &program) const {
   for (Variable &v : program.variables) {
+    if (axis.context) {
+      if (v.parameter)
+        v.given = Layout();
+      continue;
+    }
     auto hint = v.symbol ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(
                                dist::kCutHintAttr)
                          : StringAttr();
@@ -208,12 +218,14 @@ void ModuleSharder::obeyHints(ShardProblem &program) const {
 
 void ModuleSharder::shardPair(Pair pair) {
   ShardProblem whole(pair, nullptr);
-  obeyHints(whole);
+  settleParameters(whole);
   for (const Layer &layer : findLayers(whole)) {
     if (layers.count(layer.pair.forward))
       continue;
     ShardProblem program(layer.pair, &layer.links);
     setBoundary(program, layer);
+    if (axis.context)
+      settleParameters(program);
     LayoutChoice solution;
     LayerLayouts layouts = solve(program, solution);
     layers[layer.pair.forward] = std::move(layouts);
@@ -239,9 +251,10 @@ bool ModuleSharder::wantsSmallerAxes() {
   return false;
 }
 
-void ModuleSharder::run() {
+bool ModuleSharder::run() {
   for (Pair pair : findPairs())
     shardPair(pair);
+  return cutsAny;
 }
 
 /// 4 -> 4, or 2 x 2 where that fits better: major axis first.
@@ -259,6 +272,37 @@ static SmallVector<Axis> findAxes(dist::ModuleOp module, int64_t ranks,
     axes.push_back({p, rest});
   }
   return axes;
+}
+
+/// Blocks so small that each rank has several of every stretch of tokens: what
+/// a causal rule, a window or segments leave of attention is then about as much
+/// on all ranks (striped attention, Brandon et al. 2023). 0: nothing is left
+/// out.
+static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
+  constexpr int64_t kMost = 128, kRounds = 8;
+  int64_t apart = module.getSequenceParallel() ? getTensorParallel(module) : 1;
+  bool bounded = false;
+  SmallVector<int64_t> tokens;
+  module.walk([&](nn::AttentionOp op) {
+    bounded |= op.getCausal() || op.getWindow() || op.getQuerySegments();
+    auto rows = nn::getShape(op.getQuery())[1].asConstant();
+    if (rows && *rows % (over * apart) == 0)
+      tokens.push_back(*rows / apart);
+  });
+  int64_t block = kMost;
+  auto fits = [&](int64_t rows) {
+    return rows % (block * over) == 0 && rows / (block * over) >= kRounds;
+  };
+  while (block > 1 && !llvm::all_of(tokens, fits))
+    block /= 2;
+  return bounded ? block : 0;
+}
+
+/// Ranks (c, t) of a replica stand at c * tp + t.
+static Axis getContextAxis(dist::ModuleOp module) {
+  int64_t over = module.getCp();
+  return {over, getTensorParallel(module), /*context=*/true,
+          getTokenBlock(module, over)};
 }
 
 /// Numbers of heads that attention has in the module's functions.
@@ -305,12 +349,18 @@ static void remarkWhole(dist::ModuleOp module) {
 
 void ShardPass::runOnOperation() {
   dist::ModuleOp module = getOperation();
-  int64_t ranks = getTensorParallel(module);
-  if (ranks <= 1)
+  if (int64_t ranks = getTensorParallel(module); ranks > 1) {
+    std::set<int64_t> heads = getHeads(module);
+    for (const Axis &axis : findAxes(module, ranks, beam))
+      ModuleSharder(module, axis, beam).run();
+    warnHeads(module, heads);
+    remarkWhole(module);
+  }
+  if (module.getCp() <= 1)
     return;
-  std::set<int64_t> heads = getHeads(module);
-  for (const Axis &axis : findAxes(module, ranks, beam))
-    ModuleSharder(module, axis, beam).run();
-  warnHeads(module, heads);
-  remarkWhole(module);
+  // Heads are for tensor-parallel ranks first.
+  if (!ModuleSharder(module, getContextAxis(module), beam).run())
+    module.emitRemark("no tokens of '")
+        << module.getSymName() << "' can be cut over " << module.getCp()
+        << " context-parallel ranks (cp): each computes all of it";
 }

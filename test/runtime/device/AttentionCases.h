@@ -36,6 +36,7 @@ struct Case {
   int64_t window = 0;
   Segments segments = Segments::None;
   SegmentKind number = SegmentKind::Int64;
+  QueryStripes stripes{};
 };
 
 inline AttentionShape shapeFor(const Case &c) {
@@ -50,7 +51,7 @@ inline AttentionShape shapeFor(const Case &c) {
   if (c.kind != MaskKind::None)
     s.maskT = c.s, s.maskS = 1, s.maskH = c.byHead ? c.t * c.s : 0,
     s.maskB = (c.byHead ? c.h : 1) * c.t * c.s;
-  s.window = c.window;
+  s.window = c.window, s.stripes = c.stripes;
   if (c.segments != Segments::None) {
     s.segments = c.number;
     bool padding = c.segments == Segments::Padding;
@@ -160,9 +161,20 @@ struct Expected {
           row(x, s, b, h, i, p, dp);
   }
 
+  /// Of all queries those of this place's blocks are counted out.
+  static int64_t placeOf(const AttentionShape &s, int64_t i) {
+    const QueryStripes &own = s.stripes;
+    int64_t row = 0;
+    if (!own.chunk)
+      return i + s.s - s.t;
+    for (int64_t seen = -1; seen < i; ++row)
+      seen += row / own.chunk % own.over == own.place;
+    return row - 1 + s.s - s.t * own.over;
+  }
+
   static bool isHidden(const Data &x, const AttentionShape &s, int64_t b,
                        int64_t i, int64_t j) {
-    int64_t own = i + s.s - s.t;
+    int64_t own = placeOf(s, i);
     if ((s.causal && j > own) || (s.window && own - j >= s.window) ||
         (s.window && !s.causal && j - own >= s.window))
       return true;
