@@ -200,7 +200,7 @@ double CostModel::addGradient(Masks &masks, unsigned gradient,
   bool partial = masks[gradient] == bit(kPartial);
   if (!kind) {
     kind = bit(partial ? kPartial : kWhole);
-    if (partial)
+    if (partial && !axis.context) // there all of them are
       cost += price(gradient, kPartial, kWhole) / prices.microbatches;
   }
   return cost + convert(masks, gradient, lowest(kind), false, log);

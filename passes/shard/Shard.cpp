@@ -23,6 +23,10 @@ namespace dt::shard {
 
 using namespace dt::shard;
 
+/// Bytes of traffic that a floating-point operation on a context axis is worth:
+/// so many that small sizes do not keep tokens whole either.
+static constexpr double kWholeTokens = 1;
+
 namespace {
 
 struct ShardPass : shard::impl::ShardBase<ShardPass> {
@@ -36,6 +40,8 @@ public:
       : module(module), axis(axis), beam(beam) {
     if (auto price = module.getMemoryPrice())
       prices.memory = price->convertToDouble();
+    if (axis.context)
+      prices.flop = kWholeTokens;
     if (auto program = module->getParentOfType<mlir::ModuleOp>())
       prices.microbatches =
           static_cast<double>(dist::getNumMicrobatches(program));

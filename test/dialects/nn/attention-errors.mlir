@@ -69,3 +69,11 @@ func.func @gradient(%q: tensor<2x5x4x8xf32>, %l: tensor<2x4x5xf32>) -> tensor<2x
   %0, %1, %2 = nn.attention_grad %q, %q, %q of %q, %l, %q {scale = 0.5 : f64, window = -2 : i64} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x4x5xf32>, tensor<2x5x4x8xf32>
   return %0 : tensor<2x5x4x8xf32>
 }
+
+// -----
+
+func.func @stripes(%q: tensor<2x5x4x8xf32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{stripes of 2 rows over 2 ranks, 1 apart, are not of queries [2, 5, 4, 8]}}
+  %0, %1 = nn.attention %q, %q, %q {causal, scale = 0.5 : f64, stripes = #nn.stripes<chunk = 2, over = 2, stride = 1>} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>
+  return %0 : tensor<2x5x4x8xf32>
+}
