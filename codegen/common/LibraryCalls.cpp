@@ -140,6 +140,11 @@ static StringRef elementKind(Value operand,
   return "None";
 }
 
+/// The rank's place on an axis of its group.
+static std::string placeOnAxis(int64_t over, int64_t stride) {
+  return cpp::call("dt::rt::placeOnAxis", {"context.group", over, stride});
+}
+
 template <typename OpT>
 LogicalResult FunctionEmitter::emitAttention(OpT op, StringRef callee,
                                              ValueRange others) {
@@ -181,6 +186,12 @@ LogicalResult FunctionEmitter::emitAttention(OpT op, StringRef callee,
   if (std::optional<APFloat> cap = op.getSoftCap())
     fields.push_back(cpp::field(
         "softCap", constantText(b.getF32FloatAttr(cap->convertToDouble()))));
+  if (std::optional<nn::StripesAttr> stripes = op.getStripes())
+    fields.push_back(cpp::field(
+        "stripes",
+        cpp::list({std::to_string(stripes->getChunk()),
+                   std::to_string(stripes->getOver()),
+                   placeOnAxis(stripes->getOver(), stripes->getStride())})));
   if constexpr (std::is_same_v<OpT, rt::AttentionGradOp>)
     for (auto [by, name] : {std::pair(op.getDqStridesAttr(), "dqStrides"),
                             {op.getDkStridesAttr(), "dkStrides"},
@@ -201,11 +212,6 @@ template LogicalResult FunctionEmitter::emitAttention(rt::AttentionOp,
                                                       StringRef, ValueRange);
 template LogicalResult FunctionEmitter::emitAttention(rt::AttentionGradOp,
                                                       StringRef, ValueRange);
-
-/// The rank's place on an axis of its group.
-static std::string placeOnAxis(int64_t over, int64_t stride) {
-  return cpp::call("dt::rt::placeOnAxis", {"context.group", over, stride});
-}
 
 LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
   auto module = function->getParentOfType<rt::ModuleOp>();

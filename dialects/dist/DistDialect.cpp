@@ -67,8 +67,8 @@ std::optional<unsigned> ModuleOp::findResult(func::FuncOp function,
 
 Placement::Placement(dist::ModuleOp module)
     : unit(module.getUnit().value_or(module.getSymName())),
-      stage(module.getStage()), tp(module.getTp()), dp(module.getDp()),
-      sub(module.getSub()), zero(module.getZero()) {
+      stage(module.getStage()), dp(module.getDp()), sub(module.getSub()),
+      zero(module.getZero()), group(module.getTp() * module.getCp()) {
   if (auto list = module.getRanks())
     ranks.assign(list->begin(), list->end());
   if (auto list = module.getSpeeds())

@@ -75,7 +75,10 @@ inline constexpr llvm::StringLiteral kUnjoinedAttr = "dist.unjoined";
 /// What a module's attributes say, with the values of absent ones.
 struct Placement {
   llvm::StringRef unit;
-  int64_t stage = 0, tp = 1, dp = 1, sub = 1, zero = 0;
+  int64_t stage = 0, dp = 1, sub = 1, zero = 0;
+  /// Ranks of a replica: tensor-parallel times context-parallel ones, rank
+  /// (c, t) at c * tp + t.
+  int64_t group = 1;
   llvm::SmallVector<int64_t> ranks{0}, speeds;
 
   explicit Placement(ModuleOp module);

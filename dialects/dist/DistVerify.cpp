@@ -188,10 +188,11 @@ static LogicalResult verifyPlacement(dist::ModuleOp module) {
            << placement.speeds.size() << " numbers for " << placement.dp
            << " replicas";
   auto ranks = int64_t(placement.ranks.size());
-  if (module.getRanks() && ranks != placement.tp * placement.dp)
+  if (module.getRanks() && ranks != placement.group * placement.dp)
     return module.emitOpError("'ranks' names ")
-           << ranks << " ranks; tp " << placement.tp << " and dp "
-           << placement.dp << " make " << placement.tp * placement.dp;
+           << ranks << " ranks; tp " << module.getTp() << ", cp "
+           << module.getCp() << " and dp " << placement.dp << " make "
+           << placement.group * placement.dp;
   return success();
 }
 

@@ -97,6 +97,13 @@ def NN_BlockAttr : NN_Attr<"Block", "block"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
+def NN_StripesAttr : NN_Attr<"Stripes", "stripes"> {
+  let summary = "Which rows of the whole one rank has, where these are cut over an axis";
+  let description = [{ All rows are seen as blocks of `chunk`; a rank has every `over`-th of them, in order, beginning with that of its place on the axis of `over` ranks with `stride`. }];
+  let parameters = (ins "int64_t":$chunk, "int64_t":$over, "int64_t":$stride);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def NN_Tensor : RankedTensorOf<[AnyFloat, I1, I8, I32, I64, UI8]>;
 def NN_FloatTensor : RankedTensorOf<[AnyFloat]>;
 def NN_IntTensor : RankedTensorOf<[I32, I64]>;

@@ -24,6 +24,13 @@ def NN_Dims : Attr<CPred<"::llvm::isa<::dt::nn::DimsAttr>($_self)">, "sizes, #nn
   let convertFromStorage = "$_self.getShape()";
 }
 
+/// A rank's rows of the whole, `#nn.stripes<chunk = 8, over = 2, stride = 1>`.
+def NN_Stripes : Attr<CPred<"::llvm::isa<::dt::nn::StripesAttr>($_self)">, "stripes, #nn.stripes"> {
+  let storageType = "::dt::nn::StripesAttr";
+  let returnType = "::dt::nn::StripesAttr";
+  let convertFromStorage = "$_self";
+}
+
 def NN_NotNegative : ConfinedAttr<F64Attr, [AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite() && !::llvm::cast<::mlir::FloatAttr>($_self).getValue().isNegative()">, "which is finite and not negative">]>;
 
 def NN_Positive : ConfinedAttr<F64Attr, [AttrConstraint<CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValue().isFinite() && ::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0">, "which is finite and above 0">]>;

@@ -38,7 +38,7 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
   let summary = "one module: ModuleInfo and its functions";
   let description = [{
     Holds rt.symbol, rt.parameter_decl, rt.buffer_decl, rt.input, rt.output, rt.entry, rt.func. Symbols, inputs and outputs have the order of the tables. `origin`: as in dist.module. `tf32`: products and convolutions of f32 may round their operands to TF32. `arena`, `scratch`, `parameters`,
-    `trainable`: bytes of its regions on a rank; `trainable` is the region of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `span`, `zero`, `speeds`: as in ModuleInfo; `work`: as in dist.module.
+    `trainable`: bytes of its regions on a rank; `trainable` is the region of gradients. `unit` (absent: its own name), `stage`, `item`, `tp`, `dp`, `ranks`, `sub`, `span`, `zero`, `speeds`: as in ModuleInfo (`tp`: all ranks of a replica); `work`: as in dist.module.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$whole_batch, UnitAttr:$tf32, OptionalAttr<StrAttr>:$origin, OptionalAttr<StrAttr>:$unit, DefaultValuedAttr<I64Attr, "0">:$stage, DefaultValuedAttr<StrAttr, "\"sample\"">:$item,
                        DefaultValuedAttr<I64Attr, "1">:$tp, DefaultValuedAttr<I64Attr, "1">:$dp, DenseI64ArrayAttr:$ranks, DefaultValuedAttr<I64Attr, "1">:$sub, DefaultValuedAttr<I64Attr, "1">:$span, DefaultValuedAttr<I64Attr, "0">:$zero, OptionalAttr<DenseI64ArrayAttr>:$speeds,

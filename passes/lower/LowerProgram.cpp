@@ -110,7 +110,7 @@ private:
         m.op.getOriginAttr(),
         m.place.unit == m.op.getSymName() ? StringAttr()
                                           : b.getStringAttr(m.place.unit),
-        m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.tp,
+        m.place.stage, m.op.getItem().value_or(dist::kSample), m.place.group,
         m.place.dp, m.place.ranks, m.place.sub, m.span, m.place.zero,
         m.place.speeds.empty() ? DenseI64ArrayAttr()
                                : b.getDenseI64ArrayAttr(m.place.speeds),

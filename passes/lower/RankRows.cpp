@@ -31,7 +31,7 @@ bool runsOn(const PlannedModule &m, int rank) {
 /// Of a module that the rank runs. Each rank of a whole-batch module is one.
 int64_t getReplica(const PlannedModule &m, int rank) {
   int64_t place = llvm::find(m.place.ranks, rank) - m.place.ranks.begin();
-  return m.wholeBatch ? place : place / m.place.tp;
+  return m.wholeBatch ? place : place / m.place.group;
 }
 
 bool hasGradients(const PlannedModule &m) {
@@ -58,9 +58,10 @@ std::vector<bool> findCopies(const StepPlan &plan, const StepOrder &order) {
   for (const PlannedEdge &edge : plan.edges) {
     const PlannedModule &from = plan.modules[edge.from],
                         &to = plan.modules[edge.to];
-    copies.push_back(
-        from.wholeBatch == to.wholeBatch && from.place.tp == to.place.tp &&
-        from.place.ranks == to.place.ranks && hasEqualParts(from, to));
+    copies.push_back(from.wholeBatch == to.wholeBatch &&
+                     from.place.group == to.place.group &&
+                     from.place.ranks == to.place.ranks &&
+                     hasEqualParts(from, to));
   }
   for (const std::vector<Instruction> &program : order.programs)
     for (const Instruction &step : program)
@@ -221,7 +222,7 @@ RankBuilder::findFedReplicas(const PlannedModule &source,
                              const PlannedModule &head) const {
   std::vector<int64_t> found;
   for (auto [i, other] : llvm::enumerate(source.place.ranks)) {
-    int64_t replica = int64_t(i) / source.place.tp;
+    int64_t replica = int64_t(i) / source.place.group;
     if (getGradientSource(head, other) == getReplica(head, rank) &&
         (found.empty() || found.back() != replica))
       found.push_back(replica);

@@ -79,7 +79,7 @@ private:
 std::vector<std::vector<int>> getReplicas(const PlannedModule &m) {
   std::vector<std::vector<int>> replicas;
   for (auto [i, rank] : llvm::enumerate(m.place.ranks)) {
-    if (i == 0 || (!m.wholeBatch && int64_t(i) % m.place.tp == 0))
+    if (i == 0 || (!m.wholeBatch && int64_t(i) % m.place.group == 0))
       replicas.emplace_back();
     replicas.back().push_back(int(rank));
   }

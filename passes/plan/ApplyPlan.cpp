@@ -53,6 +53,7 @@ private:
     module.setUnit(unit.name);
     module.setTp(unit.tp);
     module.setEp(unit.ep);
+    module.setCp(unit.cp);
     module.setDp(unit.dp);
     module.setSub(unit.sub);
     module.setSpan(unit.span);

@@ -126,13 +126,26 @@ Error Checker::choosePace() {
   return Error::success();
 }
 
+/// "tp * dp * pp = 2 * 1 * 2", with cp where there is one.
+static std::string describeSizes(const UnitEntry &unit) {
+  std::string names = "tp", sizes = std::to_string(unit.tp);
+  auto add = [&](StringRef name, int64_t size) {
+    names += (" * " + name).str();
+    sizes += " * " + std::to_string(size);
+  };
+  if (unit.cp > 1)
+    add("cp", unit.cp);
+  add("dp", unit.dp);
+  add("pp", unit.pp);
+  return names + " = " + sizes;
+}
+
 Error Checker::checkRanks(const UnitEntry &unit) {
   std::string key = unit.at("ranks");
   if (int64_t(unit.ranks.size()) != unit.getNumRanks())
-    return plan.error(key, "names " + Twine(unit.ranks.size()) +
-                               " ranks; tp * dp * pp = " + Twine(unit.tp) +
-                               " * " + Twine(unit.dp) + " * " + Twine(unit.pp) +
-                               " = " + Twine(unit.getNumRanks()));
+    return plan.error(key, "names " + Twine(unit.ranks.size()) + " ranks; " +
+                               describeSizes(unit) + " = " +
+                               Twine(unit.getNumRanks()));
   std::vector<int64_t> sorted = unit.ranks;
   llvm::sort(sorted);
   for (auto [i, rank] : llvm::enumerate(sorted)) {
@@ -149,13 +162,13 @@ Error Checker::assignRanks() {
   int64_t next = 0;
   for (UnitEntry &unit : plan.units) {
     if (unit.ranks.empty()) {
-      if (unit.tp > plan.ranks || unit.dp > plan.ranks ||
-          unit.pp > plan.ranks || next + unit.getNumRanks() > plan.ranks)
+      if (unit.tp > plan.ranks || unit.cp > plan.ranks ||
+          unit.dp > plan.ranks || unit.pp > plan.ranks ||
+          next + unit.getNumRanks() > plan.ranks)
         return plan.error("units." + unit.name,
-                          "tp * dp * pp = " + Twine(unit.tp) + " * " +
-                              Twine(unit.dp) + " * " + Twine(unit.pp) +
-                              " ranks from rank " + Twine(next) +
-                              " on; the plan has " + Twine(plan.ranks));
+                          describeSizes(unit) + " ranks from rank " +
+                              Twine(next) + " on; the plan has " +
+                              Twine(plan.ranks));
       for (int64_t i = 0; i < unit.getNumRanks(); ++i)
         unit.ranks.push_back(next + i);
     } else if (Error error = checkRanks(unit)) {
@@ -439,8 +452,9 @@ scheduler::Problem Checker::makeProblem() {
       stage.forward = stage.input = stage.weight = stage.activation = 1;
       int64_t position = scheduler::positionOf(s, unit.pp, goesBack);
       for (int64_t d = 0; d < unit.dp; ++d) {
-        auto begin = unit.ranks.begin() + (position * unit.dp + d) * unit.tp;
-        stage.replicas.emplace_back(begin, begin + unit.tp);
+        auto begin =
+            unit.ranks.begin() + (position * unit.dp + d) * unit.getGroup();
+        stage.replicas.emplace_back(begin, begin + unit.getGroup());
       }
       problem.stages.push_back(stage);
       if (s)

@@ -32,10 +32,16 @@ constexpr StringRef kTopKeys[] = {
     "version", "recipe_hash",   "ranks",     "microbatches",  "pace",
     "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
     "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
-constexpr StringRef kUnitKeys[] = {
-    "tp",   "ep",      "dp",        "pp",     "vpp",      "ranks", "rows_max",
-    "sub",  "save",    "run_ahead", "zero",   "stages",   "sequence_parallel",
-    "span", "overlap", "times",     "speeds", "predicted"};
+constexpr StringRef kUnitKeys[] = {"tp",        "ep",
+                                   "cp",        "dp",
+                                   "pp",        "vpp",
+                                   "ranks",     "rows_max",
+                                   "sub",       "save",
+                                   "run_ahead", "zero",
+                                   "stages",    "sequence_parallel",
+                                   "span",      "overlap",
+                                   "times",     "speeds",
+                                   "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -132,6 +138,7 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
     json.at("ep").fail("expected a divisor of tp = " + Twine(entry.tp) +
                        ", whose ranks share out experts, not " +
                        Twine(entry.ep));
+  read("cp", entry.cp);
   read("dp", entry.dp);
   read("pp", entry.pp);
   read("vpp", entry.vpp);
@@ -336,9 +343,10 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule,
   os << "tp=" << unit.tp;
   if (unit.ep > 1)
     os << ",ep=" << unit.ep;
-  os << ",dp=" << unit.dp << ",pp=" << unit.pp
-     << ",vpp=" << unit.vpp << ",sub=" << unit.sub
-     << ",save=" << join(unit.save, "+");
+  os << ",dp=" << unit.dp << ",pp=" << unit.pp << ",vpp=" << unit.vpp
+     << ",sub=" << unit.sub << ",save=" << join(unit.save, "+");
+  if (unit.cp > 1)
+    os << ",cp=" << unit.cp;
   if (unit.span > 1)
     os << ",span=" << unit.span;
   if (unit.overlap > 1)
@@ -454,8 +462,8 @@ int64_t countRanks(const OrderedJson &units) {
   int64_t most = 0;
   for (auto &[name, unit] : units.items()) {
     std::string error;
-    int64_t next = most + numberOr(unit, "tp", 1) * numberOr(unit, "dp", 1) *
-                              numberOr(unit, "pp", 1);
+    int64_t next = most + numberOr(unit, "tp", 1) * numberOr(unit, "cp", 1) *
+                              numberOr(unit, "dp", 1) * numberOr(unit, "pp", 1);
     if (unit.contains("ranks")) {
       next = 0;
       for (int64_t rank : rankList(JsonReader(&unit["ranks"], "", &error)))

@@ -27,10 +27,10 @@ namespace dt::plan {
 
 struct UnitEntry {
   std::string name;
-  int64_t tp = 1, dp = 1, pp = 1, vpp = 1;
+  int64_t tp = 1, cp = 1, dp = 1, pp = 1, vpp = 1;
   int64_t ep = 1; ///< ranks of the group of tp that share out experts
-  /// As given, rank of (pp, dp, tp) at (pp * DP + dp) * TP + tp; empty: in
-  /// order, until assignRanks() has filled them.
+  /// As given, rank of (pp, dp, cp, tp) at ((pp * DP + dp) * CP + cp) * TP +
+  /// tp; empty: in order, until assignRanks() has filled them.
   std::vector<int64_t> ranks;
   /// Of every replica; empty: all alike.
   std::vector<int64_t> speeds;
@@ -56,7 +56,8 @@ struct UnitEntry {
         getNumStages(), save == std::vector<std::string>{"none"});
   }
   int64_t getNumStages() const { return pp * vpp; }
-  int64_t getNumRanks() const { return tp * dp * pp; }
+  int64_t getGroup() const { return tp * cp; } ///< ranks of a replica
+  int64_t getNumRanks() const { return getGroup() * dp * pp; }
   /// Parts that a microbatch is cut into.
   int64_t getNumParts() const { return dp * sub; }
   /// "units.llm.tp" for messages.

@@ -24,7 +24,7 @@ dist::Broker chooseBroker(dist::ModuleOp from, dist::ModuleOp to) {
     return dist::Broker::all;
   dist::Placement a(from), b(to);
   bool alike = a.speeds == b.speeds;
-  if (alike && a.ranks == b.ranks && a.tp == b.tp)
+  if (alike && a.ranks == b.ranks && a.group == b.group)
     return dist::Broker::copy;
   bool samples = from.getItem().value_or("") == dist::kSample &&
                  to.getItem().value_or("") == dist::kSample;

@@ -141,11 +141,12 @@ LogicalResult ProblemBuilder::addUnits() {
   return success();
 }
 
-/// A replica is a tensor-parallel group; of a whole-batch module all its ranks
+/// A replica is a group of ranks; of a whole-batch module all its ranks
 /// are one.
 Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
   dist::Placement placement(module);
-  int64_t size = module.getWholeBatch() ? placement.ranks.size() : placement.tp;
+  int64_t size =
+      module.getWholeBatch() ? placement.ranks.size() : placement.group;
   SmallVector<Attribute> replicas;
   for (size_t i = 0; i + size <= placement.ranks.size(); i += size)
     replicas.push_back(

@@ -217,7 +217,7 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   };
   Sizes sizes(stage, share, {tokens, 0});
   planner::CostOptions options;
-  options.tp = int(dist::Placement(stage).tp);
+  options.tp = int(dist::Placement(stage).group);
   options.sequenceParallel = false;
   options.overlap = int(stage.getOverlap());
   planner::Module module;

@@ -29,6 +29,10 @@ static State lowest(Mask mask) {
   return static_cast<State>(llvm::countr_zero(mask));
 }
 
+static bool isAttention(Operation *op) {
+  return isa_and_nonnull<nn::AttentionOp, nn::AttentionGradOp>(op);
+}
+
 unsigned CostModel::findTurn(const ShardProblem &program) {
   for (unsigned i = 0; i < program.steps.size(); ++i)
     if (program.steps[i].kind == Step::turn)
@@ -62,6 +66,13 @@ double CostModel::price(unsigned variable, State from, State to) const {
 double CostModel::store(unsigned variable, State state) const {
   double whole = program.variables[variable].price;
   return state >= kFirstCut ? whole / static_cast<double>(axis.over) : whole;
+}
+
+/// Tokens become heads, or come back (Jacobs et al. 2023, DeepSpeed Ulysses).
+bool CostModel::changesTokens(const Variable &v, State from, State to) const {
+  unsigned a = from - kFirstCut, b = to - kFirstCut;
+  return axis.context && v.cuts[a].dim != v.cuts[b].dim &&
+         (cuts.tokens[v.classes[a]] || cuts.tokens[v.classes[b]]);
 }
 
 /// Makes `to` available. Partial sums and slices are used up, gathered copies
@@ -100,13 +111,13 @@ double CostModel::convert(Masks &masks, unsigned variable, State to,
       from = kWhole;
     } else {
       if (to >= kFirstCut)
-        factor = kPenalty;
+        factor = changesTokens(v, from, to) ? 1 : kPenalty;
       cost += (factor - 1) * price(variable, from, to);
     }
   }
   // The gradient of features that are cut here comes back cut: it would be
   // gathered, which is no cheaper than to reduce at once.
-  if (forward && to >= kFirstCut && !v.constant &&
+  if (forward && to >= kFirstCut && !v.constant && !axis.context &&
       isa<FloatType>(v.type.getElementType()) &&
       !cuts.tokens[v.classes[to - kFirstCut]])
     cost += kPenalty * price(variable, to, kWhole);
@@ -129,7 +140,8 @@ bool CostModel::widens(const Step &step) const {
 /// Whole operands, sums that are partial already, a cut that some operand has
 /// or a parameter may take, or one that only the result has; and along the
 /// tokens a sum that this op makes wider (a cast to float32): it is reduced
-/// before, or what is wider would travel.
+/// before, or what is wider would travel. On a context axis all may become
+/// tokens anywhere, and attention may want heads.
 bool CostModel::isAllowed(const Masks &masks, const Step &step,
                           const Strategy &s) const {
   if (step.kind != Step::compute || step.strategies.size() == 1)
@@ -149,8 +161,16 @@ bool CostModel::isAllowed(const Masks &masks, const Step &step,
       continue;
     const Variable &v = program.variables[step.operands[i]];
     anyOperand = true;
+    bool tokens = cuts.tokens[v.classes[s.operands[i] - kFirstCut]];
+    if (axis.context) {
+      if (!tokens && v.parameter)
+        return false;
+      matches |= tokens || (isAttention(step.op) && (mask(i) & kCutBits)) ||
+                 (!v.constant && (mask(i) & bit(s.operands[i])));
+      continue;
+    }
     if (mask(i) == bit(kPartial) && widens(step))
-      matches |= cuts.tokens[v.classes[s.operands[i] - kFirstCut]];
+      matches |= tokens;
     else if (mask(i) & kUndecided)
       matches |= !cuts.blocked[v.classes[s.operands[i] - kFirstCut]];
     else
@@ -184,7 +204,7 @@ double CostModel::addGradient(Masks &masks, unsigned gradient,
   bool partial = masks[gradient] == bit(kPartial);
   if (!kind) {
     kind = bit(partial ? kPartial : kWhole);
-    if (partial)
+    if (partial && !axis.context) // there all of them are
       cost += price(gradient, kPartial, kWhole) / prices.microbatches;
   }
   return cost + convert(masks, gradient, lowest(kind), false, log);
@@ -296,7 +316,9 @@ double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
   } else if (step.kind == Step::turn) {
     cost = turn(masks, index, before);
   } else {
-    bool mayGather = step.contraction || step.kind == Step::call;
+    // Activations of all tokens are what a context axis is to spare.
+    bool mayGather = step.kind == Step::call ||
+                     (axis.context ? isAttention(step.op) : step.contraction);
     for (auto [v, state] : llvm::zip(step.operands, s->operands))
       cost += convert(masks, v, state, mayGather, before, index < turnIndex);
     for (auto [v, state] : llvm::zip(step.results, s->results)) {

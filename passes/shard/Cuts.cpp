@@ -60,6 +60,10 @@ public:
   void collect();
   void spread();
   void findCandidates(CutConstraints &info);
+  /// The dim may be cut so: a point of its own.
+  void addPoint(unsigned variable, const Cut &cut) {
+    points[variable][cut.dim].insert(cut.chunk * axis.over);
+  }
   void addGiven(unsigned variable, const Layout &layout);
   void classify(CutConstraints &info);
   void buildStrategies(const CutConstraints &info);
@@ -369,15 +373,58 @@ void CutFinder::buildStrategies(const CutConstraints &) {
       addStrategies(i);
 }
 
+/// Of context parallelism: tokens as attention has them, and as they come and
+/// go.
+static SmallVector<std::pair<unsigned, Layout>>
+findTokens(const ShardProblem &program, const Axis &axis,
+           function_ref<const LayerLayouts *(Operation *)> layers) {
+  SmallVector<std::pair<unsigned, Layout>> tokens;
+  auto add = [&](ArrayRef<unsigned> values, ArrayRef<Layout> layouts) {
+    for (auto [v, layout] : llvm::zip_first(values, layouts))
+      if (layout.kind == Layout::cut && !program.variables[v].parameter)
+        tokens.push_back({v, layout});
+  };
+  for (const Step &step : program.steps) {
+    if (step.kind == Step::call) {
+      const LayerLayouts *layer = layers(step.op);
+      auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+          step.op, cast<func::CallOp>(step.op).getCalleeAttr());
+      // Residuals are the layer's own business.
+      if (layer && findPair(callee).forward == callee) {
+        add(step.operands, layer->forwardArguments);
+        add(ArrayRef(step.results).take_front(1), layer->forwardResults);
+      } else if (layer) {
+        add(step.results, layer->backwardResults);
+      }
+    } else if (step.op && isa<nn::AttentionOp, nn::AttentionGradOp>(step.op)) {
+      unsigned query = step.operands[0];
+      auto rows = program.variables[query].shape[1].asConstant();
+      if (auto cut = cutTokens(1, rows.value_or(0), axis))
+        tokens.push_back({query, {Layout::cut, *cut}});
+    }
+  }
+  for (auto [i, v] : llvm::enumerate(program.variables))
+    for (auto &layout : {v.given, v.settled})
+      if (layout && layout->kind == Layout::cut)
+        tokens.push_back({static_cast<unsigned>(i), *layout});
+  return tokens;
+}
+
 CutConstraints
 dt::shard::findCuts(ShardProblem &program, const Axis &axis,
                     function_ref<const LayerLayouts *(Operation *)> layers) {
   CutConstraints info;
   CutFinder finder(program, axis);
   finder.collect();
+  SmallVector<std::pair<unsigned, Layout>> tokens;
+  if (axis.context)
+    tokens = findTokens(program, axis, layers);
+  for (auto &[v, layout] : tokens)
+    finder.addPoint(v, layout.at);
   finder.spread();
   finder.findCandidates(info);
-  SmallVector<std::pair<unsigned, Layout>> tokens;
+  for (auto &[v, layout] : tokens)
+    finder.addGiven(v, layout);
   for (Step &step : program.steps) {
     if (step.kind != Step::call)
       continue;

@@ -105,7 +105,7 @@ void dropUnusedResults(dist::ModuleOp module) {
 
 struct FinishShardPass : shard::impl::FinishShardBase<FinishShardPass> {
   void runOnOperation() override {
-    if (shard::getTensorParallel(getOperation()) <= 1)
+    if (!shard::isSharded(getOperation()))
       return;
     dropUnusedResults(getOperation());
     RewritePatternSet patterns(&getContext());

@@ -166,7 +166,7 @@ RankedTensorType dt::shard::getStream(const Layer &layer) {
 }
 
 std::optional<Cut> dt::shard::getTokenCut(RankedTensorType stream,
-                                          int64_t over) {
+                                          const Axis &axis) {
   nn::Shape shape = nn::getShape(stream);
   if (shape.size() < 2 || shape.size() > 3)
     return std::nullopt;
@@ -175,7 +175,7 @@ std::optional<Cut> dt::shard::getTokenCut(RankedTensorType stream,
   // [batch * tokens, features]
   if (!tokens && shape[dim].terms().size() == 1)
     tokens = shape[dim].terms()[0].coefficient;
-  if (!tokens || *tokens % over || *tokens == 0)
+  if (!tokens || *tokens == 0)
     return std::nullopt;
-  return Cut{dim, *tokens / over};
+  return cutTokens(dim, *tokens, axis);
 }

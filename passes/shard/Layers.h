@@ -27,9 +27,9 @@ std::vector<Layer> findLayers(const ShardProblem &whole);
 /// that is no parameter has it too.
 mlir::RankedTensorType getStream(const Layer &layer);
 
-/// Where a stream of tokens is cut for sequence parallelism: the last dim
-/// before the features. Nothing if the ranks do not divide it.
-std::optional<Cut> getTokenCut(mlir::RankedTensorType stream, int64_t over);
+/// Where a stream of tokens is cut for sequence or context parallelism: the
+/// last dim before the features. Nothing if the ranks do not divide it.
+std::optional<Cut> getTokenCut(mlir::RankedTensorType stream, const Axis &axis);
 
 } // namespace dt::shard
 

@@ -67,6 +67,7 @@ private:
   /// `forward`: a cut will have to be gathered again on the way back.
   double convert(Masks &masks, unsigned variable, State to, bool mayGather,
                  Log *log, bool forward = false) const;
+  bool changesTokens(const Variable &v, State from, State to) const;
   double store(unsigned variable, State state) const;
   double addGradient(Masks &masks, unsigned gradient, unsigned parameter,
                      Log *log) const;

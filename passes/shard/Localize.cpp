@@ -73,6 +73,25 @@ struct GroupsModel : LocalizeOpInterface::ExternalModel<GroupsModel<OpT>, OpT> {
   }
 };
 
+/// Queries know their place (the factor is no `blocked` one where none has
+/// any).
+template <typename OpT>
+struct AttentionModel
+    : LocalizeOpInterface::ExternalModel<AttentionModel<OpT>, OpT> {
+  bool canCut(Operation *op, const FactorCut &cut) const {
+    return cut.axis.context && !cast<OpT>(op).getStripes();
+  }
+  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
+                              ValueRange operands, TypeRange types,
+                              const FactorCut &cut) const {
+    auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
+    if (cut.rule->factors[cut.factor].kind == nn::FactorKind::blocked)
+      local.setStripesAttr(nn::StripesAttr::get(
+          op->getContext(), cut.chunk, cut.axis.over, cut.axis.stride));
+    return {local->getResults().begin(), local->getResults().end()};
+  }
+};
+
 /// A dim that another axis has cut: [outer][over][chunk]; the last factor of
 /// the rule is the chunk (DistCollectives.cpp).
 struct ChunkModel : LocalizeOpInterface::FallbackModel<ChunkModel> {
@@ -98,6 +117,9 @@ void dt::shard::registerLocalizeModels(DialectRegistry &registry) {
     nn::ConvOp::attachInterface<GroupsModel<nn::ConvOp>>(*context);
     nn::ConvDxOp::attachInterface<GroupsModel<nn::ConvDxOp>>(*context);
     nn::ConvDwOp::attachInterface<GroupsModel<nn::ConvDwOp>>(*context);
+    nn::AttentionOp::attachInterface<AttentionModel<nn::AttentionOp>>(*context);
+    nn::AttentionGradOp::attachInterface<AttentionModel<nn::AttentionGradOp>>(
+        *context);
     nn::GroupNormOp::attachInterface<GroupsModel<nn::GroupNormOp>>(*context);
     nn::GroupNormDxOp::attachInterface<GroupsModel<nn::GroupNormDxOp>>(
         *context);

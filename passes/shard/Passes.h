@@ -28,6 +28,10 @@ void registerLocalizeModels(mlir::DialectRegistry &registry);
 inline int64_t getTensorParallel(dist::ModuleOp module) {
   return module.getTp();
 }
+/// Whether its functions are cut over the ranks of a group.
+inline bool isSharded(dist::ModuleOp module) {
+  return module.getTp() * module.getCp() > 1;
+}
 
 } // namespace dt::shard
 

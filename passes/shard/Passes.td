@@ -11,7 +11,7 @@ include "passes/Pipeline.td"
 
 include "mlir/Pass/PassBase.td"
 
-// From whole functions to those of one rank, where a module has `tp`: each module by itself. dist-agree-ties tries it.
+// From whole functions to those of one rank, where a module has `tp` or `cp`: each module by itself. dist-agree-ties tries it.
 def ShardEachModule : Pipeline<[
   // The partitioner reads forward and backward function as one line, and where a collective belongs shows only when it is done: halves come last.
   "dist.module(dist-prepare-shard, dist-shard, dist-finish-shard, dist-overlap, nn-split-backward)",
@@ -22,7 +22,7 @@ def ShardEachModule : Pipeline<[
 def ShardPipeline : Pipeline<["dist-agree-ties"] # ShardEachModule.passes>;
 
 def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
-  let summary = "Bring a module that has `tp` into the form that the partitioner reads";
+  let summary = "Bring a module that has `tp` or `cp` into the form that the partitioner reads";
   let description = [{
     Inlines calls of functions that are not called in a chain (the result of one is the operand of the next), since layouts could not meet at their boundaries. Biases of products become additions, since only one rank may add
     a bias to partial sums. Vocabularies are padded (PadVocabulary.h), also on one rank.
@@ -31,15 +31,16 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
   let options = [
     Option<"tp", "tp", "int64_t", "0", "If not 0: sets `tp` of every module">,
     Option<"ep", "ep", "int64_t", "0", "If not 0: sets `ep` of every module">,
+    Option<"cp", "cp", "int64_t", "0", "If not 0: sets `cp` of every module">,
     Option<"sequenceParallel", "sequence-parallel", "bool", "false", "Sets `sequence_parallel` of every module">
   ];
 }
 
 def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {
-  let summary = "Cut a module's functions over the ranks of its tensor-parallel group";
+  let summary = "Cut a module's functions over the ranks of a replica";
   let description = [{
-    See docs/sharding.md. Before: `.fwd` and `.bwd` functions, `tp` and perhaps `sequence_parallel` on the module. After: the same functions with local shapes and `dist` collectives, and
-    `dist.layout` on parameters. Without `tp`, or with 1, nothing changes.
+    See docs/sharding.md, docs/context.md. Before: `.fwd` and `.bwd` functions, `tp`, `cp` and perhaps `sequence_parallel` on the module. After: the same functions with local shapes and `dist` collectives, and
+    `dist.layout` on parameters. Without both, or with 1, nothing changes.
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect", "::dt::dist::DistDialect"];
   let options = [
@@ -50,7 +51,7 @@ def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {
 def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
   let summary = "Biases go back into products";
   let description = [{
-    In modules with `tp`: a bias that is added to a product immediately, with no reduction between, becomes the product's bias again.
+    In modules with `tp` or `cp`: a bias that is added to a product immediately, with no reduction between, becomes the product's bias again.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

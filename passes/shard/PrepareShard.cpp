@@ -162,10 +162,12 @@ void PrepareShardPass::runOnOperation() {
     module.setTp(tp);
   if (ep > 0)
     module.setEp(ep);
+  if (cp > 0)
+    module.setCp(cp);
   if (sequenceParallel)
     module.setSequenceParallel(true);
   int64_t ranks = getTensorParallel(module);
-  if (ranks <= 1)
+  if (!isSharded(module))
     return padVocabulary(module, 1);
   joinForwards(module);
   inlineCalls(module);

@@ -24,6 +24,10 @@ namespace dt::shard {
 
 using namespace dt::shard;
 
+/// Bytes of traffic that a floating-point operation on a context axis is worth:
+/// so many that small sizes do not keep tokens whole either.
+static constexpr double kWholeTokens = 1;
+
 namespace {
 
 struct ShardPass : shard::impl::ShardBase<ShardPass> {
@@ -37,6 +41,8 @@ public:
       : module(module), axis(axis), beam(beam) {
     if (auto price = module.getMemoryPrice())
       prices.memory = price->convertToDouble();
+    if (axis.context)
+      prices.flop = kWholeTokens;
     if (auto program = module->getParentOfType<mlir::ModuleOp>())
       prices.microbatches =
           static_cast<double>(dist::getNumMicrobatches(program));
@@ -44,6 +50,8 @@ public:
   /// Whether some dim asks for smaller axes than this one.
   bool wantsSmallerAxes();
   LogicalResult run();
+  /// Whether some op works on a rank's part only.
+  bool cuts() const { return cutsAny; }
 
 private:
   SmallVector<Pair> findPairs();
@@ -51,7 +59,7 @@ private:
   void setBoundary(ShardProblem &program, const Layer &layer);
   void setOutputs(ShardProblem &program);
   void setPrices(ShardProblem &program) const;
-  void obeyHints(ShardProblem &program) const;
+  void settleParameters(ShardProblem &program) const;
   FailureOr<LayerLayouts> solve(ShardProblem &program, LayoutChoice &solution);
   void recordParameters(const ShardProblem &program,
                         const LayoutChoice &solution);
@@ -60,6 +68,7 @@ private:
   Axis axis;
   unsigned beam;
   Prices prices;
+  bool cutsAny = false;
   llvm::DenseMap<Operation *, LayerLayouts> layers; // by forward function
 };
 
@@ -111,6 +120,8 @@ FailureOr<LayerLayouts> ModuleSharder::solve(ShardProblem &program,
   });
   CostModel model(program, cuts, axis, prices);
   solution = searchLayouts(program, model, beam);
+  for (auto [step, choice] : llvm::zip(program.steps, solution.choices))
+    cutsAny |= !step.strategies.empty() && step.strategies[choice].factor >= 0;
   return emitLocal(program, model, solution, axis);
 }
 
@@ -119,8 +130,8 @@ FailureOr<LayerLayouts> ModuleSharder::solve(ShardProblem &program,
 void ModuleSharder::setBoundary(ShardProblem &program, const Layer &layer) {
   RankedTensorType stream = getStream(layer);
   Layout layout;
-  if (module.getSequenceParallel() && stream) {
-    if (auto cut = getTokenCut(stream, axis.over))
+  if ((module.getSequenceParallel() || axis.context) && stream) {
+    if (auto cut = getTokenCut(stream, axis))
       layout = {Layout::cut, *cut};
     else
       func::FuncOp(layer.pair.forward).emitRemark()
@@ -192,9 +203,15 @@ void ModuleSharder::recordParameters(const ShardProblem &program,
   }
 }
 
-/// Parameters that are to be cut as their copies elsewhere are.
-void ModuleSharder::obeyHints(ShardProblem &program) const {
+/// Parameters that are to be cut as their copies elsewhere are, or are whole
+/// since tokens are cut.
+void ModuleSharder::settleParameters(ShardProblem &program) const {
   for (Variable &v : program.variables) {
+    if (axis.context) {
+      if (v.parameter)
+        v.given = Layout();
+      continue;
+    }
     auto hint = v.symbol ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(
                                dist::kCutHintAttr)
                          : StringAttr();
@@ -209,12 +226,14 @@ void ModuleSharder::obeyHints(ShardProblem &program) const {
 
 LogicalResult ModuleSharder::shardPair(Pair pair) {
   ShardProblem whole(pair, nullptr);
-  obeyHints(whole);
+  settleParameters(whole);
   for (const Layer &layer : findLayers(whole)) {
     if (layers.count(layer.pair.forward))
       continue;
     ShardProblem program(layer.pair, &layer.links);
     setBoundary(program, layer);
+    if (axis.context)
+      settleParameters(program);
     LayoutChoice solution;
     FailureOr<LayerLayouts> layouts = solve(program, solution);
     if (failed(layouts))
@@ -278,6 +297,37 @@ static SmallVector<Axis> getGroup(dist::ModuleOp module) {
   return {{ep, ranks / ep, true}, {ranks / ep, 1}};
 }
 
+/// Blocks so small that each rank has several of every stretch of tokens: what
+/// a causal rule, a window or segments leave of attention is then about as much
+/// on all ranks (striped attention, Brandon et al. 2023). 0: nothing is left
+/// out.
+static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
+  constexpr int64_t kMost = 128, kRounds = 8;
+  int64_t apart = module.getSequenceParallel() ? getTensorParallel(module) : 1;
+  bool bounded = false;
+  SmallVector<int64_t> tokens;
+  module.walk([&](nn::AttentionOp op) {
+    bounded |= op.getCausal() || op.getWindow() || op.getQuerySegments();
+    auto rows = nn::getShape(op.getQuery())[1].asConstant();
+    if (rows && *rows % (over * apart) == 0)
+      tokens.push_back(*rows / apart);
+  });
+  int64_t block = kMost;
+  auto fits = [&](int64_t rows) {
+    return rows % (block * over) == 0 && rows / (block * over) >= kRounds;
+  };
+  while (block > 1 && !llvm::all_of(tokens, fits))
+    block /= 2;
+  return bounded ? block : 0;
+}
+
+/// Ranks (c, t) of a replica stand at c * tp + t.
+static Axis getContextAxis(dist::ModuleOp module) {
+  int64_t over = module.getCp();
+  return {over, getTensorParallel(module), /*experts=*/false, /*context=*/true,
+          getTokenBlock(module, over)};
+}
+
 /// Numbers of heads that attention has in the module's functions.
 static std::set<int64_t> getHeads(dist::ModuleOp module) {
   std::set<int64_t> heads;
@@ -325,13 +375,23 @@ void ShardPass::runOnOperation() {
   int64_t ranks = getTensorParallel(module);
   if (failed(checkExperts(module)))
     return signalPassFailure();
-  if (ranks <= 1)
+  if (ranks > 1) {
+    std::set<int64_t> heads = getHeads(module);
+    for (const Axis &group : getGroup(module))
+      for (const Axis &axis : findAxes(module, group, beam))
+        if (failed(ModuleSharder(module, axis, beam).run()))
+          return signalPassFailure();
+    warnHeads(module, heads);
+    remarkWhole(module);
+  }
+  if (module.getCp() <= 1)
     return;
-  std::set<int64_t> heads = getHeads(module);
-  for (const Axis &group : getGroup(module))
-    for (const Axis &axis : findAxes(module, group, beam))
-      if (failed(ModuleSharder(module, axis, beam).run()))
-        return signalPassFailure();
-  warnHeads(module, heads);
-  remarkWhole(module);
+  // Heads are for tensor-parallel ranks first.
+  ModuleSharder overTokens(module, getContextAxis(module), beam);
+  if (failed(overTokens.run()))
+    return signalPassFailure();
+  if (!overTokens.cuts())
+    module.emitRemark("no tokens of '")
+        << module.getSymName() << "' can be cut over " << module.getCp()
+        << " context-parallel ranks (cp): each computes all of it";
 }

@@ -39,6 +39,14 @@ std::optional<State> Variable::state(const Layout &layout) const {
   return std::nullopt;
 }
 
+std::optional<Cut> dt::shard::cutTokens(unsigned dim, int64_t tokens,
+                                        const Axis &axis) {
+  int64_t chunk = axis.block ? axis.block : tokens / axis.over;
+  if (tokens == 0 || tokens % axis.over || tokens % (chunk * axis.over))
+    return std::nullopt;
+  return Cut{dim, chunk};
+}
+
 Pair dt::shard::findPair(func::FuncOp function) {
   dist::ForwardOp link = dist::getLink(function);
   if (!link || link.getPlain() == function.getName())

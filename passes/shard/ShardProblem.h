@@ -23,6 +23,10 @@ namespace dt::shard {
 struct Axis {
   int64_t over, stride;
   bool experts = false; ///< each rank of it has experts of its own
+  /// Context parallelism (docs/context.md): tokens are cut, parameters whole.
+  bool context = false;
+  /// Of a context axis: tokens are cut in blocks of so many; 0: one a rank.
+  int64_t block = 0;
 };
 
 /// A dim seen as [outer][ranks][chunk]; or, if it is `routed`, rows in the
@@ -158,6 +162,9 @@ private:
   llvm::DenseMap<mlir::Operation *, unsigned> parameters;
 };
 
+/// Tokens along a dim, cut over the axis; nothing where it does not divide
+/// them.
+std::optional<Cut> cutTokens(unsigned dim, int64_t tokens, const Axis &axis);
 /// Functions of one dist.forward have one name together.
 mlir::StringAttr getFamily(mlir::func::FuncOp function);
 /// The pair that a call of one of its functions belongs to.

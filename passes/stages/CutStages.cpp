@@ -72,10 +72,10 @@ private:
                                         : "has no function @forward");
     auto ranks = module.getUnitRanks();
     dist::Placement placement(module);
-    if (ranks && int64_t(ranks->size()) != pp * placement.dp * placement.tp)
+    if (ranks && int64_t(ranks->size()) != pp * placement.dp * placement.group)
       return module.emitError("'unit_ranks' names ")
-             << ranks->size() << " ranks; expected pp * dp * tp = "
-             << pp * placement.dp * placement.tp;
+             << ranks->size() << " ranks; expected pp * dp * cp * tp = "
+             << pp * placement.dp * placement.group;
     return success();
   }
 
@@ -88,7 +88,7 @@ private:
     if (auto plan = dist::getOnly<dist::PlanOp>(getOperation()))
       goesBack = scheduler::traitsOf(plan.getSchedule()).goesBack;
     SmallVector<SmallVector<int64_t>> ranks;
-    int64_t size = placement.dp * placement.tp;
+    int64_t size = placement.dp * placement.group;
     for (int64_t stage = 0; stage < count; ++stage) {
       ranks.emplace_back();
       for (int64_t i = 0; i < size; ++i) {

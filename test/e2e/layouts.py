@@ -59,11 +59,11 @@ def parse_plan(text):
     end = 0
     for unit in units.split():
         name, _, settings = unit.partition(":")
-        entry = {"tp": 1, "dp": 1, "pp": 1}
+        entry = {"tp": 1, "cp": 1, "dp": 1, "pp": 1}
         for setting in filter(None, settings.split(",")):
             key, value = setting.split("=")
             entry[key] = value_of(value)
-        size = entry["tp"] * entry["dp"] * entry["pp"]
+        size = entry["tp"] * entry["cp"] * entry["dp"] * entry["pp"]
         if "ranks" not in entry:
             entry["ranks"] = list(range(end, end + size))
         elif isinstance(entry["ranks"], int):

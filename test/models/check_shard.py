@@ -3,7 +3,8 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # check_shard.py DT_OPT [--quick] FOLDER...: differentiates each folder's program, cuts
-# its modules over 2 and 4 ranks, with and without sequence parallelism, runs
+# its modules over 2 and 4 ranks, with and without sequence parallelism, and over
+# ranks that share tokens, runs
 # all ranks in lockstep in double precision on the golden inputs, and compares
 # every output, every gradient and every input's gradient with the whole
 # module's. Exit 77: a Python package is missing.
@@ -148,8 +149,9 @@ def check_folder(tool, folder, layouts):
         cases[module] = Case(module, golden, tensors)
         cases[module].prepare(Gradients(whole, module, {}, {}))
         wanted[module] = cases[module].execute(whole, 1)[1]
-    for ranks, sequence in layouts:
-        attributes = f"tp = {ranks} : i64" + (", sequence_parallel" if sequence else "")
+    for tp, cp, sequence in layouts:
+        ranks, layout = tp * cp, f"tp {tp}" + f" cp {cp}" * (cp > 1) + " sp" * sequence
+        attributes = f"tp = {tp} : i64, cp = {cp} : i64" + (", sequence_parallel" if sequence else "")
         cut = run(tool, "-", "--dt-shard", "--mlir-print-op-generic", stdin=with_attributes(text, attributes))
         for module in modules:
             try:
@@ -160,16 +162,16 @@ def check_folder(tool, folder, layouts):
                 note = f"ok ({parts} of {len(m.symbols)} parameters cut; {sent})"
             except Exception as e:  # one broken module must not hide the others
                 problem = f"{type(e).__name__}: {e}"
-            print(f"{folder.name}/{module} tp {ranks}{' sp' if sequence else ''}: {problem or note}", flush=True)
+            print(f"{folder.name}/{module} {layout}: {problem or note}", flush=True)
             yield problem is None
 
 
 def main():
     tool, *folders = sys.argv[1:]
-    layouts = [(2, False), (2, True), (4, False), (4, True)]
+    layouts = [(2, 1, False), (2, 1, True), (4, 1, False), (4, 1, True), (1, 2, False), (1, 4, False), (2, 2, False), (2, 2, True)]
     if "--quick" in folders:
         folders.remove("--quick")
-        layouts = layouts[1:3]
+        layouts = [layouts[1], layouts[2], layouts[5], layouts[7]]
     ok = [o for folder in folders for o in check_folder(tool, pathlib.Path(folder), layouts)]
     return 0 if all(ok) else 1
 

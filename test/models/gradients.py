@@ -3,7 +3,7 @@
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
 # Extends interpret.py to differentiated modules in double precision, and to
-# modules cut over the ranks of a tensor-parallel group: every op runs for all
+# modules cut over the ranks of a replica: every op runs for all
 # ranks before the next one does. Only for tests.
 #===----------------------------------------------------------------------===
 import re
@@ -116,7 +116,7 @@ class Gradients(Interpreter):
             if method is None:
                 raise NotImplementedError(op.name)
             with np.errstate(all="ignore"):
-                ranks = [method(op, *[v[r] for v in values]) for r in range(self.ranks)]
+                ranks = [self.on(r, method, op, [v[r] for v in values]) for r in range(self.ranks)]
             out = [list(v) for v in zip(*[r if isinstance(r, tuple) else (r,) for r in ranks])]
         for name, value, type_ in zip(op.results, out, op.types):
             shape, dtype = self.shape(type_)
@@ -124,6 +124,10 @@ class Gradients(Interpreter):
                 if np.shape(v) != shape:
                     raise AssertionError(f"{op.name}: is {np.shape(v)}, its type says {type_}")
             env[name] = [np.asarray(v).astype(dtype) for v in value]
+
+    def on(self, rank, method, op, values):
+        self.rank = rank
+        return method(op, *values)
 
     def collective(self, op, *values):
         over, stride = self.i(op, "over"), self.i(op, "stride")
@@ -216,12 +220,15 @@ class Gradients(Interpreter):
         return dy - np.exp(y) * dy.sum(self.i(op, "axis"), keepdims=True)
 
     def scores(self, op, q, k, mask):
+        """Queries that are stripes of the whole stand where these do; `rank` is the one that computes."""
         t, s, group = q.shape[1], k.shape[1], q.shape[2] // k.shape[2]
         scores = np.einsum("bthd,bshd->bhts", q, np.repeat(k, group, 2)) * self.f(op, "scale")
         if mask is not None:
             scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + mask
         if "causal" in op.attrs:
-            scores = np.where(np.arange(s)[None] <= np.arange(t)[:, None] + s - t, scores, -np.inf)
+            chunk, over, stride = map(int, re.findall(r"\d+", op.attrs["stripes"].partition("<")[2])) if "stripes" in op.attrs else (t, 1, 1)
+            rows = part(np.arange(t * over), 0, chunk, over, self.rank // stride % over)
+            scores = np.where(np.arange(s)[None] <= rows[:, None] + s - t * over, scores, -np.inf)
         return scores
 
     def nn_attention(self, op, q, k, v, mask=None):

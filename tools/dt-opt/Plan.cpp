@@ -69,12 +69,12 @@ void printRankTable(std::vector<std::string> head, int64_t ranks,
 
 void printModules(const ProgramReport &report, llvm::raw_ostream &os) {
   std::vector<std::vector<std::string>> rows = {
-      {"module", "item", "ranks", "tp", "dp", "sub", "zero", "trainable",
+      {"module", "item", "ranks", "tp", "cp", "dp", "sub", "zero", "trainable",
        "frozen", "forward FLOPs", "backward FLOPs", "microbatch bytes",
        "at once", "sent bytes"}};
   for (const ModuleReport &m : report.modules)
     rows.push_back({m.name, m.item, rangeOf(m.ranks), number(m.tp),
-                    number(m.dp), number(m.sub), number(m.zero),
+                    number(m.cp), number(m.dp), number(m.sub), number(m.zero),
                     number(m.trainable), number(m.frozen),
                     number(m.forwardFlops), number(m.backwardFlops),
                     number(m.slotBytes), number(m.slots), number(m.sentBytes)});
@@ -269,6 +269,8 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
   json.attribute("tp", first.tp);
   if (first.ep > 1)
     json.attribute("ep", first.ep);
+  if (first.cp > 1)
+    json.attribute("cp", first.cp);
   json.attribute("dp", first.dp);
   json.attribute("pp", pp);
   json.attribute("vpp", int64_t(unit.stages.size()) / pp);
@@ -314,6 +316,7 @@ void JsonPrinter::printTimes(const UnitReport &unit) {
   plan::UnitEntry entry;
   entry.tp = first.tp;
   entry.ep = first.ep;
+  entry.cp = first.cp;
   entry.dp = first.dp;
   entry.pp = getPositions(unit);
   entry.vpp = int64_t(unit.stages.size()) / entry.pp;

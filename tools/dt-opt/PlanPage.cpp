@@ -42,7 +42,8 @@ picture::DeviceBlock makeDevices(const UnitReport &unit) {
   const ModuleReport &first = *unit.stages[0];
   picture::DeviceBlock block;
   block.name = unit.name;
-  block.group = first.wholeBatch ? int64_t(first.ranks.size()) : first.tp;
+  block.group =
+      first.wholeBatch ? int64_t(first.ranks.size()) : first.getGroup();
   block.replicas = first.wholeBatch ? 1 : first.dp;
   block.positions = 0;
   std::vector<std::vector<int64_t>> seen;
@@ -60,6 +61,8 @@ picture::DeviceBlock makeDevices(const UnitReport &unit) {
   std::string layout = "TP " + std::to_string(first.tp) + " · DP " +
                        std::to_string(first.dp) + " · PP " +
                        std::to_string(block.positions);
+  if (first.cp > 1)
+    layout += " · CP " + std::to_string(first.cp);
   if (int64_t rounds = int64_t(unit.stages.size()) / block.positions;
       rounds > 1)
     layout += " · VPP " + std::to_string(rounds);
@@ -163,8 +166,8 @@ void PlanPageWriter::addTiles() {
   int64_t parameters = 0, flops = 0;
   for (const UnitReport &unit : units)
     for (const ModuleReport *m : unit.stages) {
-      int64_t copies = m->wholeBatch ? 1 : m->dp, group = m->tp;
-      parameters += (m->trainable + m->frozen) * group;
+      int64_t copies = m->wholeBatch ? 1 : m->dp, group = m->getGroup();
+      parameters += (m->trainable + m->frozen) * m->tp;
       flops += (m->forwardFlops.value_or(0) + m->backwardFlops.value_or(0)) *
                group * copies;
     }

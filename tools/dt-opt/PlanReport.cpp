@@ -36,7 +36,8 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   dist::Placement placement(module);
   entry.unit = placement.unit.str();
   entry.stage = placement.stage;
-  entry.tp = placement.tp;
+  entry.tp = module.getTp();
+  entry.cp = module.getCp();
   entry.dp = placement.dp;
   entry.sub = placement.sub;
   entry.span = module.getSpan();

@@ -44,7 +44,7 @@ struct ModuleReport {
 
   // With a plan; sizes and FLOPs are then those of one rank.
   std::string unit;
-  int64_t stage = 0, tp = 1, dp = 1, sub = 1, span = 1, zero = 0;
+  int64_t stage = 0, tp = 1, cp = 1, dp = 1, sub = 1, span = 1, zero = 0;
   std::optional<int64_t> runAhead;
   int64_t overlap = 1, ep = 1;
   bool sequenceParallel = false;
@@ -61,6 +61,7 @@ struct ModuleReport {
   std::optional<planner::StageTimes> times;
   std::string timesFrom;
 
+  int64_t getGroup() const { return tp * cp; } ///< ranks of a replica
   int64_t getBytes() const {
     return stateBytes[0] + stateBytes[1] + stateBytes[2] + activationBytes;
   }

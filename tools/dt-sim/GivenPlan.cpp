@@ -73,6 +73,7 @@ void readSpeeds(const JsonReader &json, UnitPlan &unit) {
 UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   UnitPlan unit;
   unit.tp = readSize(json, "tp");
+  unit.cp = readSize(json, "cp");
   unit.dp = readSize(json, "dp");
   unit.pp = readSize(json, "pp");
   unit.vpp = readSize(json, "vpp");

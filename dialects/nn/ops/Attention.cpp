@@ -18,17 +18,25 @@ using namespace dt::nn;
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Pairs of a query and a key inside a window; nothing where sizes are no
-/// numbers, or rows and columns not equally many.
+/// Queries of all ranks that have stripes of them.
+template <typename Op> static DimExpr allQueries(Op op) {
+  DimExpr own = getShape(op.getQuery())[1];
+  return op.getStripes() ? own * DimExpr(op.getStripes()->getOver()) : own;
+}
+
+/// Pairs of a query and a key inside a window, on average of the ranks that
+/// have stripes; nothing where sizes are no numbers, or rows and columns not
+/// equally many.
 template <typename Op> static std::optional<int64_t> pairsInWindow(Op op) {
-  std::optional<int64_t> t = getShape(op.getQuery())[1].asConstant(),
+  std::optional<int64_t> t = allQueries(op).asConstant(),
                          s = getShape(op.getKey())[1].asConstant();
   std::optional<int64_t> window = op.getWindow();
   if (!window || !t || t != s)
     return std::nullopt;
   int64_t w = std::min(*window, *t);
   int64_t causal = w * *t - w * (w - 1) / 2;
-  return op.getCausal() ? causal : 2 * causal - *t;
+  int64_t pairs = op.getCausal() ? causal : 2 * causal - *t;
+  return op.getStripes() ? pairs / op.getStripes()->getOver() : pairs;
 }
 
 /// Products of attention: `n` of [t, s] by d, a head; a causal mask leaves half
@@ -43,7 +51,7 @@ static DimExpr attentionFlops(Op op, int64_t withKey, int64_t withValue) {
   if (std::optional<int64_t> pairs = pairsInWindow(op))
     return each * DimExpr(*pairs);
   DimExpr full = each * q[1] * k[1];
-  if (op.getCausal() && q[1] == k[1])
+  if (op.getCausal() && allQueries(op) == k[1])
     if (auto half = full.exactDiv(2))
       return *half;
   return full;
@@ -57,8 +65,8 @@ struct AttentionFactors {
     Shape q = getShape(op.getQuery()), k = getShape(op.getKey());
     batch = b.factor(q[0]);
     // Which keys a row sees by causal or window follows from its place in the
-    // whole.
-    bool placed = op.getCausal() || op.getWindow();
+    // whole, which stripes of stripes do not say.
+    bool placed = op.getCausal() || op.getWindow() || op.getStripes();
     rows = b.factor(q[1], placed ? FactorKind::blocked : FactorKind::pass);
     kv = b.factor(k[2], FactorKind::group);
     group = b.factor(q[2].exactDiv(k[2]).value_or(DimExpr(1)));
@@ -151,10 +159,28 @@ template <typename Op> static LogicalResult verifySegments(Op op) {
   return success();
 }
 
+/// Whole blocks of queries, where their number is known.
+template <typename Op> static LogicalResult verifyStripes(Op op) {
+  StripesAttr stripes = op.getStripesAttr();
+  if (!stripes)
+    return success();
+  std::optional<int64_t> t = getShape(op.getQuery())[1].asConstant();
+  if (stripes.getChunk() < 1 || stripes.getOver() < 1 ||
+      stripes.getStride() < 1 || (t && *t % stripes.getChunk() != 0))
+    return op.emitOpError()
+           << "stripes of " << stripes.getChunk() << " rows over "
+           << stripes.getOver() << " ranks, " << stripes.getStride()
+           << " apart, are not of queries "
+           << shapeToString(getShape(op.getQuery()));
+  return success();
+}
+
 /// What hides keys, of attention and of its gradients.
 template <typename Op> static LogicalResult verifyHidden(Op op) {
   if (std::optional<int64_t> window = op.getWindow(); window && *window < 1)
     return op.emitOpError() << "a window has 1 key or more, not " << *window;
+  if (failed(verifyStripes(op)))
+    return failure();
   if (failed(verifySegments(op)))
     return failure();
   if (!op.getMask())
@@ -268,7 +294,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange grads,
     auto grad = g.make<AttentionGradOp>(
         getQuery(), getKey(), getValue(), getMask(), getQuerySegments(),
         getKeySegments(), getResult(), getLse(), dy, getScaleAttr(),
-        getCausalAttr(), getEmptyRowAttr(), getWindowAttr(), getSoftCapAttr());
+        getCausalAttr(), getEmptyRowAttr(), getWindowAttr(), getSoftCapAttr(),
+        getStripesAttr());
     for (unsigned i = 0; i < 3; ++i)
       if (wanted[i])
         result[i] = grad->getResult(i);

@@ -369,6 +369,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
     const Module &module = model.modules[unit.module];
     Json entry;
     entry["tp"] = unit.tp;
+    if (unit.cp > 1)
+      entry["cp"] = unit.cp;
     entry["dp"] = unit.dp;
     entry["pp"] = unit.pp;
     entry["vpp"] = unit.vpp;

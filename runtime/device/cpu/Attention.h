@@ -43,6 +43,12 @@ struct HeadStrides {
   int64_t batch = 0, row = 0, head = 0;
 };
 
+/// Which of all queries a call has: of their blocks of `chunk` every `over`-th,
+/// from block `place` on; chunk 0: all of them.
+struct QueryStripes {
+  int64_t chunk = 0, over = 1, place = 0;
+};
+
 /// All strides in elements; the innermost (d, dv) is dense. Query head j uses
 /// kv head j / (h / hk). The output's gradient has the output's strides.
 struct AttentionShape {
@@ -54,29 +60,38 @@ struct AttentionShape {
   int64_t vb, vs, vh;
   int64_t ob, ot, oh;
   float scale;
-  bool causal; ///< key j is visible to query i when j <= i + (s - t)
+  bool causal; ///< key j is visible to query i when j <= getPlace(i)
   EmptyRow emptyRow;
   MaskKind mask;
   int64_t maskB, maskH, maskT, maskS; ///< strides of the mask; 0 = broadcast
   SegmentKind segments = SegmentKind::None;
   /// Strides of the numbers of segments, those of keys are dense; 0 = broadcast
   int64_t querySegmentB = 0, querySegmentT = 0, keySegmentB = 0;
-  /// 0: none. With i' = i + (s - t), query i sees key j only when
+  /// 0: none. With i' = getPlace(i), query i sees key j only when
   /// i' - j < window and, if not causal, j - i' < window.
   int64_t window = 0;
   /// 0: none. Scores are softCap * tanh(scale * q k^T / softCap), before masks.
   float softCap = 0;
+  QueryStripes stripes{};
   /// Strides of gradients; those of q, k and v where a row's is 0.
   HeadStrides dqStrides{}, dkStrides{}, dvStrides{};
 
+  /// Where query i stands among the keys: the last query is beside the last
+  /// key.
+  DT_HOST_DEVICE int64_t getPlace(int64_t i) const {
+    if (!stripes.chunk)
+      return i + (s - t);
+    int64_t block = i / stripes.chunk * stripes.over + stripes.place;
+    return block * stripes.chunk + i % stripes.chunk + (s - t * stripes.over);
+  }
   /// Keys [getFirstKey(i), getEndKey(i)) are those that the causal rule and the
   /// window let query i see; both grow with i.
   DT_HOST_DEVICE int64_t getFirstKey(int64_t i) const {
-    return window ? clampKey(i + (s - t) - getReach() + 1) : 0;
+    return window ? clampKey(getPlace(i) - getReach() + 1) : 0;
   }
   DT_HOST_DEVICE int64_t getEndKey(int64_t i) const {
-    return causal   ? clampKey(i + (s - t) + 1)
-           : window ? clampKey(i + (s - t) + getReach())
+    return causal   ? clampKey(getPlace(i) + 1)
+           : window ? clampKey(getPlace(i) + getReach())
                     : s;
   }
 
@@ -93,7 +108,8 @@ struct AttentionShape {
 private:
   /// The window, or what hides as little.
   DT_HOST_DEVICE int64_t getReach() const {
-    return window < s + t ? window : s + t;
+    int64_t most = s + t * stripes.over;
+    return window < most ? window : most;
   }
   DT_HOST_DEVICE int64_t clampKey(int64_t j) const {
     return j < 0 ? 0 : j < s ? j : s;

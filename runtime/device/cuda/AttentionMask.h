@@ -40,7 +40,7 @@ Queries getMarked(const AttentionShape &s, const uint64_t *marks);
 /// a key where there are at least as many keys as queries.
 inline bool mayBeMarked(const AttentionShape &s) {
   return s.mask != MaskKind::None || s.segments != SegmentKind::None ||
-         ((s.causal || s.window) && s.t > s.s);
+         ((s.causal || s.window) && s.t * s.stripes.over > s.s);
 }
 
 /// Writes the mask, the window and segments as numbers to add, the causal rule

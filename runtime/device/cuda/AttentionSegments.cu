@@ -1,9 +1,9 @@
 //===- AttentionSegments.cu - which tiles hide from each other ------------===//
+//-------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-
 
 #include "runtime/device/cuda/AttentionSegments.h"
 

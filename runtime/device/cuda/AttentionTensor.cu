@@ -421,7 +421,7 @@ bool hasWholePacks(const AttentionShape &s,
 
 bool isTaken(const AttentionShape &s,
              std::initializer_list<const void *> addresses) {
-  return isOn() && s.mask == MaskKind::None &&
+  return isOn() && s.mask == MaskKind::None && s.softCap == 0 &&
          s.b * s.t * s.s * s.h * s.d * s.dv > 0 &&
          std::max(s.d, s.dv) <= kWidest && hasWholePacks(s, addresses);
 }

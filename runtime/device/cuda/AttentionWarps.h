@@ -144,7 +144,7 @@ struct Hiding {
   }
   __device__ Line getQuery(int i) const {
     bool inside = i < s.t, numbers = inside && s.segments != SegmentKind::None;
-    return {int(i + s.s - s.t), inside,
+    return {int(s.getPlace(i)), inside,
             numbers ? querySegment(mask, s, b, i) : 0};
   }
   __device__ Line getKey(int j) const {

@@ -46,7 +46,7 @@ struct BiasShape {
 /// A causal rule over squares is cuDNN's own, which leaves tiles out by it; any
 /// other is part of the bias.
 inline bool hidesInGraph(const AttentionShape &s) {
-  return s.causal && s.t == s.s;
+  return s.causal && s.t == s.s && !s.stripes.chunk;
 }
 inline bool hasBias(const AttentionShape &s) {
   return s.mask != MaskKind::None || s.segments != SegmentKind::None ||

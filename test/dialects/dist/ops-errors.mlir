@@ -305,7 +305,7 @@ dist.module @a attributes {dp = 2 : i64, ranks = array<i64: 1, 1>} {
 
 // -----
 
-// expected-error @+1 {{'ranks' names 3 ranks; tp 2 and dp 1 make 2}}
+// expected-error @+1 {{'ranks' names 3 ranks; tp 2, cp 1 and dp 1 make 2}}
 dist.module @a attributes {ranks = array<i64: 0, 1, 2>, tp = 2 : i64} {
 }
 

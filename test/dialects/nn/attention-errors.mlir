@@ -77,3 +77,11 @@ func.func @cap(%q: tensor<2x5x4x8xf32>, %k: tensor<2x6x2x8xf32>) -> tensor<2x5x4
   %0, %1 = nn.attention %q, %k, %k {scale = 0.5 : f64, soft_cap = 0.0 : f64} : tensor<2x5x4x8xf32>, tensor<2x6x2x8xf32>, tensor<2x6x2x8xf32>
   return %0 : tensor<2x5x4x8xf32>
 }
+
+// -----
+
+func.func @stripes(%q: tensor<2x5x4x8xf32>) -> tensor<2x5x4x8xf32> {
+  // expected-error @+1 {{stripes of 2 rows over 2 ranks, 1 apart, are not of queries [2, 5, 4, 8]}}
+  %0, %1 = nn.attention %q, %q, %q {causal, scale = 0.5 : f64, stripes = #nn.stripes<chunk = 2, over = 2, stride = 1>} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>
+  return %0 : tensor<2x5x4x8xf32>
+}

@@ -103,7 +103,7 @@ dist.module @m of "sample" attributes {dp = 2 : i64, stages = [["layer.0"], ["he
 
 // -----
 
-// expected-error @+1 {{'unit_ranks' names 1 ranks; expected pp * dp * tp = 2}}
+// expected-error @+1 {{'unit_ranks' names 1 ranks; expected pp * dp * cp * tp = 2}}
 dist.module @m of "sample" attributes {pp = 2 : i64, unit_ranks = array<i64: 0>} {
   func.func @forward(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
     return %x : tensor<4xf32>

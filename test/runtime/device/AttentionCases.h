@@ -37,6 +37,7 @@ struct Case {
   Segments segments = Segments::None;
   SegmentKind number = SegmentKind::Int64;
   float softCap = 0;
+  QueryStripes stripes{};
 };
 
 inline AttentionShape shapeFor(const Case &c) {
@@ -51,7 +52,7 @@ inline AttentionShape shapeFor(const Case &c) {
   if (c.kind != MaskKind::None)
     s.maskT = c.s, s.maskS = 1, s.maskH = c.byHead ? c.t * c.s : 0,
     s.maskB = (c.byHead ? c.h : 1) * c.t * c.s;
-  s.window = c.window, s.softCap = c.softCap;
+  s.window = c.window, s.softCap = c.softCap, s.stripes = c.stripes;
   if (c.segments != Segments::None) {
     s.segments = c.number;
     bool padding = c.segments == Segments::Padding;
@@ -163,9 +164,20 @@ struct Expected {
           row(x, s, b, h, i, p, dp);
   }
 
+  /// Of all queries those of this place's blocks are counted out.
+  static int64_t placeOf(const AttentionShape &s, int64_t i) {
+    const QueryStripes &own = s.stripes;
+    int64_t row = 0;
+    if (!own.chunk)
+      return i + s.s - s.t;
+    for (int64_t seen = -1; seen < i; ++row)
+      seen += row / own.chunk % own.over == own.place;
+    return row - 1 + s.s - s.t * own.over;
+  }
+
   static bool isHidden(const Data &x, const AttentionShape &s, int64_t b,
                        int64_t i, int64_t j) {
-    int64_t own = i + s.s - s.t;
+    int64_t own = placeOf(s, i);
     if ((s.causal && j > own) || (s.window && own - j >= s.window) ||
         (s.window && !s.causal && j - own >= s.window))
       return true;

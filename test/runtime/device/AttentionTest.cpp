@@ -28,6 +28,24 @@ TEST(Attention, GroupedHeadsAndCrossLengths) {
   check({1, 90, 70, 4, 1, 8, true, MaskKind::None, EmptyRow::Zero});
 }
 
+/// Queries of one rank of several: blocks of the whole, which stand where they
+/// do there.
+TEST(Attention, Stripes) {
+  for (int64_t place : {0, 1, 2})
+    for (bool causal : {false, true})
+      for (int64_t window : {0, 20}) {
+        Case c{2, 80, 240, 2, 1, 8, causal};
+        c.window = window, c.stripes = {16, 3, place};
+        check(c);
+        c.stripes.chunk = 80; // one run
+        check(c);
+        c.s = 200, c.stripes.chunk = 1; // the first queries see no key
+        check(c);
+        c.segments = Segments::Mixed;
+        check(c);
+      }
+}
+
 TEST(Attention, MasksAndEmptyRows) {
   for (MaskKind kind : {MaskKind::Additive, MaskKind::Boolean})
     for (EmptyRow empty : {EmptyRow::Mean, EmptyRow::Zero})
