@@ -1,5 +1,4 @@
 //===- AttentionSegments.cu - which tiles hide from each other ------------===//
-//-------------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //

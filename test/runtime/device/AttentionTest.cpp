@@ -43,6 +43,8 @@ TEST(Attention, Stripes) {
         check(c);
         c.segments = Segments::Mixed;
         check(c);
+        c.more = 8; // whole packs
+        checkNarrow(c);
       }
 }
 
