@@ -140,7 +140,7 @@ std::unique_ptr<BatchSource> openBatches(const ProgramInfo &program,
                                          const nlohmann::json &sections,
                                          const std::vector<std::string> &paths,
                                          const RankView &view, Reorder reorder,
-                                         const ShareText &share) {
+                                         std::shared_ptr<BatchPeers> peers) {
   CutBatch cut = [&program, &sections, view,
                   reorder](std::unique_ptr<SafetensorsFile> file) {
     return cutBatch(program, sections, std::move(file), view, reorder);
@@ -151,7 +151,8 @@ std::unique_ptr<BatchSource> openBatches(const ProgramInfo &program,
       std::vector<std::string> more = expand(path);
       files.insert(files.end(), more.begin(), more.end());
     } else if (paths.size() == 1) {
-      return openBatchStream(path, view.rank == 0, cut, share);
+      return openBatchStream(program, sections, path, view, reorder,
+                             std::move(peers));
     } else {
       throw Error("--batch " + path +
                   ": a pipe has the batches of all steps; expected no other "

@@ -23,11 +23,12 @@ std::unique_ptr<BatchSource> cutBatch(const ProgramInfo &program,
 using CutBatch = std::function<std::unique_ptr<BatchSource>(
     std::unique_ptr<SafetensorsFile>)>;
 
-/// Batches that come through a pipe, one behind another (BatchStream.cpp).
-/// `isFirst`: this rank reads it.
-std::unique_ptr<BatchSource> openBatchStream(const std::string &path,
-                                             bool isFirst, CutBatch cut,
-                                             const ShareText &share);
+/// Batches that come through a pipe, one behind another (BatchStream.cpp). The
+/// first rank reads it.
+std::unique_ptr<BatchSource>
+openBatchStream(const ProgramInfo &program, const nlohmann::json &sections,
+                const std::string &path, const RankView &view, Reorder reorder,
+                std::shared_ptr<BatchPeers> peers);
 
 } // namespace dt::rt
 

@@ -143,19 +143,30 @@ std::unique_ptr<BatchSource>
 openFileBatch(const ProgramInfo &program, const nlohmann::json &sections,
               const std::string &file, const RankView &view, Reorder reorder);
 
-/// The first rank's text, on all ranks; called by all of them in turn.
-using ShareText = std::function<void(std::string &)>;
+struct Parcel;
+
+/// The ranks of a run, of which the first has a batch and the others have none.
+/// Each function is called by all of them in turn.
+class BatchPeers {
+public:
+  virtual ~BatchPeers() = default;
+  /// The first rank's text, on all ranks.
+  virtual void share(std::string &text) = 0;
+  /// The bytes that the first rank has in parcels, on the ranks that each is
+  /// for. They leave it once a parcel: a replica's ranks tell one another.
+  virtual void deal(std::vector<Parcel> &parcels) = 0;
+};
 
 /// Batches of one's own. `paths` are files as openFileBatch reads them, or
 /// patterns of them (as of the shell): step s has the batch s % N of N files,
 /// in their order, those of a pattern by name. Or one pipe ("-": standard
 /// input) through which a file a step comes: the first rank reads it, and
-/// `share` tells the others. Throws Error.
+/// `peers` get their parts of it. Throws Error.
 std::unique_ptr<BatchSource> openBatches(const ProgramInfo &program,
                                          const nlohmann::json &sections,
                                          const std::vector<std::string> &paths,
                                          const RankView &view, Reorder reorder,
-                                         const ShareText &share);
+                                         std::shared_ptr<BatchPeers> peers);
 
 /// Whether a path, or the first file of a pattern, is a batch file or a pipe.
 bool isBatch(const std::string &path);

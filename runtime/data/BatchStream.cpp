@@ -7,10 +7,14 @@
 // {"step": "1200"}. Without that, the n-th file is the batch of step n, so that
 // a run that is resumed reads what its steps have had before once more.
 //
+// The first rank reads and checks a file, tells all others what decides the
+// parts (StepFacts.h), and gives each replica the rows of its own (Parcels.h).
+//
 //===----------------------------------------------------------------------===//
 
 #include "runtime/data/BatchFiles.h"
 #include "runtime/data/BatchPipe.h"
+#include "runtime/data/FileBatch.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -21,23 +25,34 @@ namespace {
 
 class BatchStream final : public BatchSource {
 public:
-  BatchStream(const std::string &path, bool isFirst, CutBatch cut,
-              ShareText share)
-      : path(path), cut(std::move(cut)), share(std::move(share)) {
-    if (isFirst)
+  BatchStream(const ProgramInfo &program, const nlohmann::json &sections,
+              const std::string &path, const RankView &view, Reorder reorder,
+              std::shared_ptr<BatchPeers> peers)
+      : program(program), sections(sections), path(path), view(view),
+        reorder(reorder), peers(std::move(peers)) {
+    if (view.rank == 0)
       pipe = std::make_unique<BatchPipe>(path);
   }
 
   const Batch &next(int64_t step) override {
-    if (current && step == at)
-      return current->next(step);
-    std::string content;
-    shareResult(pipe ? read(step, content) : std::string());
-    share(content);
-    current = cut(std::make_unique<SafetensorsFile>(
-        path + ", step " + std::to_string(step), std::move(content)));
+    if (step == at)
+      return batch;
+    at = -1;
+    StepFacts facts;
+    std::vector<Parcel> filled;
+    shareResult(pipe ? read(step, facts, filled) : std::string());
+    std::string text = pipe ? facts.text() : std::string();
+    peers->share(text);
+    if (!pipe) {
+      facts = StepFacts::read(text);
+      batch = assignParts(program, facts, reorder);
+      filled = parcelsOf(program, facts, batch);
+    }
+    parcels = std::move(filled);
+    peers->deal(parcels);
+    placeParts(program, facts, view, parcels, batch);
     at = step;
-    return current->next(step);
+    return batch;
   }
   std::string summary() const override {
     return "batches from " +
@@ -46,9 +61,21 @@ public:
 
 private:
   /// The first rank's: what is wrong, behind a letter that says how.
-  std::string read(int64_t step, std::string &content) {
+  std::string read(int64_t step, StepFacts &facts,
+                   std::vector<Parcel> &filled) {
     try {
+      std::string content;
       readBatchOf(step, content);
+      FileBatch file(program, sections,
+                     std::make_unique<SafetensorsFile>(path + ", step " +
+                                                           std::to_string(step),
+                                                       std::move(content)),
+                     /*view=*/nullptr, /*fingerprint=*/0);
+      facts = file.facts();
+      batch = assignParts(program, facts, reorder);
+      filled = parcelsOf(program, facts, batch);
+      for (Parcel &parcel : filled)
+        parcel.bytes = file.fill(batch, parcel);
       return "";
     } catch (const BatchesEnded &e) {
       return std::string("E") + e.what();
@@ -59,7 +86,7 @@ private:
     }
   }
   void shareResult(std::string result) {
-    share(result);
+    peers->share(result);
     if (result.empty())
       return;
     if (result[0] == 'E')
@@ -99,21 +126,27 @@ private:
     return step;
   }
 
+  const ProgramInfo &program;
+  const nlohmann::json &sections;
   std::string path;
-  CutBatch cut;
-  ShareText share;
-  std::unique_ptr<BatchPipe> pipe;
-  std::unique_ptr<BatchSource> current;
-  int64_t at = -1;   ///< the step of `current`
+  RankView view;
+  Reorder reorder;
+  std::shared_ptr<BatchPeers> peers;
+  std::unique_ptr<BatchPipe> pipe; ///< the first rank's
+  Batch batch;
+  std::vector<Parcel> parcels;
+  int64_t at = -1;   ///< the step of `batch`
   int64_t count = 0; ///< files that have come
 };
 
 } // namespace
 
-std::unique_ptr<BatchSource> openBatchStream(const std::string &path,
-                                             bool isFirst, CutBatch cut,
-                                             const ShareText &share) {
-  return std::make_unique<BatchStream>(path, isFirst, std::move(cut), share);
+std::unique_ptr<BatchSource>
+openBatchStream(const ProgramInfo &program, const nlohmann::json &sections,
+                const std::string &path, const RankView &view, Reorder reorder,
+                std::shared_ptr<BatchPeers> peers) {
+  return std::make_unique<BatchStream>(program, sections, path, view, reorder,
+                                       std::move(peers));
 }
 
 } // namespace dt::rt

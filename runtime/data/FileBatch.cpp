@@ -64,7 +64,8 @@ void FileBatch::readInputs() {
         if (isFloat(tensor.type) && whole.refers())
           throw Error(where + " is an index but not of an integer type");
       }
-      if (view.replica[m] >= 0 || whole.refers() || module.inputs[i].apart)
+      if (!view || view->replica[m] >= 0 || whole.refers() ||
+          module.inputs[i].apart)
         whole.bytes = convert(*tensorView, tensor.type, where);
       inputs[m].emplace(i, std::move(whole));
     }
@@ -79,7 +80,7 @@ std::string quantityOf(const SymbolInfo &symbol) {
 void FileBatch::setSymbol(size_t module, int symbol, int64_t value,
                           const std::string &where) {
   const SymbolInfo &info = program.modules[module].symbols[symbol];
-  int64_t &known = symbols[module][symbol];
+  int64_t &known = step.symbols[module][symbol];
   if (known >= 0 && known != value)
     throw Error(where + " gives dim '" + info.name + "' the value " +
                 std::to_string(value) + ", other tensors give " +
@@ -88,7 +89,7 @@ void FileBatch::setSymbol(size_t module, int symbol, int64_t value,
   if (!info.item)
     return;
   std::string quantity = quantityOf(info);
-  auto [entry, inserted] = counts.emplace(quantity, value);
+  auto [entry, inserted] = step.counts.emplace(quantity, value);
   if (inserted)
     countedBy[quantity] = where;
   else if (entry->second != value)
@@ -125,8 +126,8 @@ void FileBatch::bindEdge(size_t module, const InputInfo &input) {
     const Extent &e = to.shape[axis], &f = from.shape[axis];
     if (e.symbol < 0 || f.symbol < 0 || e.scale == 0)
       continue;
-    int64_t extent =
-        f.scale * symbols[input.fromModule][f.symbol] + f.offset - e.offset;
+    int64_t extent = f.scale * step.symbols[input.fromModule][f.symbol] +
+                     f.offset - e.offset;
     if (extent >= 0 && extent % e.scale == 0)
       setSymbol(module, e.symbol, extent / e.scale,
                 std::string("edge ") + program.modules[module].name + "." +
@@ -136,7 +137,7 @@ void FileBatch::bindEdge(size_t module, const InputInfo &input) {
 
 void FileBatch::bindSymbols() {
   for (const ModuleInfo &module : program.modules)
-    symbols.emplace_back(module.symbols.size, -1);
+    step.symbols.emplace_back(module.symbols.size, -1);
   for (size_t m = 0; m < program.modules.size; ++m)
     for (auto &[i, whole] : inputs[m])
       bind(m, program.modules[m].inputs[i].buffer.tensor, whole.shape,
@@ -144,27 +145,70 @@ void FileBatch::bindSymbols() {
   for (size_t m = 0; m < program.modules.size; ++m) {
     const ModuleInfo &module = program.modules[m];
     for (size_t s = 0; s < module.symbols.size; ++s)
-      if (module.symbols[s].item && symbols[m][s] < 0)
-        if (auto found = counts.find(quantityOf(module.symbols[s]));
-            found != counts.end())
-          symbols[m][s] = found->second;
+      if (module.symbols[s].item && step.symbols[m][s] < 0)
+        if (auto found = step.counts.find(quantityOf(module.symbols[s]));
+            found != step.counts.end())
+          step.symbols[m][s] = found->second;
     // What is left follows from the producers' shapes; modules are in
     // topological order.
     for (const InputInfo &input : module.inputs)
       if (input.fromModule >= 0)
         bindEdge(m, input);
     for (size_t s = 0; s < module.symbols.size; ++s)
-      if (symbols[m][s] < 0)
+      if (step.symbols[m][s] < 0)
         throw Error(file.path() + ": nothing in the file tells dim '" +
                     module.symbols[s].name + "' of module '" + module.name +
                     "'");
   }
 }
 
+std::string FileBatch::summary() const {
+  std::vector<std::string> unused;
+  for (auto &[name, tensor] : file.tensors())
+    if (!taken.count(name))
+      unused.push_back(name);
+  for (auto &[name, tensor] : file.otherTensors())
+    unused.push_back(name);
+  return "batch of " + std::to_string(step.samples()) + " samples from " +
+         file.path() +
+         (unused.empty() ? "" : "\nnot used of it: " + listed(unused));
+}
+
+namespace {
+
+/// A file of which each rank reads what it needs.
+class OwnBatch final : public BatchSource {
+public:
+  OwnBatch(const ProgramInfo &program, const nlohmann::json &sections,
+           std::unique_ptr<SafetensorsFile> from, const RankView &view,
+           Reorder reorder, uint64_t fingerprint)
+      : view(view),
+        file(program, sections, std::move(from), &this->view, fingerprint),
+        batch(assignParts(program, file.facts(), reorder)),
+        parcels(parcelsOf(program, file.facts(), batch)) {
+    for (Parcel &parcel : parcels)
+      if (parcel.isFor(view.rank))
+        parcel.bytes = file.fill(batch, parcel);
+    placeParts(program, file.facts(), view, parcels, batch);
+  }
+
+  const Batch &next(int64_t) override { return batch; }
+  uint64_t hash() const override { return file.facts().fingerprint; }
+  std::string summary() const override { return file.summary(); }
+
+private:
+  RankView view;
+  FileBatch file;
+  Batch batch;
+  std::vector<Parcel> parcels;
+};
+
+} // namespace
+
 std::unique_ptr<BatchSource>
 openFileBatch(const ProgramInfo &program, const nlohmann::json &sections,
               const std::string &file, const RankView &view, Reorder reorder) {
-  return std::make_unique<FileBatch>(
+  return std::make_unique<OwnBatch>(
       program, sections, std::make_unique<SafetensorsFile>(file), view, reorder,
       SafetensorsReader(file).hash());
 }
@@ -173,8 +217,8 @@ std::unique_ptr<BatchSource> cutBatch(const ProgramInfo &program,
                                       const nlohmann::json &sections,
                                       std::unique_ptr<SafetensorsFile> file,
                                       const RankView &view, Reorder reorder) {
-  return std::make_unique<FileBatch>(program, sections, std::move(file), view,
-                                     reorder, /*fingerprint=*/0);
+  return std::make_unique<OwnBatch>(program, sections, std::move(file), view,
+                                    reorder, /*fingerprint=*/0);
 }
 
 } // namespace dt::rt

@@ -19,7 +19,7 @@
 #define DT_RUNTIME_DATA_FILEBATCH_H
 
 #include "runtime/base/Safetensors.h"
-#include "runtime/data/BatchSource.h"
+#include "runtime/data/Parcels.h"
 #include "runtime/data/References.h"
 
 #include <map>
@@ -28,35 +28,29 @@
 
 namespace dt::rt {
 
-class FileBatch : public BatchSource {
+/// A batch that is read and checked.
+class FileBatch {
 public:
+  /// `view`: whose parcels are to be filled; null: all ranks'. Throws Error.
   FileBatch(const ProgramInfo &program, const nlohmann::json &sections,
-            std::unique_ptr<SafetensorsFile> from, const RankView &view,
-            Reorder reorder, uint64_t fingerprint)
+            std::unique_ptr<SafetensorsFile> from, const RankView *view,
+            uint64_t fingerprint)
       : program(program), sections(sections), content(std::move(from)),
-        file(*content), view(view), fingerprint(fingerprint) {
+        file(*content), view(view) {
+    step.path = file.path();
+    step.fingerprint = fingerprint;
     readMeasures();
     readInputs();
     bindSymbols();
     findOwners();
     checkParts();
     checkApart();
-    cut(reorder);
   }
 
-  const Batch &next(int64_t) override { return batch; }
-  uint64_t hash() const override { return fingerprint; }
-  std::string summary() const override {
-    std::vector<std::string> unused;
-    for (auto &[name, tensor] : file.tensors())
-      if (!taken.count(name))
-        unused.push_back(name);
-    for (auto &[name, tensor] : file.otherTensors())
-      unused.push_back(name);
-    return "batch of " + std::to_string(samples()) + " samples from " +
-           file.path() +
-           (unused.empty() ? "" : "\nnot used of it: " + listed(unused));
-  }
+  const StepFacts &facts() const { return step; }
+  /// The bytes of a parcel. Throws Error.
+  std::vector<std::byte> fill(const Batch &batch, const Parcel &parcel) const;
+  std::string summary() const;
 
 private:
   // Reading
@@ -73,7 +67,6 @@ private:
                  const std::string &where);
   void bindSymbols();
   // Measures
-  int64_t samples() const { return counts.at(kSample); }
   void countSamples();
   void readMeasures();
   Measure readOffsets(const SymbolInfo &symbol, const std::string &dim);
@@ -99,10 +92,6 @@ private:
   bool together(const Numbered &a, const Numbered &b, bool bySample) const;
   void checkApart(size_t module, size_t input, Numbers &known) const;
   void checkApart() const;
-  std::vector<int64_t> partBegins(const std::vector<int64_t> &tokens) const;
-  StepItems stepItems() const;
-  void cut(Reorder reorder);
-  Part makePart(size_t module, const PartItems &items);
   std::vector<std::byte> cutInput(size_t module, size_t input, const Part &part,
                                   const Items &samples) const;
   void cutAxis(size_t module, size_t input, int32_t axis, const Part &part,
@@ -115,22 +104,13 @@ private:
   const nlohmann::json &sections;
   std::unique_ptr<SafetensorsFile> content;
   const SafetensorsFile &file;
-  RankView view;
+  const RankView *view;
   std::vector<std::map<size_t, WholeInput>>
       inputs; ///< [module][input], raw ones
-  std::vector<std::vector<int64_t>>
-      symbols; ///< [module][symbol], of the global batch; -1 not known yet
-  std::map<std::string, Measure> measures; ///< "image.patches"
-  /// Items of a kind in the batch; rows of a measure.
-  std::map<std::string, int64_t> counts;
+  StepFacts step;
   std::map<std::string, std::string>
-      countedBy; ///< where a count comes from, for errors
-  std::map<std::string, std::vector<int64_t>>
-      owners; ///< kind -> sample of each item
-  std::vector<std::vector<std::byte>> storage;
-  Batch batch;
+      countedBy;               ///< where a count comes from, for errors
   std::set<std::string> taken; ///< names in the file
-  uint64_t fingerprint;        ///< of the file
 };
 
 /// What a symbol adds up: "image", or "image.patches".

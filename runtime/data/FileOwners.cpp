@@ -42,10 +42,10 @@ int64_t FileBatch::tokensFor(size_t module,
 void FileBatch::setOwners(const std::string &kind, std::vector<int64_t> found,
                           const std::string &where) {
   for (int64_t owner : found)
-    if (owner < 0 || owner >= samples())
+    if (owner < 0 || owner >= step.samples())
       throw Error(where + ": sample " + std::to_string(owner) +
-                  " is not in the batch of " + std::to_string(samples()));
-  owners.emplace(kind, std::move(found));
+                  " is not in the batch of " + std::to_string(step.samples()));
+  step.owners.emplace(kind, std::move(found));
 }
 
 /// Where each sample's positions begin, and where they end: of the module's
@@ -67,7 +67,7 @@ std::vector<int64_t> FileBatch::positionsOf(size_t module, size_t input) const {
         file.path() + ": tensor '" + whole.name +
         "': no input [sample, token] tells how many tokens a sample has");
   std::vector<int64_t> begins;
-  for (int64_t s = 0; s <= samples(); ++s)
+  for (int64_t s = 0; s <= step.samples(); ++s)
     begins.push_back(s * tokens);
   return begins;
 }
@@ -76,8 +76,8 @@ std::vector<int64_t> FileBatch::positionsOf(size_t module, size_t input) const {
 std::vector<int64_t> FileBatch::beginsOf(const std::string &quantity,
                                          int64_t rows,
                                          const std::string &where) const {
-  auto found = measures.find(quantity);
-  if (found == measures.end())
+  auto found = step.measures.find(quantity);
+  if (found == step.measures.end())
     throw Error(file.path() + ": tensor '" + where + "' points into rows of '" +
                 quantity + "', which no dim of a module adds up");
   std::vector<int64_t> begins{0};
@@ -120,7 +120,7 @@ Measure FileBatch::readOffsets(const SymbolInfo &symbol,
 /// As many as the program trains on in a step; of steps of as many samples as
 /// fit those that the file has.
 void FileBatch::countSamples() {
-  counts[kSample] = program.globalBatch;
+  step.counts[kSample] = program.globalBatch;
   countedBy[kSample] = "the program's batch";
   std::string name = std::string("offsets.") + kSampleTokens;
   const TensorView *view = nullptr;
@@ -135,10 +135,10 @@ void FileBatch::countSamples() {
   if (view->shape.size() != 1 || view->shape[0] < 1)
     throw Error(where + " should be integers of shape [items + 1]");
   taken.insert(name);
-  counts[kSample] = view->shape[0] - 1;
+  step.counts[kSample] = view->shape[0] - 1;
   countedBy[kSample] = "tensor '" + name + "'";
-  if (samples() > program.globalBatch)
-    throw Error(where + " is of " + std::to_string(samples()) +
+  if (step.samples() > program.globalBatch)
+    throw Error(where + " is of " + std::to_string(step.samples()) +
                 " samples; the program was compiled for at most " +
                 std::to_string(program.globalBatch));
 }
@@ -147,14 +147,14 @@ void FileBatch::readMeasures() {
   countSamples();
   for (const ModuleInfo &module : program.modules)
     for (const SymbolInfo &symbol : module.symbols) {
-      if (!symbol.measure || measures.count(quantityOf(symbol)))
+      if (!symbol.measure || step.measures.count(quantityOf(symbol)))
         continue;
       Measure sizes =
           readOffsets(symbol, std::string(module.name) + "." + symbol.name);
       std::string quantity = quantityOf(symbol),
                   where = "tensor 'offsets." + quantity + "'";
       auto items = int64_t(sizes->size());
-      auto [known, fresh] = counts.emplace(symbol.item, items);
+      auto [known, fresh] = step.counts.emplace(symbol.item, items);
       if (fresh)
         countedBy[symbol.item] = where;
       else if (known->second != items)
@@ -162,10 +162,10 @@ void FileBatch::readMeasures() {
                     std::to_string(items) + " items of kind '" + symbol.item +
                     "', but " + countedBy[symbol.item] + " has " +
                     std::to_string(known->second));
-      counts[quantity] =
+      step.counts[quantity] =
           std::accumulate(sizes->begin(), sizes->end(), int64_t(0));
       countedBy[quantity] = where;
-      measures[quantity] = std::move(sizes);
+      step.measures[quantity] = std::move(sizes);
     }
 }
 
@@ -181,7 +181,7 @@ void FileBatch::readReferences(size_t module, size_t input) {
   } else if (whole.index) {
     whole.begins = positionsOf(module, input);
   } else {
-    whole.begins.resize(size_t(samples()) + 1);
+    whole.begins.resize(size_t(step.samples()) + 1);
     std::iota(whole.begins.begin(), whole.begins.end(), 0);
   }
   checkReferences(whole, tensor.type, file.path());
@@ -197,8 +197,8 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
     return;
   const SymbolInfo &counted = info.symbols[size_t(symbol)];
   Measure measure =
-      counted.measure ? measures.at(quantityOf(counted)) : nullptr;
-  int64_t rows = symbols[module][size_t(symbol)],
+      counted.measure ? step.measures.at(quantityOf(counted)) : nullptr;
+  int64_t rows = step.symbols[module][size_t(symbol)],
           items = measure ? int64_t(measure->size()) : rows;
   size_t elements = whole.bytes.size() / sizeOf(tensor.type), at = 0;
   std::vector<int64_t> found;
@@ -220,14 +220,12 @@ void FileBatch::ownFromIndex(size_t module, size_t input) {
   }
   const char *kind = counted.item;
   bool known = std::find(found.begin(), found.end(), -1) == found.end();
-  if (std::strcmp(kind, kSample) != 0 && known && !owners.count(kind))
+  if (std::strcmp(kind, kSample) != 0 && known && !step.owners.count(kind))
     setOwners(kind, std::move(found), where);
 }
 
 void FileBatch::findOwners() {
-  std::vector<int64_t> identity(static_cast<size_t>(samples()));
-  std::iota(identity.begin(), identity.end(), 0);
-  owners[kSample] = identity;
+  step.owners[kSample] = ownersOfSamples(step);
   for (size_t m = 0; m < program.modules.size; ++m)
     for (auto &[i, whole] : inputs[m]) {
       if (whole.refers())
@@ -235,11 +233,11 @@ void FileBatch::findOwners() {
       if (whole.index)
         ownFromIndex(m, i);
     }
-  for (auto &[kind, count] : counts) {
+  for (auto &[kind, count] : step.counts) {
     std::string name = "item_of." + kind;
     const TensorView *view =
         file.find(name) ? file.find(name) : file.find("in." + name);
-    if (owners.count(kind) || !view)
+    if (step.owners.count(kind) || !view)
       continue;
     taken.insert(file.find(name) ? name : "in." + name);
     std::string where = file.path() + ": tensor '" + name + "'";

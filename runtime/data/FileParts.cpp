@@ -9,8 +9,6 @@
 #include "runtime/base/Error.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/FileBatch.h"
-#include "runtime/data/Manifest.h"
-#include "runtime/data/ModelFlops.h"
 #include "runtime/data/PartGroups.h"
 
 #include <cstring>
@@ -54,8 +52,8 @@ bool FileBatch::together(const Numbered &a, const Numbered &b,
   if (std::strcmp(a.kind, b.kind) == 0 && a.item == b.item)
     return true;
   auto ownerOf = [&](const Numbered &one) {
-    auto found = owners.find(one.kind);
-    return found == owners.end() ? -1 : found->second[one.item];
+    auto found = step.owners.find(one.kind);
+    return found == step.owners.end() ? -1 : found->second[one.item];
   };
   int64_t owner = ownerOf(a);
   return bySample && owner >= 0 && owner == ownerOf(b);
@@ -74,8 +72,9 @@ void FileBatch::checkApart(size_t module, size_t input, Numbers &known) const {
   const Extent &extent = tensor.shape[axis];
   const SymbolInfo &symbol = info.symbols[size_t(extent.symbol)];
   std::vector<int64_t> sizes =
-      symbol.measure ? *measures.at(quantityOf(symbol))
-                     : std::vector<int64_t>(size_t(counts.at(symbol.item)), 1);
+      symbol.measure
+          ? *step.measures.at(quantityOf(symbol))
+          : std::vector<int64_t>(size_t(step.counts.at(symbol.item)), 1);
   bool bySample = std::strcmp(itemOf(info), kSample) == 0;
   size_t inner = 1;
   for (size_t i = size_t(axis) + 1; i < whole.shape.size(); ++i)
@@ -116,54 +115,6 @@ void FileBatch::checkApart() const {
         checkApart(m, entry.first, known[{program.modules[m].origin, with}]);
 }
 
-/// Into which the samples fit as they come; empty: they do not.
-std::vector<int64_t>
-FileBatch::partBegins(const std::vector<int64_t> &tokens) const {
-  data::StepRule rule{program.parts, program.partTokens,
-                      program.globalBatch / program.parts};
-  std::vector<int64_t> parts = data::fillParts(rule, [&](int64_t i) {
-    return i < int64_t(tokens.size()) ? tokens[size_t(i)] : -1;
-  });
-  return parts.back() == samples() ? parts : std::vector<int64_t>();
-}
-
-StepItems FileBatch::stepItems() const {
-  StepItems out;
-  out.where = file.path();
-  out.samples = samples();
-  for (auto &[kind, count] : counts) {
-    if (kind == kSample || measures.count(kind))
-      continue;
-    auto found = owners.find(kind);
-    out.kinds.push_back(
-        {kind, count,
-         found == owners.end() ? std::vector<int64_t>() : found->second});
-  }
-  for (auto &[quantity, measure] : measures) {
-    size_t dot = quantity.find('.');
-    std::string kind = quantity.substr(0, dot), name = quantity.substr(dot + 1);
-    if (kind == kSample)
-      out.measures[name] = measure;
-    for (StepItems::Kind &other : out.kinds)
-      if (other.name == kind)
-        other.measures[name] = measure;
-  }
-  if (auto tokens = measures.find(kSampleTokens);
-      program.parts && tokens != measures.end())
-    out.parts = partBegins(*tokens->second);
-  return out;
-}
-
-Part FileBatch::makePart(size_t module, const PartItems &items) {
-  Part part = beginPart(program, batch.assignment, module, items,
-                        symbols[module], file.path());
-  for (auto &entry : inputs[module]) {
-    storage.push_back(cutInput(module, entry.first, part, items.samples));
-    part.inputs[entry.first] = {storage.back().data(), storage.back().size()};
-  }
-  return part;
-}
-
 /// Gathers the rows of the part's items along an axis.
 void FileBatch::cutAxis(size_t module, size_t input, int32_t axis,
                         const Part &part, std::vector<std::byte> &bytes,
@@ -185,7 +136,7 @@ void FileBatch::cutAxis(size_t module, size_t input, int32_t axis,
     (i < axis ? outer : unit) *= i == axis ? 1 : size_t(shape[size_t(i)]);
   std::vector<std::byte> cut(outer * size_t(part.dims[size_t(e.symbol)]) *
                              unit);
-  size_t stride = unit * size_t(symbols[module][size_t(e.symbol)]);
+  size_t stride = unit * size_t(step.symbols[module][size_t(e.symbol)]);
   std::byte *to = cut.data();
   for (size_t o = 0; o < outer; ++o)
     for (size_t i = 0; i < items.size() && unit; ++i) {
@@ -212,7 +163,7 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
     const Extent &e = tensor.shape[axis];
     if (e.symbol < 0 || !program.modules[module].symbols[e.symbol].item)
       continue;
-    if (part.dims[e.symbol] == symbols[module][e.symbol])
+    if (part.dims[e.symbol] == step.symbols[module][e.symbol])
       continue; // all of them, and they are in order
     if (e.offset != 0)
       throw Error(file.path() + ": tensor '" + whole.name +
@@ -245,29 +196,21 @@ void FileBatch::rebaseInput(size_t module, size_t input, const Part &part,
            file.path());
 }
 
-void FileBatch::cut(Reorder reorder) {
-  batch.samples = samples();
-  Assigner assigner(program, reorder);
-  batch.assignment = assigner.assign(stepItems());
-  batch.utilisation = utilisation(program, batch.assignment);
-  batch.flops = modelFlops(program, batch.assignment, symbols);
-  if (auto tokens = counts.find(kSampleTokens); tokens != counts.end())
-    batch.tokens = tokens->second;
-  if (reorder != Reorder::None)
-    batch.plain =
-        std::make_shared<const Assignment>(assigner.given(stepItems()));
-  batch.hash = batch.assignment.hash() * 31 + fingerprint;
-  for (auto &entry : owners)
-    for (int64_t owner : entry.second)
-      batch.hash = (batch.hash ^ uint64_t(owner)) * 0x100000001B3ull;
-  batch.modules.resize(program.modules.size);
-  for (size_t m = 0; m < program.modules.size; ++m) {
-    int32_t pieces = piecesOf(program.modules[m]);
-    for (const auto &parts : batch.assignment.modules[m])
-      for (int32_t p = 0; view.replica[m] >= 0 && p < pieces; ++p)
-        batch.modules[m].push_back(
-            makePart(m, parts[size_t(view.replica[m] * pieces + p)]));
-  }
+std::vector<std::byte> FileBatch::fill(const Batch &batch,
+                                       const Parcel &parcel) const {
+  std::vector<std::byte> bytes(parcel.size);
+  forEachInput(program, step, batch, parcel, [&](const ParcelInput &to) {
+    std::vector<std::byte> cut =
+        cutInput(parcel.module, to.input, to.part, to.items.samples);
+    if (cut.size() != to.size)
+      throw Error(file.path() + ": tensor '" +
+                  inputs[parcel.module].at(to.input).name + "' has " +
+                  std::to_string(cut.size()) + " bytes for a part of " +
+                  std::to_string(to.size));
+    if (to.size)
+      std::memcpy(bytes.data() + to.at, cut.data(), to.size);
+  });
+  return bytes;
 }
 
 } // namespace dt::rt

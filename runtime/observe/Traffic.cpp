@@ -10,6 +10,7 @@
 #include "runtime/base/Safetensors.h"
 #include "runtime/observe/CollectiveTraffic.h"
 #include "runtime/save/Outputs.h"
+#include "runtime/step/BatchRanks.h"
 #include "runtime/step/Routes.h"
 #include "runtime/step/Transfers.h"
 
@@ -152,6 +153,7 @@ struct TrafficReport::Sums {
   std::vector<uint64_t> edges;
   std::map<std::string, uint64_t> collectives;
   std::map<std::string, Traffic> counted;
+  std::vector<uint64_t> received; ///< of each rank, of data
 
   void add(const nlohmann::json &rank) {
     edges.resize(rank["expected"].size());
@@ -163,6 +165,9 @@ struct TrafficReport::Sums {
       counted[label].bytes += traffic[0].get<uint64_t>();
       counted[label].calls += traffic[1].get<uint64_t>();
     }
+    received.push_back(rank["traffic"].contains(kDataReceived)
+                           ? rank["traffic"][kDataReceived][0].get<uint64_t>()
+                           : 0);
   }
 };
 
@@ -181,7 +186,9 @@ void TrafficReport::writeFile(Sums &sums) const {
   for (auto &[label, bytes] : sums.collectives)
     if (bytes)
       sums.counted[label]; // also what nobody sent
-  Traffic control;
+  Traffic data = sums.counted[kDataSent], control;
+  sums.counted.erase(kDataSent);
+  sums.counted.erase(kDataReceived);
   for (auto &[label, counted] : sums.counted) {
     std::string axis = axisOf(label);
     if (axis == "control") {
@@ -199,6 +206,10 @@ void TrafficReport::writeFile(Sums &sums) const {
       {"steps", steps},
       {"edges", edges},
       {"collectives", list},
+      {"data",
+       {{"bytes", data.bytes},
+        {"messages", data.calls},
+        {"received", sums.received}}},
       {"control", {{"bytes", control.bytes}, {"calls", control.calls}}}};
   writeWhole(path, file.dump(1) + "\n");
 }

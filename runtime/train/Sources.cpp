@@ -8,6 +8,7 @@
 #include "runtime/base/Stop.h"
 #include "runtime/comm/Agreement.h"
 #include "runtime/data/PythonSource.h"
+#include "runtime/step/BatchRanks.h"
 #ifndef DT_RUNTIME_NO_SHARDS
 #include "runtime/data/Index.h"
 #endif
@@ -31,17 +32,6 @@ private:
 };
 #endif
 
-/// The first rank's text.
-void shareFirst(Comm &comm, std::string &text) {
-  if (comm.size() == 1)
-    return;
-  uint64_t size = text.size();
-  comm.world().broadcast(&size, sizeof size, 0, "data");
-  text.resize(size);
-  if (size)
-    comm.world().broadcast(text.data(), size, 0, "data");
-}
-
 std::unique_ptr<BatchSource> makeSource(const ProgramInfo &program,
                                         const nlohmann::json &sections,
                                         const Options &options,
@@ -51,7 +41,7 @@ std::unique_ptr<BatchSource> makeSource(const ProgramInfo &program,
   Reorder reorder = options.reorder.value_or(program.reorder);
   if (areBatches)
     return openBatches(program, sections, paths, view, reorder,
-                       [&comm](std::string &text) { shareFirst(comm, text); });
+                       makeBatchPeers(comm));
   const std::string &path = paths.front();
   if (data::hasPythonSource(sections))
     throw Error(path + ": this program's samples come from \"data.source\", "

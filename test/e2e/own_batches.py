@@ -57,6 +57,12 @@ def expect(have, want, what):
         sys.exit(f"{what}: {have}, expected {want}")
 
 
+def check_received(data, made):
+    """The second rank is sent its half of the rows, and the first one sends no other."""
+    half = sum(value.nbytes for batch in made for value in batch.values()) // 2
+    expect([data["bytes"], data["received"]], [half, [0, half]], "bytes of a pipe's batches")
+
+
 def new(folder):
     shutil.rmtree(folder / "run", ignore_errors=True)
 
@@ -81,8 +87,9 @@ def check(folder, made):
     os.mkfifo(folder / "pipe")
     plain = [save(batch) for batch in made]
     new(folder)
-    have, _ = train(folder, "--batch", "pipe", "--steps", STEPS, pipe=plain)
+    have, _ = train(folder, "--batch", "pipe", "--steps", STEPS, "--traffic", "traffic.json", pipe=plain)
     expect(have, want, "through a pipe")
+    check_received(json.loads((folder / "traffic.json").read_text())["data"], made)
     new(folder)
     train(folder, "--batch", "pipe", "--steps", FIRST, pipe=plain)
     have, _ = train(folder, "--batch", "pipe", "--steps", STEPS, "--resume", pipe=plain)

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/base/Stop.h"
-#include "runtime/data/BatchSource.h"
+#include "runtime/data/Parcels.h"
 #include "test/runtime/SmallProgram.h"
 
 #include <gtest/gtest.h>
@@ -23,6 +23,60 @@ namespace {
 
 const nlohmann::json kSections = {
     {"inputs", {{"head.positions", {{"index", {"sample", "token"}}}}}}};
+
+/// The only rank.
+struct Alone : BatchPeers {
+  void share(std::string &) override {}
+  void deal(std::vector<Parcel> &) override {}
+};
+
+/// Keeps what the first rank says and gives.
+struct First : BatchPeers {
+  void share(std::string &text) override { texts.push_back(text); }
+  void deal(std::vector<Parcel> &all) override { parcels = all; }
+  std::vector<std::string> texts;
+  std::vector<Parcel> parcels;
+};
+/// Another rank, which gets that.
+struct Other : BatchPeers {
+  Other(const First &first, int rank) : first(first), rank(rank) {}
+  void share(std::string &text) override { text = first.texts[said++]; }
+  void deal(std::vector<Parcel> &parcels) override {
+    ASSERT_EQ(parcels.size(), first.parcels.size());
+    for (size_t i = 0; i < parcels.size(); ++i) {
+      EXPECT_EQ(parcels[i].ranks, first.parcels[i].ranks);
+      EXPECT_EQ(parcels[i].size, first.parcels[i].bytes.size());
+      if (parcels[i].isFor(rank))
+        parcels[i].bytes = first.parcels[i].bytes;
+    }
+  }
+  const First &first;
+  int rank;
+  size_t said = 0;
+};
+
+void expectSame(const Batch &have, const Batch &want) {
+  EXPECT_EQ(have.hash, want.hash);
+  EXPECT_EQ(have.samples, want.samples);
+  ASSERT_EQ(have.modules.size(), want.modules.size());
+  for (size_t m = 0; m < want.modules.size(); ++m) {
+    ASSERT_EQ(have.modules[m].size(), want.modules[m].size());
+    for (size_t p = 0; p < want.modules[m].size(); ++p) {
+      const Part &a = have.modules[m][p], &b = want.modules[m][p];
+      EXPECT_EQ(a.dims, b.dims);
+      EXPECT_EQ(a.items, b.items);
+      ASSERT_EQ(a.inputs.size(), b.inputs.size());
+      for (size_t i = 0; i < b.inputs.size(); ++i) {
+        ASSERT_EQ(a.inputs[i].size, b.inputs[i].size);
+        if (b.inputs[i].size) {
+          EXPECT_EQ(
+              std::memcmp(a.inputs[i].data, b.inputs[i].data, b.inputs[i].size),
+              0);
+        }
+      }
+    }
+  }
+}
 
 class BatchFilesTest : public ::testing::Test {
 protected:
@@ -44,11 +98,17 @@ protected:
     return readText(folder / name, 1 << 20);
   }
   std::unique_ptr<BatchSource> open(const std::vector<std::string> &names) {
+    return open(names, program, 0, std::make_shared<Alone>());
+  }
+  std::unique_ptr<BatchSource> open(const std::vector<std::string> &names,
+                                    const SmallProgram &program, int rank,
+                                    std::shared_ptr<BatchPeers> peers) {
     std::vector<std::string> paths;
     for (const std::string &name : names)
       paths.push_back(folder / name);
-    return openBatches(program.info, kSections, paths, viewOf(program.info, 0),
-                       Reorder::None, [](std::string &) {});
+    return openBatches(program.info, kSections, paths,
+                       viewOf(program.info, rank), Reorder::None,
+                       std::move(peers));
   }
   int64_t idOf(const Batch &batch) {
     int64_t id;
@@ -57,8 +117,13 @@ protected:
   }
   /// A pipe, and a thread that writes `content` into it.
   std::unique_ptr<BatchSource> openPipe(std::string content) {
+    return openPipe(std::move(content), program, std::make_shared<Alone>());
+  }
+  std::unique_ptr<BatchSource> openPipe(std::string content,
+                                        const SmallProgram &program,
+                                        std::shared_ptr<BatchPeers> peers) {
     ::mkfifo((folder / "pipe").c_str(), 0600);
-    auto source = open({"pipe"});
+    auto source = open({"pipe"}, program, 0, std::move(peers));
     writer = std::thread([this, content = std::move(content)] {
       int file = ::open((folder / "pipe").c_str(), O_WRONLY);
       for (size_t at = 0; at < content.size();) {
@@ -141,6 +206,49 @@ TEST_F(BatchFilesTest, ComeThroughAPipe) {
   EXPECT_THROW(source->next(4), BatchesEnded);
   EXPECT_ERROR(source->next(4),
                "ended after 4 batches, before the one of step 4");
+}
+
+/// Of a pipe that the first rank reads each rank has the parts that it would
+/// cut of the file itself, of replicas, tensor-parallel ranks and pieces; what
+/// it was given is the bytes of these parts and no others.
+TEST_F(BatchFilesTest, OfAPipeEachRankGetsItsParts) {
+  SmallProgram many(2, {2, 2, 2, 0, 1, 2});
+  auto first = std::make_shared<First>();
+  auto source = openPipe(bytesOf("batch"), many, first);
+  auto fromFile = [&](int rank) { return open({"batch"}, many, rank, {}); };
+  auto own = fromFile(0);
+  const Batch &kept = source->next(0);
+  Batch want = own->next(0);
+  want.hash = kept.hash; // that of a file is of its bytes, too
+  expectSame(kept, want);
+  for (int rank = 1; rank < 6; ++rank) {
+    auto other = std::make_shared<Other>(*first, rank);
+    auto told = open({"pipe"}, many, rank, other);
+    auto file = fromFile(rank);
+    Batch want = file->next(0);
+    want.hash = kept.hash;
+    expectSame(told->next(0), want);
+    EXPECT_EQ(other->said, first->texts.size());
+  }
+  size_t given = 0;
+  for (const Parcel &parcel : first->parcels) {
+    EXPECT_EQ(parcel.ranks.size(), parcel.module == 1 ? 2u : 1u);
+    given += parcel.size;
+  }
+  // Rows of 3 numbers of images; of samples 2, 4 ids and a target; 2 positions
+  // of each image of a head: at most so much, with what aligns 2 and 6 parts.
+  size_t rows = kImages * (3 * 4 + 2 * 8) + kSamples * (2 * 4 + 4 * 8 + 4);
+  EXPECT_GE(given, rows);
+  EXPECT_LE(given, rows + 16 * (6 + 12 * 4));
+}
+
+TEST_F(BatchFilesTest, WhatIsWrongOfAPipeIsSaidToAll) {
+  SmallProgram many(2, {2, 2, 2});
+  auto first = std::make_shared<First>();
+  auto source = openPipe("abc", many, first);
+  EXPECT_ERROR(source->next(0), "pipe: ends in the middle of a batch");
+  auto told = open({"pipe"}, many, 3, std::make_shared<Other>(*first, 3));
+  EXPECT_ERROR(told->next(0), "pipe: ends in the middle of a batch");
 }
 
 TEST_F(BatchFilesTest, OfAPipeMaySayTheirSteps) {
