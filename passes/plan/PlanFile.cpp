@@ -32,10 +32,24 @@ constexpr StringRef kTopKeys[] = {
     "version", "recipe_hash",   "ranks",     "microbatches",  "pace",
     "units",   "edges",         "pipelines", "reorder",       "bucket_bytes",
     "memory",  "receive_depth", "predicted", "gradient_sums", "cluster"};
-constexpr StringRef kUnitKeys[] = {
-    "tp",   "ep",      "dp",        "pp",     "vpp",      "ranks", "rows_max",
-    "sub",  "save",    "run_ahead", "zero",   "stages",   "sequence_parallel",
-    "span", "overlap", "times",     "speeds", "predicted"};
+constexpr StringRef kUnitKeys[] = {"tp",
+                                   "ep",
+                                   "dp",
+                                   "pp",
+                                   "vpp",
+                                   "ranks",
+                                   "rows_max",
+                                   "sub",
+                                   "save",
+                                   "run_ahead",
+                                   "zero",
+                                   "stages",
+                                   "sequence_parallel",
+                                   "span",
+                                   "overlap",
+                                   "times",
+                                   "speeds",
+                                   "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -336,9 +350,8 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule,
   os << "tp=" << unit.tp;
   if (unit.ep > 1)
     os << ",ep=" << unit.ep;
-  os << ",dp=" << unit.dp << ",pp=" << unit.pp
-     << ",vpp=" << unit.vpp << ",sub=" << unit.sub
-     << ",save=" << join(unit.save, "+");
+  os << ",dp=" << unit.dp << ",pp=" << unit.pp << ",vpp=" << unit.vpp
+     << ",sub=" << unit.sub << ",save=" << join(unit.save, "+");
   if (unit.span > 1)
     os << ",span=" << unit.span;
   if (unit.overlap > 1)

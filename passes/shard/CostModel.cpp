@@ -51,7 +51,8 @@ double CostModel::price(unsigned variable, State from, State to) const {
   const Variable &v = program.variables[variable];
   if (v.isRouted(from) || v.isRouted(to))
     return kImpossible;
-  double bytes = v.bytes, n = static_cast<double>(axis.over), ring = (n - 1) / n * bytes;
+  double bytes = v.bytes, n = static_cast<double>(axis.over),
+         ring = (n - 1) / n * bytes;
   if (from == kWhole) // slices, zeros on other ranks
     return (to == kPartial ? 4e-3 : 1e-4) * bytes;
   if (from == kPartial)

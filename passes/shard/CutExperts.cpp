@@ -178,8 +178,8 @@ LogicalResult dt::shard::checkExperts(dist::ModuleOp module) {
     return success();
   if (group % ranks)
     return module.emitError("ep = ")
-           << ranks << " does not divide the tensor-parallel group of "
-           << group << " ranks (tp)";
+           << ranks << " does not divide the tensor-parallel group of " << group
+           << " ranks (tp)";
   bool any = false;
   auto result = module.walk([&](nn::RouteOp op) {
     any = true;

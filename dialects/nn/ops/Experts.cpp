@@ -161,10 +161,9 @@ LogicalResult DispatchOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
 LogicalResult DispatchOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                    Wanted wanted, Gradients &result) {
   if (wanted[0])
-    result[0] =
-        GradientBuilder(builder, *this)
-            .make<CombineOp>(grads[0], getOrder(), getPlace(), getEachAttr(),
-                             getPartsAttr());
+    result[0] = GradientBuilder(builder, *this)
+                    .make<CombineOp>(grads[0], getOrder(), getPlace(),
+                                     getEachAttr(), getPartsAttr());
   return success();
 }
 
@@ -197,10 +196,9 @@ LogicalResult CombineOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
 LogicalResult CombineOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                   Wanted wanted, Gradients &result) {
   if (wanted[0])
-    result[0] =
-        GradientBuilder(builder, *this)
-            .make<DispatchOp>(grads[0], getOrder(), getPlace(), getEachAttr(),
-                              getPartsAttr());
+    result[0] = GradientBuilder(builder, *this)
+                    .make<DispatchOp>(grads[0], getOrder(), getPlace(),
+                                      getEachAttr(), getPartsAttr());
   return success();
 }
 
@@ -237,9 +235,8 @@ LogicalResult GroupedLinearOp::buildVjp(OpBuilder &builder, ValueRange grads,
     result[0] = g.make<GroupedLinearOp>(dy, getWeight(), getOffsets(), Value(),
                                         !getInOut(), getPartsAttr());
   if (wanted[1])
-    result[1] =
-        g.make<GroupedLinearDwOp>(getInput(), dy, getOffsets(), getInOut(),
-                                    getPartsAttr());
+    result[1] = g.make<GroupedLinearDwOp>(getInput(), dy, getOffsets(),
+                                          getInOut(), getPartsAttr());
   if (getBias() && wanted[3])
     result[3] = g.make<GroupedSumOp>(dy, getOffsets(), getPartsAttr());
   return success();

@@ -19,8 +19,9 @@ namespace dt::rt {
 /// A stable counting sort of `rows` numbers below `count`; negative ones count
 /// from the end, and what is out of range after that is taken for the nearest.
 /// order[i]: the row at place i; place[order[i]] = i; offsets: placed + 1. With
-/// `first` only rows of experts *first up to *first + placed have a place: order
-/// is -1 behind them, and place of others is -1. Without, placed is count.
+/// `first` only rows of experts *first up to *first + placed have a place:
+/// order is -1 behind them, and place of others is -1. Without, placed is
+/// count.
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
            int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
            int64_t placed);
@@ -37,8 +38,8 @@ struct GroupedShape {
 };
 
 /// c = a b[e] + bias[e] for the rows of each expert e: a m x k, b[e] k x n (n x
-/// k with transB), bias count rows of n floats or null, c m x n. Rows behind the
-/// last expert's are 0.
+/// k with transB), bias count rows of n floats or null, c m x n. Rows behind
+/// the last expert's are 0.
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,
                    const float *bias, float *c, const GroupedShape &shape);
 void groupedMatmul(const bf16 *a, const bf16 *b, const int32_t *offsets,
