@@ -160,8 +160,9 @@ void Emitter::emitConversion(const Conversion &c, Location loc) {
   int64_t over = axis.over, stride = axis.stride;
   Value result;
   if (v.isRouted(c.from) || v.isRouted(c.to)) {
-    emitError(loc) << "needs the rows of all experts, but by ep = " << axis.over
-                   << " each rank has those of its own";
+    if (!impossible)
+      emitError(loc) << "needs the rows of all experts, but by ep = "
+                     << axis.over << " each rank has those of its own";
     impossible = true;
     value(c.variable, c.to) = from;
     return;

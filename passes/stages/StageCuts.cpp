@@ -92,7 +92,7 @@ void StageCuts::classify() {
                  (!(origin & kParameter) && isView(&op));
     // A call has no effect of its own that would be seen.
     free |= isa<func::CallOp>(op) && !dependsOnItems;
-    if (free && again)
+    if (free && again && !ordersExperts(&op))
       continue;
     indexOf[&op] = placed.size();
     placed.push_back(&op);
@@ -147,6 +147,10 @@ bool StageCuts::mayCross(Value value) const {
          (parts == 1 || countsItems(module, type));
 }
 
+bool StageCuts::ordersExperts(Operation *op) const {
+  return dist::ModuleOp(module).getEp() > 1 && isa<nn::RouteOp>(op);
+}
+
 void StageCuts::findCrossing() {
   size_t n = placed.size();
   crossing.assign(n + 1, {});
@@ -170,7 +174,7 @@ void StageCuts::findCrossing() {
       }
       if (last == i)
         continue;
-      bool may = mayCross(value);
+      bool may = mayCross(value) && !ordersExperts(op);
       if (may && items) {
         const modules::ItemState &state = items->get(value);
         int64_t rows = dist::getRowAxis(nn::getShape(value));
@@ -206,7 +210,8 @@ LogicalResult StageCuts::balance(int64_t stages) {
            << (placed.empty() ? 0 : count - 2)
            << (parts > 1 ? " where all that crosses counts items on its "
                            "first axis"
-                         : "");
+                         : "")
+           << (module.getEp() > 1 ? " outside of layers of experts (ep)" : "");
   auto time = [&](size_t a, size_t b) {
     return kWorkFactor * (prefix[points[b]] - prefix[points[a]]) +
            kMessageFactor * getMessageTime(points[a]);
@@ -292,13 +297,19 @@ LogicalResult StageCuts::assign(ArrayAttr stages) {
                        << "' (pieces in order: " << names << ")";
       ++next;
     }
-    if (cut > 0)
-      for (Value value : crossing[cut])
+    if (cut > 0) {
+      for (Value value : crossing[cut]) {
+        if (ordersExperts(value.getDefiningOp()))
+          return fail(s) << "begins between products of experts, of which each "
+                            "rank has its own (ep = "
+                         << module.getEp() << ")";
         if (!legal[cut] && !mayCross(value))
           return fail(s) << "a tensor of type " << value.getType()
                          << " would cross, which does not count items on its "
                             "first axis, and a microbatch has "
                          << parts << " parts";
+      }
+    }
     if (!legal[cut])
       return fail(s) << "what would cross does not have its items on its "
                         "first axis, and a microbatch has "

@@ -58,6 +58,8 @@ private:
   void namePieces();
   void findCrossing();
   bool mayCross(mlir::Value value) const;
+  /// Rows are those of a rank's own experts up to the last use of the order.
+  bool ordersExperts(mlir::Operation *op) const;
   double getMessageTime(size_t cut);
   mlir::LogicalResult parsePieces(mlir::StringRef text,
                                   std::vector<size_t> &pieces);

@@ -4,8 +4,9 @@
 #
 # Two layers of experts written by hand, whose scores are outputs. Load balance is
 # transformers' function, over the whole batch in one process and in float64;
-# programs cut the batch into microbatches, replicas and stages, and
-# must have PyTorch's gradients and losses within what float32 roundings do to them.
+# programs cut the batch into microbatches, replicas and stages, and experts over
+# ranks, and must have PyTorch's gradients and losses within what float32 roundings
+# do to them. So must a run that goes on with its experts on other ranks.
 # ===-----------------------------------------------------------------------===
 """router_losses.py --dt-opt PATH: trains with losses of routers under several plans and compares with PyTorch."""
 
@@ -35,24 +36,34 @@ except ImportError:
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "models"))
 from export import export  # noqa: E402
 
-WIDTH, ROWS, EXPERTS, EACH, SAMPLES, STEPS = 16, 6, 4, 2, 8, 5
+WIDTH, INNER, ROWS, EXPERTS, EACH, SAMPLES, STEPS = 16, 12, 8, 4, 2, 8, 5
 OPTIMIZER = {"lr": 1e-2, "betas": [0.9, 0.99], "eps": 1e-8, "weight_decay": 0.01}
 WEIGHTS = {"balance.0": 0.3, "balance.1": 0.2, "z": 0.05}
-PLANS = {"one": "", "microbatches": ";microbatches=4", "dp2": "model:dp=2;microbatches=2", "tp2-dp2": "model:tp=2,dp=2,zero=1;microbatches=2", "pp2": "model:pp=2;microbatches=4"}
+STOPPED = 2  # steps under one plan, before another one goes on
+PLANS = {
+    "one": "",
+    "microbatches": "model:;microbatches=4",
+    "dp2": "model:dp=2;microbatches=2",
+    "ep2-dp2": "model:tp=2,ep=2,dp=2,zero=1;microbatches=2",
+    "ep4": "model:tp=4,ep=4,sequence_parallel=true",
+    "tp2-pp2": "model:tp=2,pp=2;microbatches=4",
+}
+GOES_ON = [("ep2-dp2", "one"), ("one", "ep4")]
 
 
 class Layer(nn.Module):
-    """Every expert on every row: what is tested are the scores."""
-
     def __init__(self):
         super().__init__()
         self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
-        self.experts = nn.Linear(WIDTH, EXPERTS * WIDTH)
+        self.up = nn.Parameter(torch.randn(EXPERTS, INNER, WIDTH) / WIDTH**0.5)
+        self.down = nn.Parameter(torch.randn(EXPERTS, WIDTH, INNER) / INNER**0.5)
 
     def forward(self, x):
         scores = self.router(x)
-        shares = scores.softmax(-1).unsqueeze(-1)
-        return x + (torch.tanh(self.experts(x)).unflatten(-1, (EXPERTS, WIDTH)) * shares).sum(-2), scores
+        shares, ids = scores.softmax(-1).topk(EACH, dim=-1)
+        ids, rows = ids.reshape(-1), x.reshape(-1, WIDTH).repeat_interleave(EACH, 0).unsqueeze(-1)
+        y = torch.bmm(self.down[ids], nn.functional.silu(torch.bmm(self.up[ids], rows))).squeeze(-1) * shares.reshape(-1, 1)
+        return x + y.reshape(*x.shape[:-1], EACH, WIDTH).sum(-2), scores
 
 
 class Net(nn.Module):
@@ -95,20 +106,30 @@ def make_recipe(work):
     (work / "recipe.json").write_text(json.dumps(recipe))
 
 
-def train(dt_opt, work, name, plan):
-    """What a program gives."""
-    out = work / name
-    ranks = math.prod(int(s.split("=")[1]) for s in plan.split(";")[0].split(":")[-1].split(",") if s[:2] in ("tp", "dp", "pp"))
-    done = emit(dt_opt, work / "recipe.json", out, "cpu", *([f"--plan={plan if ':' in plan else 'model:' + plan}"] if plan else []))
+def run(command, cwd):
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, timeout=600)
     if done.returncode:
-        sys.exit(f"{name}: {done.stderr[-2000:]}")
-    build(out, os.environ.get("CCACHE_DIR"), prebuilt(dt_opt), QUICK)
-    command = [out / "build/train", "--batch", work / "batch.safetensors", "--threads", 1, "--steps", STEPS, "--metrics", out / "metrics.jsonl", "--save-gradients", out / "gradients.safetensors"]
-    done = subprocess.run([str(c) for c in [*command, *(["--ranks", ranks] if ranks > 1 else [])]], cwd=out, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        sys.exit(f"{name}: train ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
-    losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return {key.removeprefix("model."): value for key, value in load_file(out / "gradients.safetensors").items()}, np.array(losses)
+        sys.exit(f"{command[0]} ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+
+
+class Program:
+    def __init__(self, dt_opt, work, name, plan):
+        self.work, self.out = work, work / name
+        self.ranks = math.prod(int(s.split("=")[1]) for s in plan.split(";")[0].split(":")[-1].split(",") if s[:2] in ("tp", "dp", "pp"))
+        done = emit(dt_opt, work / "recipe.json", self.out, "cpu", *([f"--plan={plan}"] if plan else []))
+        if done.returncode:
+            sys.exit(f"{name}: {done.stderr[-2000:]}")
+        build(self.out, os.environ.get("CCACHE_DIR"), prebuilt(dt_opt), QUICK)
+
+    def train(self, steps, *flags):
+        """Losses of the steps that it makes."""
+        (self.out / "metrics.jsonl").unlink(missing_ok=True)
+        command = [self.out / "build/train", "--batch", self.work / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", self.out / "metrics.jsonl"]
+        run([*command, *(["--ranks", self.ranks] if self.ranks > 1 else []), *flags], self.out)
+        return np.array([json.loads(line)["loss"] for line in (self.out / "metrics.jsonl").read_text().splitlines()])
+
+    def gradients(self):
+        return {key.removeprefix("model."): value for key, value in load_file(self.out / "gradients.safetensors").items()}
 
 
 def check(dt_opt, work):
@@ -124,12 +145,25 @@ def check(dt_opt, work):
     want_gradients, want_losses, terms = loop(weights, batch, torch.float64)
     drawn = [loop(tolerance.perturbed(weights, "f32", seed), tolerance.perturbed(batch, "f32", seed), torch.float32)[:2] for seed in range(tolerance.DRAWS)]
     draws = tolerance.Draws(want_gradients, want_losses, drawn)
-    for name, plan in PLANS.items():
-        gradients, losses = train(dt_opt, work, name, plan)
-        gradient, where, curve, step = tolerance.compare_drawn(gradients, losses, want_gradients, want_losses, terms, draws)
-        print(f"{name}: of the limits: gradients {gradient:.2f} ({where}) losses {curve:.2f} (step {step})", flush=True)
-        if not max(gradient, curve) <= 1:
-            sys.exit(f"{name}: losses {losses.tolist()}, expected {want_losses.tolist()}")
+    programs = {name: Program(dt_opt, work, name, plan) for name, plan in PLANS.items()}
+    for name, program in programs.items():
+        losses = program.train(STEPS, "--save-gradients", program.out / "gradients.safetensors")
+        judge(name, tolerance.compare_drawn(program.gradients(), losses, want_gradients, want_losses, terms, draws), losses, want_losses)
+    for first, then in GOES_ON:
+        checkpoint = work / f"{first}-{then}"
+        programs[first].train(STOPPED, "--checkpoint", checkpoint)
+        losses = programs[then].train(STEPS, "--checkpoint", checkpoint, "--resume")
+        if len(losses) != STEPS - STOPPED:
+            sys.exit(f"{first}, then {then}: made {len(losses)} steps")
+        curve = tolerance.compare_curves([*want_losses[:STOPPED], *losses], want_losses, terms, draws)
+        judge(f"{first}, then {then}", (0.0, "", *curve), losses, want_losses[STOPPED:])
+
+
+def judge(name, units, losses, want):
+    gradient, where, curve, step = units
+    print(f"{name}: of the limits: gradients {gradient:.2f} ({where}) losses {curve:.2f} (step {step})", flush=True)
+    if not max(gradient, curve) <= 1:
+        sys.exit(f"{name}: losses {losses.tolist()}, expected {want.tolist()}")
 
 
 def main():

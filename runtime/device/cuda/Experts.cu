@@ -76,9 +76,10 @@ __global__ void placeKernel(const T *experts, const int64_t *first,
   __shared__ int found[kWarps];
   int next = offsets[blockIdx.x];
   int warp = threadIdx.x / cuda::kWarp, lane = threadIdx.x % cuda::kWarp;
-  for (int64_t first = 0; first < rows; first += kThreads) {
-    int64_t row = first + threadIdx.x;
-    bool own = isOf(experts, row, rows, count, expertOfBlock(first));
+  int64_t expert = expertOfBlock(first);
+  for (int64_t begin = 0; begin < rows; begin += kThreads) {
+    int64_t row = begin + threadIdx.x;
+    bool own = isOf(experts, row, rows, count, expert);
     unsigned lanes = cuda::lanesWith(own);
     if (lane == 0)
       found[warp] = cuda::countBits(lanes);

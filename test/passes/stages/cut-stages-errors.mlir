@@ -152,3 +152,19 @@ dist.module @m of "sample" attributes {pp = 2 : i64} {
     return %1 : tensor<?x4xf32, #nn.dims<batch>>
   }
 }
+
+// -----
+
+// Between products of experts each rank has other rows.
+// expected-error @+1 {{units.m: 2 stages need 1 places to cut at; the module has 0 outside of layers of experts (ep)}}
+dist.module @m of "sample" attributes {pp = 2 : i64, tp = 2 : i64, ep = 2 : i64} {
+  nn.dim @batch of "sample" max 4
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %ids: tensor<?xi64, #nn.dims<batch>> {nn.name = "ids"}, %w: tensor<2x4x4xf32> {nn.name = "w"}) -> (tensor<?x4xf32, #nn.dims<batch>> {nn.name = "y"}) {
+    %order, %place, %offsets = nn.route %ids of 2 : tensor<?xi64, #nn.dims<batch>>
+    %0 = nn.dispatch %x by %order, %place each 1 : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>
+    %1 = nn.grouped_linear %0, %w at %offsets : tensor<?x4xf32, #nn.dims<batch>>, tensor<2x4x4xf32>, tensor<3xi32>
+    %2 = nn.grouped_linear %1, %w at %offsets : tensor<?x4xf32, #nn.dims<batch>>, tensor<2x4x4xf32>, tensor<3xi32>
+    %3 = nn.combine %2 by %order, %place each 1 : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>
+    return %3 : tensor<?x4xf32, #nn.dims<batch>>
+  }
+}
