@@ -89,7 +89,7 @@ class Fuzzer(Runner):
 
 def draw_unit(random_, sub):
     unit = {}
-    for key, choices in (("tp", [1, 1, 1, 2, 2, 3, 4]), ("dp", [1, 1, 1, 2, 2, 3]), ("pp", [1, 1, 2, 2, 3, 4])):
+    for key, choices in (("tp", [1, 1, 1, 2, 2, 3, 4]), ("cp", [1, 1, 1, 1, 2, 2, 3, 4]), ("dp", [1, 1, 1, 2, 2, 3]), ("pp", [1, 1, 2, 2, 3, 4])):
         value = random_.choice(choices)
         if value != 1 and size(unit) * value <= MOST_RANKS:
             unit[key] = value
@@ -113,7 +113,7 @@ def draw_unit(random_, sub):
 
 
 def size(unit):
-    return math.prod(unit.get(k, 1) for k in ("tp", "dp", "pp"))
+    return math.prod(unit.get(k, 1) for k in ("tp", "cp", "dp", "pp"))
 
 
 def place(random_, units):

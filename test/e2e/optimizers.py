@@ -43,10 +43,11 @@ PLANS = {
     "dp2": ("model:dp=2", "f32"),
     "dp2-zero": ("model:dp=2,zero=1", "f32"),
     "tp2": ("model:tp=2", "f32"),
+    "cp2-dp2": ("model:cp=2,dp=2,zero=1", "f32"),
     "tp2-dp2-pp2": ("model:tp=2,dp=2,pp=2,zero=1;microbatches=2", "f32"),
     "bf16-tp2-dp2": ("model:tp=2,dp=2,zero=1", "bf16"),
 }
-GOES_ON = {"tp2": "dp2-zero", "dp2-zero": "tp2-dp2-pp2"}  # after STOPPED steps
+GOES_ON = {"tp2": "dp2-zero", "dp2-zero": "tp2-dp2-pp2", "cp2-dp2": "one", "one": "cp2-dp2"}  # after STOPPED steps
 
 
 def is_matrix(name):
@@ -122,7 +123,7 @@ class Program:
     def __init__(self, dt_opt, work, kind, name, plan, precision, double):
         self.work, self.double, self.out, self.dt_opt = work, double, work / f"{kind.name}-{name}", dt_opt
         sizes = plan.split(";")[0].split(":")[-1].split(",")
-        self.ranks = math.prod(int(size.split("=")[1]) for size in sizes if size[:2] in ("tp", "dp", "pp"))
+        self.ranks = math.prod(int(size.split("=")[1]) for size in sizes if size[:2] in ("tp", "cp", "dp", "pp"))
         self.recipe, self.flags = work / f"{kind.name}-{precision}.json", [f"--plan={plan}"] if plan else []
         recipe = {
             "modules": {"model": {"onnx": "model.onnx"}},
