@@ -102,6 +102,7 @@ def loop(weights, batch, kind):
 def make_recipe(work):
     losses = [{"name": "mse", "kind": "mse", "output": "model.y"}, {"name": "z", "kind": "router_z", "logits": "model.scores1", "weight": WEIGHTS["z"]}]
     losses += [{"name": f"balance{i}", "kind": "load_balance", "logits": f"model.scores{i}", "experts_per_token": EACH, "weight": WEIGHTS[f"balance.{i}"]} for i in range(2)]
+    losses += [{"name": "shown", "kind": "load_balance", "logits": "model.scores0", "experts_per_token": EACH, "weight": 0}]
     recipe = {"modules": {"model": {"onnx": "model.onnx"}}, "dims": {"batch": "sample"}, "losses": losses, "optimizer": {"kind": "adamw", **OPTIMIZER}, "batch": {"global": SAMPLES}}
     (work / "recipe.json").write_text(json.dumps(recipe))
 
@@ -126,7 +127,11 @@ class Program:
         (self.out / "metrics.jsonl").unlink(missing_ok=True)
         command = [self.out / "build/train", "--batch", self.work / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", self.out / "metrics.jsonl"]
         run([*command, *(["--ranks", self.ranks] if self.ranks > 1 else []), *flags], self.out)
-        return np.array([json.loads(line)["loss"] for line in (self.out / "metrics.jsonl").read_text().splitlines()])
+        lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+        for line in lines:  # one trains, the other is only shown
+            if line["loss.shown"] != line["loss.balance0"]:
+                sys.exit(f"{self.out.name}: a loss of weight 0 is {line['loss.shown']}, the same with a weight {line['loss.balance0']}")
+        return np.array([line["loss"] for line in lines])
 
     def gradients(self):
         return {key.removeprefix("model."): value for key, value in load_file(self.out / "gradients.safetensors").items()}

@@ -23,8 +23,8 @@ def products(x, w, bias, ids, in_out):
     return np.einsum("ri,rio->ro", x, w[ids]) + (0 if bias is None else bias[ids])
 
 
-def layer(case, name, choice, in_out=False, biased=False, **sizes):
-    """combine(grouped_linear(dispatch(x)))."""
+def layer(case, name, choice, in_out=False, biased=False, part=None, **sizes):
+    """combine(grouped_linear(dispatch(x))); `part`: the first expert of a rank, and how many it has."""
     s = BASE | sizes
     t, k, e, i, o = s.values()
     b = case(f"experts_{name}")
@@ -38,16 +38,19 @@ def layer(case, name, choice, in_out=False, biased=False, **sizes):
         numbers = CHOICES[choice](rows, e).astype(np.int64)
         ids = b.constant(numbers)
         x = b.param("x", t, i)
-    w = b.param("w", e, *((i, o) if in_out else (o, i)))
-    bias = [b.param("b", e, o)] if biased else []
-    order, place, offsets = b.op("route", [ids], [(rows,), (rows,), (e + 1,)], f"count = {e} : i64", dtype=("i32",) * 3)
-    moved = b.op("dispatch", [x, order, place], (rows, i), f"each = {k} : i64")
-    y = b.op("grouped_linear", [moved, w, offsets, *bias], (rows, o), "in_out" if in_out else "")
-    z = b.op("combine", [y, order, place], (t, o), f"each = {k} : i64")
+    first, own = part or (0, e)
+    w = b.param("w", own, *((i, o) if in_out else (o, i)))
+    bias = [b.param("b", own, o)] if biased else []
+    begin, take, parts = ([b.constant(np.array(first))], f", take = {own} : i64", ", parts = 2 : i64") if part else ([], "", "")
+    order, place, offsets = b.op("route", [ids, *begin], [(rows,), (rows,), (own + 1,)], f"count = {e} : i64{take}", dtype=("i32",) * 3)
+    moved = b.op("dispatch", [x, order, place], (rows, i), f"each = {k} : i64{parts}")
+    y = b.op("grouped_linear", [moved, w, offsets, *bias], (rows, o), (("in_out" if in_out else "") + parts).removeprefix(", "))
+    z = b.op("combine", [y, order, place], (t, o), f"each = {k} : i64{parts}")
 
     def reference(tensors):
         x, at = tensors["x"] * tensors.get("s", 1), tensors["ids"].reshape(-1) if ragged else numbers
-        y = products(x.repeat(k, 0), tensors["w"], tensors.get("b"), at, in_out)
+        local = np.where(at < 0, at + e, at) - first
+        y = products(x.repeat(k, 0), tensors["w"], tensors.get("b"), local.clip(0, own - 1), in_out) * ((local >= 0) & (local < own))[:, None]
         return y.reshape(len(x), k, o).sum(1)
 
     b.result(z, reference)
@@ -65,6 +68,10 @@ def experts(case):
             layer(case, f"{letter}0", "mixed", biased=True, **{letter: 0})
     for biased in (False, True):
         layer(case, f"rows{'_bias' if biased else ''}", "", biased=biased, t="rows")
+    for choice in CHOICES:  # all rows, some and none are of the part
+        for part in ((0, 2), (1, 2), (2, 2)):
+            layer(case, f"{choice}_part{part[0]}", choice, biased=True, in_out=part[0] == 1, part=part)
+    layer(case, "part_many_a_token", "mixed", part=(3, 3), k=20, e=7)
     layer(case, "many_a_token", "mixed", k=20, e=7)  # more than are added without a loop
 
 
