@@ -23,7 +23,7 @@ Evaluation::Evaluation(Trainer &trainer, int root)
       if (module.tp > 1)
         throw Error(std::string("module '") + module.name +
                     "': evaluation runs modules on one rank, but this one is "
-                    "cut over tp = " +
+                    "cut over tp * cp = " +
                     std::to_string(module.tp) + " ranks");
     if (here())
       allocate();

@@ -82,7 +82,7 @@ case("swin-dp2", "extra/swin", 7, 4, "model:dp=2")
 case("packed-tp2-pp2-sp", "extra/packed", 6, 3, "model:tp=2,pp=2,sequence_parallel=true")
 
 # Tokens over several ranks (docs/context.md): keys gathered, heads for tokens, beside all other axes; modules of one program may differ in it.
-case("llama-cp2", "llama", 8, 4, "model:cp=2", subset=True)
+case("llama-cp2", "llama", 8, 4, "model:cp=2")
 case("gpt2-cp4-heads", "gpt2", 8, 4, "model:cp=4", subset=True)
 case("llama-cp4-dp2", "llama", 8, 4, "model:cp=4,dp=2,zero=1")
 case("llama-cp2-tp2-pp2-sp", "llama", 8, 2, "model:cp=2,tp=2,pp=2,sequence_parallel=true", subset=True)

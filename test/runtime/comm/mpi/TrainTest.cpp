@@ -188,7 +188,7 @@ TEST(RanksTrain, Evaluation) {
     if (plan.tp > 1) {
       EXPECT_ERROR(
           runTraining(program.info, folder.path, options, ranks(), hooks),
-          "cut over tp = 2");
+          "cut over tp * cp = 2");
       continue;
     }
     runTraining(program.info, folder.path, options, ranks(), hooks);
