@@ -115,9 +115,11 @@ std::optional<std::string> makeExecutable(Plan &plan,
     plan.schedule = "distmm-pipe";
   for (UnitPlan &unit : plan.units) {
     const std::string &name = input.model().modules[unit.module].name;
-    if (unit.cp > 1 || unit.ep > 1)
-      return "unit '" + name +
-             "': context and expert parallelism cannot be executed";
+    if (unit.ep > 1)
+      return "unit '" + name + "': expert parallelism cannot be executed";
+    if (program.tokens[unit.module] % unit.cp)
+      return "unit '" + name + "': " + std::to_string(unit.cp) +
+             " ranks do not divide its tokens";
     int64_t most = program.getMaxReplicas(unit.module, plan.microbatches);
     // What a microbatch has no items for is left idle.
     unit.dp = std::min(unit.dp, most);

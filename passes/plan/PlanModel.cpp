@@ -271,6 +271,17 @@ void ProgramBuilder::addBounds(dist::ModuleOp module, planner::Module &entry) {
   }
 }
 
+/// What `PlannedProgram::tokens` has.
+static int64_t divideTokens(dist::ModuleOp module) {
+  int64_t common = 0;
+  module.walk([&](nn::AttentionOp op) {
+    // A number that only a step knows is not cut.
+    auto rows = nn::getShape(op.getQuery())[1].asConstant();
+    common = std::gcd(common, rows.value_or(1));
+  });
+  return std::max<int64_t>(common, 1);
+}
+
 llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   if (module.getWholeBatch()) {
     result.needsBatchSync = true;
@@ -289,6 +300,7 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   addBounds(module, entry);
   // Where statistics are a part's, the loss would depend on the plan.
   result.items.push_back(modules::findLocalStatistics(module) ? 0 : most);
+  result.tokens.push_back(divideTokens(module));
   if (int rank = getPaceRank(module); rank > paceRank) {
     paceRank = rank;
     result.model.pace = int(result.model.modules.size());

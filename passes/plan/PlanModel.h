@@ -41,6 +41,9 @@ struct PlannedProgram {
   /// By module: items of a sample that replicas may share; 0: none, and tasks
   /// have one microbatch.
   std::vector<int64_t> items;
+  /// By module: what divides the tokens of every attention; 1: nothing does, or
+  /// there are none.
+  std::vector<int64_t> tokens;
   std::vector<ItemBound> kinds; ///< beside samples, by name
   ItemBound sample;
   int64_t global = 1;     ///< samples of a step; of one of parts the most

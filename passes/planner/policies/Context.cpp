@@ -3,8 +3,9 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // What a sample's tokens over several ranks, or a layer's experts over several
-// replicas, would be worth. Programs cannot run such plans yet, so this is no
-// part of `joint`; its plans say so.
+// replicas, would be worth. Programs divide tokens, and `joint` takes such
+// plans where they are faster than its own; plans with experts over replicas
+// are priced only, and say so.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,11 +66,8 @@ Expected<Layouts> listContext(const PolicyInput &input) {
     plan.policy =
         "context (CP " + std::to_string(unit.cp) +
         (unit.ep > 1 ? ", EP " + std::to_string(unit.ep) : std::string()) + ")";
-    plan.notExecutable =
-        unit.ep > 1 && unit.cp > 1
-            ? "context and expert parallelism cannot be executed yet"
-        : unit.ep > 1 ? "expert parallelism cannot be executed yet"
-                      : "context parallelism cannot be executed yet";
+    if (unit.ep > 1)
+      plan.notExecutable = "expert parallelism cannot be executed yet";
   }
   Layouts layouts;
   layouts.families = {{"all", std::move(plans)}};

@@ -32,9 +32,11 @@ Policies &getPolicies() {
       {"colocated", "units share ranks in phases, each with its own layout",
        listColocated},
       {"bubble", "encoder and generator in the backbone's bubbles", listBubble},
-      {"joint", "all of these, item by item", listJoint, /*mixesKinds=*/true},
+      {"joint", "all of these, item by item", listJoint, /*mixesKinds=*/true,
+       /*also=*/"context"},
       {"context",
-       "joint with context and expert parallelism (not executable yet)",
+       "joint with context parallelism, and priced only: with experts over "
+       "replicas",
        listContext},
   };
   return policies;

@@ -187,6 +187,8 @@ struct Policy {
   ListLayouts *layouts;
   /// Whether its layouts put units on several kinds of devices.
   bool mixesKinds = false;
+  /// A policy of which the plans that programs can run are this one's, too.
+  const char *also = nullptr;
 };
 
 using Policies = std::vector<Policy>;

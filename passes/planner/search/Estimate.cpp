@@ -169,8 +169,7 @@ Needs needsOf(const PolicyInput &input, const Plan &plan,
   const Module &module = input.model().modules[unit.module];
   double weight = module.weightBytes;
   if (module.trainable)
-    weight += module.gradientBytes +
-              module.optimizerBytes / double(unit.dp * unit.cp);
+    weight += module.gradientBytes + module.optimizerBytes / double(unit.dp);
   // Blocks of sums are as large as gradients.
   if (module.trainable && unit.dp * unit.cp > 1 &&
       input.costs.cluster.isOnHost())

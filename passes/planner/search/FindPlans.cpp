@@ -7,6 +7,7 @@
 #include "passes/planner/search/PlanSearch.h"
 
 #include <algorithm>
+#include <cmath>
 
 using namespace llvm;
 
@@ -111,8 +112,7 @@ Expected<Plan> moveTo(const PolicyInput &input, Plan plan, int64_t first) {
   }
 }
 
-Expected<Candidates> findOnKind(const Policy &policy,
-                                const PolicyInput &input) {
+Expected<Candidates> findOwn(const Policy &policy, const PolicyInput &input) {
   auto layouts = policy.layouts(input);
   if (!layouts)
     return layouts.takeError();
@@ -125,6 +125,40 @@ Expected<Candidates> findOnKind(const Policy &policy,
     else if (plan.policy.empty())
       plan.policy = policy.name;
   return found;
+}
+
+const Policy &getPolicy(StringRef name) {
+  return *llvm::find_if(
+      getPolicies(), [&](const Policy &policy) { return policy.name == name; });
+}
+
+/// With those of the policy that it knows, too. Each has a search of its own,
+/// so that neither takes simulations from the other.
+Expected<Candidates> findOnKind(const Policy &policy,
+                                const PolicyInput &input) {
+  auto own = findOwn(policy, input);
+  if (!policy.also)
+    return own;
+  auto other = expectedToOptional(findOwn(getPolicy(policy.also), input));
+  if (!other)
+    return own;
+  double best = own ? own->getFastest().predicted.step : INFINITY;
+  std::vector<Plan> faster;
+  for (const Plan &plan : other->getPlans())
+    if (plan.notExecutable.empty() && plan.predicted.step < best)
+      faster.push_back(plan);
+  if (faster.empty())
+    return own;
+  Candidates all = own ? std::move(*own) : Candidates();
+  consumeError(own.takeError());
+  for (Plan &plan : faster) {
+    StringRef layout =
+        StringRef(plan.policy).drop_while([](char c) { return c != '('; });
+    plan.policy = (Twine(policy.name) + " " + layout).str();
+    all.add(std::move(plan));
+  }
+  all.searched.reset(); // its bounds are of other plans
+  return all;
 }
 
 /// Layouts are for one kind of device. On a cluster with several they are
