@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/PlanFile.h"
+#include "passes/plan/PlanJson.h"
 
 #include "passes/planner/describe/PricedOnly.h"
 #include "passes/scheduler/core/Schedule.h"
@@ -51,30 +51,6 @@ int64_t count(const JsonReader &json, int64_t low = 1) {
   if (value > kMost)
     json.fail("expected at most " + Twine(kMost) + ", not " + Twine(value));
   return std::min(value, kMost);
-}
-
-/// [3, 4, 5] or "3-5".
-std::vector<int64_t> rankList(const JsonReader &json) {
-  std::vector<int64_t> ranks;
-  if (!json.raw().is_string()) {
-    for (const JsonReader &rank : json.list())
-      ranks.push_back(count(rank, 0));
-    if (json.ok() && ranks.empty())
-      json.fail("expected at least one rank");
-    return ranks;
-  }
-  std::string text = json.string();
-  auto [first, last] = StringRef(text).split('-');
-  int64_t a, b;
-  if (first.getAsInteger(10, a) || last.getAsInteger(10, b) || a < 0 || b < a ||
-      b > kMost) {
-    json.fail("expected a list of ranks or a range like \"3-10\", not \"" +
-              text + "\"");
-    return ranks;
-  }
-  for (; a <= b; ++a)
-    ranks.push_back(a);
-  return ranks;
 }
 
 class PlanParser {
@@ -154,7 +130,7 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
                            Twine(entry.zero));
   }
   if (json.has("ranks"))
-    entry.ranks = rankList(json.at("ranks"));
+    entry.ranks = readRanks(json.at("ranks"));
   if (json.has("speeds"))
     speeds(json.at("speeds"), entry);
   if (json.has("rows_max"))
@@ -320,7 +296,32 @@ void PlanParser::rest() {
                 Twine(plan.memory.size()) + " numbers");
 }
 
-Expected<PlanFile> parse(const OrderedJson &json, StringRef path) {
+} // namespace
+
+std::vector<int64_t> readRanks(const JsonReader &json) {
+  std::vector<int64_t> ranks;
+  if (!json.raw().is_string()) {
+    for (const JsonReader &rank : json.list())
+      ranks.push_back(count(rank, 0));
+    if (json.ok() && ranks.empty())
+      json.fail("expected at least one rank");
+    return ranks;
+  }
+  std::string text = json.string();
+  auto [first, last] = StringRef(text).split('-');
+  int64_t a, b;
+  if (first.getAsInteger(10, a) || last.getAsInteger(10, b) || a < 0 || b < a ||
+      b > kMost) {
+    json.fail("expected a list of ranks or a range like \"3-10\", not \"" +
+              text + "\"");
+    return ranks;
+  }
+  for (; a <= b; ++a)
+    ranks.push_back(a);
+  return ranks;
+}
+
+Expected<PlanFile> parsePlan(const OrderedJson &json, StringRef path) {
   PlanFile plan;
   plan.path = path.str();
   std::string error;
@@ -329,8 +330,6 @@ Expected<PlanFile> parse(const OrderedJson &json, StringRef path) {
     return createStringError(path + ": " + error);
   return plan;
 }
-
-} // namespace
 
 Error PlanFile::error(const Twine &key, const Twine &what) const {
   return createStringError(path + ": " + key + ": " + what);
@@ -370,7 +369,7 @@ Expected<PlanFile> parsePlan(StringRef text, StringRef path) {
   Expected<OrderedJson> json = models::parseJson(text, path);
   if (!json)
     return json.takeError();
-  return parse(*json, path);
+  return parsePlan(*json, path);
 }
 
 Expected<PlanFile> readPlan(StringRef path) {
@@ -381,136 +380,6 @@ Expected<PlanFile> readPlan(StringRef path) {
         " (a plan is a file, auto, or a line: 'MODULE:tp=2,dp=2; "
         "schedule=1f1b')");
   return parsePlan((*buffer)->getBuffer(), path);
-}
-
-//===----------------------------------------------------------------------===//
-// Plans in one line
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-/// A value as it would stand in the file; a number that is no number is told
-/// there.
-OrderedJson valueOf(StringRef text) {
-  int64_t number;
-  if (!text.getAsInteger(10, number))
-    return number;
-  if (text == "true" || text == "false")
-    return text == "true";
-  return text.str();
-}
-
-/// "3+5" are two values.
-OrderedJson listOf(StringRef text) {
-  OrderedJson list = OrderedJson::array();
-  SmallVector<StringRef> parts;
-  text.split(parts, '+');
-  for (StringRef part : parts)
-    list.push_back(valueOf(part));
-  return list;
-}
-
-/// Of a key of a unit: "ranks=3-5" stays a range, "ranks=3" is a list too.
-OrderedJson settingOf(StringRef key, StringRef text) {
-  bool list =
-      key == "speeds" || (key == "ranks" ? !text.contains('-')
-                                         : key == "save" && text.contains('+'));
-  return list ? listOf(text) : valueOf(text);
-}
-
-Error lineError(const Twine &what) {
-  return createStringError(models::oneLine(("--plan: " + what).str()));
-}
-
-Error addUnit(StringRef name, StringRef text, OrderedJson &units) {
-  OrderedJson unit = OrderedJson::object();
-  SmallVector<StringRef> settings;
-  text.split(settings, ',', -1, /*KeepEmpty=*/false);
-  for (StringRef setting : settings) {
-    auto [key, value] = setting.split('=');
-    if (value.empty())
-      return lineError("units." + name + ": expected key=value, not '" +
-                       setting + "'");
-    StringRef rows = key;
-    bool ofRows = rows.consume_front("rows_max.");
-    if (key == "rows_max")
-      return lineError("units." + name +
-                       ".rows_max: expected rows_max.KIND=" + value);
-    if (ofRows
-            ? unit.contains("rows_max") && unit["rows_max"].contains(rows.str())
-            : unit.contains(key.str()))
-      return lineError("units." + name + "." + key + ": stands twice");
-    if (ofRows)
-      unit["rows_max"][rows.str()] = valueOf(value);
-    else
-      unit[key.str()] = settingOf(key, value);
-  }
-  if (units.contains(name.str()))
-    return lineError("units." + name + ": stands twice");
-  units[name.str()] = unit;
-  return Error::success();
-}
-
-int64_t numberOr(const OrderedJson &object, const char *key, int64_t other) {
-  if (!object.contains(key) || !object[key].is_number_integer())
-    return other;
-  return std::clamp<int64_t>(object[key].get<int64_t>(), 1, 1 << 10);
-}
-
-/// Ranks that the units need if those without a list follow one another.
-int64_t countRanks(const OrderedJson &units) {
-  int64_t most = 0;
-  for (auto &[name, unit] : units.items()) {
-    std::string error;
-    int64_t next = most + numberOr(unit, "tp", 1) * numberOr(unit, "cp", 1) *
-                              numberOr(unit, "dp", 1) * numberOr(unit, "pp", 1);
-    if (unit.contains("ranks")) {
-      next = 0;
-      for (int64_t rank : rankList(JsonReader(&unit["ranks"], "", &error)))
-        next = std::max(next, rank + 1);
-    }
-    most = std::max(most, next);
-  }
-  return most;
-}
-
-} // namespace
-
-Expected<PlanFile> parsePlanLine(StringRef line) {
-  OrderedJson json = {{"version", 1}}, units = OrderedJson::object();
-  OrderedJson schedule;
-  std::string compact = line.str(); // blanks are for the reader
-  llvm::erase_if(compact, [](char c) { return llvm::isSpace(c); });
-  SmallVector<StringRef> parts;
-  StringRef(compact).split(parts, ';', -1, /*KeepEmpty=*/false);
-  for (StringRef part : parts) {
-    size_t colon = part.find(':'), equal = part.find('=');
-    if (colon != StringRef::npos && colon < equal) {
-      if (Error error = addUnit(part.take_front(colon),
-                                part.drop_front(colon + 1), units))
-        return std::move(error);
-      continue;
-    }
-    if (equal == StringRef::npos)
-      return lineError("expected unit:key=value,… or key=value, not '" + part +
-                       "'");
-    StringRef key = part.take_front(equal), value = part.drop_front(equal + 1);
-    if (is_contained({"version", "units", "pipelines", "edges"}, key))
-      return lineError(key + ": goes into a plan file, not into one line");
-    if (key == "schedule" ? !schedule.is_null() : json.contains(key.str()))
-      return lineError(key + ": stands twice");
-    if (key == "schedule")
-      schedule = value.str();
-    else
-      json[key.str()] = valueOf(value);
-  }
-  json["units"] = units;
-  if (!json.contains("ranks"))
-    json["ranks"] = std::max<int64_t>(countRanks(units), 1);
-  if (!schedule.is_null())
-    json["pipelines"].push_back(
-        OrderedJson({{"units", OrderedJson::array()}, {"schedule", schedule}}));
-  return parse(json, "--plan");
 }
 
 } // namespace dt::plan

@@ -127,9 +127,12 @@ Expected<Candidates> findOwn(const Policy &policy, const PolicyInput &input) {
   return found;
 }
 
-const Policy &getPolicy(StringRef name) {
-  return *llvm::find_if(
-      getPolicies(), [&](const Policy &policy) { return policy.name == name; });
+/// Null: there is none of that name.
+const Policy *findPolicy(StringRef name) {
+  for (const Policy &policy : getPolicies())
+    if (policy.name == name)
+      return &policy;
+  return nullptr;
 }
 
 /// With those of the policy that it knows, too. Each has a search of its own,
@@ -139,7 +142,7 @@ Expected<Candidates> findOnKind(const Policy &policy,
   auto own = findOwn(policy, input);
   if (!policy.also)
     return own;
-  auto other = expectedToOptional(findOwn(getPolicy(policy.also), input));
+  auto other = expectedToOptional(findOwn(*findPolicy(policy.also), input));
   if (!other)
     return own;
   double best = own ? own->getFastest().predicted.step : INFINITY;
@@ -225,13 +228,12 @@ Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
   if (input.samples() > 4096)
     own.simulations =
         int(std::max<int64_t>(4, input.simulations * 4096 / input.samples()));
+  if (const Policy *policy = findPolicy(name))
+    return input.costs.cluster.hasSeveralKinds() ? findOnKinds(*policy, own)
+                                                 : findOnKind(*policy, own);
   std::string names;
-  for (const Policy &policy : getPolicies()) {
-    if (policy.name == name)
-      return input.costs.cluster.hasSeveralKinds() ? findOnKinds(policy, own)
-                                                   : findOnKind(policy, own);
+  for (const Policy &policy : getPolicies())
     names += (names.empty() ? "" : ", ") + std::string(policy.name);
-  }
   return createStringError("no policy is named '" + name +
                            "' (known: " + names + ")");
 }

@@ -72,18 +72,6 @@ __device__ void storeProducts(const Rows<T> &a, int firstA, const Rows<T> &b,
       shared.scores[rowOf(i)][columnOf(j)] = x[i][j];
 }
 
-/// What an empty row has in a column.
-template <typename T>
-__device__ float emptyValue(const Rows<T> &v, int column, EmptyRow kind) {
-  if (kind == EmptyRow::NaN && v.count > 0)
-    return NAN;
-  float sum = 0;
-  bool mean = kind == EmptyRow::Mean || kind == EmptyRow::Filled;
-  for (int j = 0; j < v.count && mean; ++j)
-    sum += v.at(j, column) / float(v.count);
-  return sum;
-}
-
 /// Turns a tile of scores into exp(score - top), top the greatest of each row
 /// up to here, and keeps the rows' sums.
 __device__ void exponentiate(Shared &shared) {

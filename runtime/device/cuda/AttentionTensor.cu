@@ -112,11 +112,7 @@ __global__ void __launch_bounds__(kQueryThreads, 2)
     return hiding.maySee(p.row, kQueries, tile * kTile, kTile);
   };
   auto load = [&](int j, int stage) {
-    if (j < walk.end) {
-      shared->k[stage].load(head.k, j);
-      shared->v[stage].load(head.v, j);
-    }
-    endGroup();
+    loadPair(shared->k[stage], head.k, shared->v[stage], head.v, j, walk.end);
   };
   int first = firstRow(kGroups * kRows), stage = 0;
   shared->q.load(head.q, p.row);
@@ -242,11 +238,7 @@ __global__ void __launch_bounds__(kQueryThreads, 2)
     return hasWeights(hiding, rows, p.h, p.row, kQueries, tile * kTile, kTile);
   };
   auto load = [&](int j, int stage) {
-    if (j < walk.end) {
-      shared->k[stage].load(head.k, j);
-      shared->v[stage].load(head.v, j);
-    }
-    endGroup();
+    loadPair(shared->k[stage], head.k, shared->v[stage], head.v, j, walk.end);
   };
   int first = firstRow(kGroups * kRows), stage = 0;
   shared->q.load(head.q, p.row);
@@ -337,16 +329,12 @@ __global__ void __launch_bounds__(kKeyThreads, 1)
       return hasWeights(hiding, rows, h, tile * kTile, kTile, p.row, kKeys);
     };
     auto load = [&](int i, int stage) {
-      if (i < walk.end) {
-        shared->q[stage].load(head.q, i);
-        shared->d[stage].load(head.d, i);
-        if (int r = int(threadIdx.x); r < kHalf) {
-          bool inside = i + r < s.t;
-          shared->lse[stage][r] = inside ? rows.lse[facts + i + r] : 0.f;
-          shared->delta[stage][r] = inside ? rows.delta[facts + i + r] : 0.f;
-        }
+      if (int r = int(threadIdx.x); i < walk.end && r < kHalf) {
+        bool inside = i + r < s.t;
+        shared->lse[stage][r] = inside ? rows.lse[facts + i + r] : 0.f;
+        shared->delta[stage][r] = inside ? rows.delta[facts + i + r] : 0.f;
       }
-      endGroup();
+      loadPair(shared->q[stage], head.q, shared->d[stage], head.d, i, walk.end);
     };
     int i0 = walk.next(isSeen), stage = 0;
     load(i0, stage);

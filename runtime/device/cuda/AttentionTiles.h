@@ -56,6 +56,18 @@ template <typename T> struct Rows {
   }
 };
 
+/// What a query that sees no key has in a column.
+template <typename T>
+__device__ float emptyValue(const Rows<T> &v, int column, EmptyRow kind) {
+  if (kind == EmptyRow::NaN && v.count > 0)
+    return NAN;
+  float sum = 0;
+  bool mean = kind == EmptyRow::Mean || kind == EmptyRow::Filled;
+  for (int j = 0; j < v.count && mean; ++j)
+    sum += v.at(j, column) / float(v.count);
+  return sum;
+}
+
 /// One head's operands.
 template <typename T> struct Head {
   Rows<T> q, k, v, d; ///< d: the output's gradient, or the output

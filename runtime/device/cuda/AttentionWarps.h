@@ -16,8 +16,8 @@
 
 namespace dt::rt::tensor {
 
-using tiles::kTile, tiles::Head, tiles::isHidden, tiles::Rows,
-    tiles::SegmentTiles, tiles::tilesOf;
+using tiles::emptyValue, tiles::kTile, tiles::Head, tiles::isHidden,
+    tiles::Rows, tiles::SegmentTiles, tiles::tilesOf;
 
 /// Rows of one operand in shared memory, of a block of `threads`.
 template <int width, int rows, int threads> struct Tile {
@@ -45,6 +45,18 @@ template <int width, int rows, int threads> struct Tile {
     }
   }
 };
+
+/// Begins to copy rows of two operands from `first` on, if there are any before
+/// `end`: a group of its own.
+template <typename Tile>
+__device__ void loadPair(Tile &a, const Rows<bf16> &ofA, Tile &b,
+                         const Rows<bf16> &ofB, int first, int end) {
+  if (first < end) {
+    a.load(ofA, first);
+    b.load(ofB, first);
+  }
+  endGroup();
+}
 
 /// Which rows of a head a block owns: `each` from `row` on. `turned`: the last
 /// rows first.
@@ -276,18 +288,6 @@ template <typename Combine> __device__ float reduceRow(float value) {
     value =
         Combine::of(value, __shfl_sync(cuda::kAllLanes, value, getLane() ^ by));
   return value;
-}
-
-/// What a query that sees no key has in a column.
-inline __device__ float emptyValue(const Rows<bf16> &v, int column,
-                                   EmptyRow kind) {
-  if (kind == EmptyRow::NaN && v.count > 0)
-    return NAN;
-  float sum = 0;
-  bool mean = kind == EmptyRow::Mean || kind == EmptyRow::Filled;
-  for (int j = 0; j < v.count && mean; ++j)
-    sum += v.at(j, column) / float(v.count);
-  return sum;
 }
 
 } // namespace dt::rt::tensor
