@@ -48,5 +48,6 @@ def entry(options):
 
 
 def kind(recipe):
-    """Of a recipe that a user may have edited."""
-    return recipe.get("optimizer", {}).get("kind", "adamw")
+    """Of a recipe that a user may have edited; of what is none the compiler says so."""
+    found = recipe.get("optimizer", {})
+    return found.get("kind", "adamw") if isinstance(found, dict) else "adamw"
