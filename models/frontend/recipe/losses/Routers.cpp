@@ -75,6 +75,8 @@ Value choices(LossBuilder &l, Value scores, int64_t each) {
 /// probability): Switch Transformers (Fedus et al. 2021), section 2.2, for k
 /// choices of a row as transformers' load_balancing_loss_func. Both means are
 /// over the batch, so the product is one of every sample with every other.
+/// Written so, since a mean over samples alone is a part's where the batch is
+/// cut, and an error; a row of the products is as long as there are samples.
 Value loadBalance(LossBuilder &l, Value output) {
   Value scores = bySample(l, output);
   if (!scores)
