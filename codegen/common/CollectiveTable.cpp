@@ -82,7 +82,7 @@ static LogicalResult addRows(TableWriter &writer, rt::ModuleOp module,
                              const ModuleNames &name,
                              SmallVectorImpl<std::string> &table) {
   CollectiveCounter counter;
-  SmallVector<std::string> symbols = symbolsOf(module);
+  ModuleSymbols symbols = symbolsOf(module);
   for (auto entry : module.getBody().getOps<rt::EntryOp>()) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<rt::FuncOp>(
         entry, entry.getCalleeAttr());

@@ -144,7 +144,7 @@ void ModuleEmitter::emitContextFunction() {
        llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
     line(cpp::assign(
         cpp::member("context.size", identifier(symbol.getSymName())),
-        cpp::element("task.dims", i)));
+        cpp::quotient(cpp::element("task.dims", i), symbol.getMultiple())));
   for (auto decl : module.getBody().getOps<rt::ParameterDeclOp>()) {
     std::string name = names.parameters[decl.getSymName()];
     line(place(cpp::member("parameters", name),

@@ -24,12 +24,14 @@ static std::string symbols(TableWriter &writer, rt::ModuleOp module,
     rows::SymbolInfo row;
     row.name = quoted(symbol.getSymName());
     row.item = symbol.getItem() ? quoted(*symbol.getItem()) : "nullptr";
-    row.max = symbol.getMax();
+    row.max = int64_t(symbol.getMax()) * int64_t(symbol.getMultiple());
     if (!symbol.getCost().isZero())
       row.cost = symbol.getCost().convertToDouble();
     if (symbol.getMeasure()) {
       row.measure = quoted(*symbol.getMeasure());
       row.largest = int64_t(symbol.getLargest().value_or(1));
+      if (symbol.getMultiple() > 1)
+        row.multiple = int64_t(symbol.getMultiple());
       row.squareCost = symbol.getSquareCost().convertToDouble();
     }
     table.push_back(listText(row));
@@ -47,8 +49,7 @@ static FailureOr<rt::BufferDeclOp> bufferOf(Operation *op,
 }
 
 static FailureOr<SmallVector<std::string>>
-inputs(TableWriter &writer, rt::ModuleOp module,
-       ArrayRef<std::string> symbols) {
+inputs(TableWriter &writer, rt::ModuleOp module, const ModuleSymbols &symbols) {
   SmallVector<std::string> table;
   for (auto input : module.getBody().getOps<rt::InputOp>()) {
     auto decl = bufferOf(input, input.getBufferAttr());
@@ -64,6 +65,8 @@ inputs(TableWriter &writer, rt::ModuleOp module,
     row.fromOutput = int64_t(input.getOutput());
     if (input.getApart())
       row.apart = quoted(*input.getApart());
+    if (input.getPadding())
+      row.padding = int64_t(input.getPadding());
     table.push_back(fieldsText(row));
   }
   return table;
@@ -71,7 +74,7 @@ inputs(TableWriter &writer, rt::ModuleOp module,
 
 static FailureOr<SmallVector<std::string>>
 outputs(TableWriter &writer, rt::ModuleOp module,
-        ArrayRef<std::string> symbols) {
+        const ModuleSymbols &symbols) {
   SmallVector<std::string> table;
   for (auto output : module.getBody().getOps<rt::OutputOp>()) {
     auto decl = bufferOf(output, output.getBufferAttr());
@@ -94,7 +97,7 @@ static void setFunctions(rt::ModuleOp module, const ModuleNames &name,
 
 /// FLOPs of the model in a part.
 static LogicalResult setWork(TableWriter &writer, rt::ModuleOp module,
-                             ArrayRef<std::string> symbols,
+                             const ModuleSymbols &symbols,
                              const ModuleNames &name, rows::ModuleInfo &row) {
   auto work = cast_or_null<dist::WorkAttr>(module.getWorkAttr());
   if (!work)
@@ -124,7 +127,7 @@ static LogicalResult setWork(TableWriter &writer, rt::ModuleOp module,
 
 static FailureOr<std::string>
 moduleRow(TableWriter &writer, rt::ModuleOp module, const ModuleNames &name) {
-  SmallVector<std::string> symbolNames = symbolsOf(module);
+  ModuleSymbols symbolNames = symbolsOf(module);
   auto in = inputs(writer, module, symbolNames);
   auto out = succeeded(in) ? outputs(writer, module, symbolNames) : in;
   if (failed(out))

@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace dt::codegen {
@@ -46,31 +48,34 @@ std::string TableWriter::shared(StringRef type, StringRef name,
   return table;
 }
 
-std::string extentText(const nn::DimExpr &dim, ArrayRef<std::string> symbols) {
-  auto affine = dim.asAffine().value_or(nn::DimExpr::Affine{0, "", -1});
-  bool isNumber = affine.symbol.empty();
+std::string extentText(const nn::DimExpr &dim, const ModuleSymbols &symbols) {
+  auto extent = symbols.extentOf(dim);
   rows::Extent row;
-  row.scale = isNumber ? 0 : affine.scale;
-  row.symbol =
-      isNumber ? -1 : llvm::find(symbols, affine.symbol) - symbols.begin();
-  row.offset = affine.offset;
+  row.scale = extent.scale;
+  row.symbol = extent.symbol;
+  row.offset = extent.offset;
+  if (extent.per > 1)
+    row.per = extent.per;
   return listText(row);
 }
 
 std::optional<std::string> TableWriter::terms(StringRef label,
                                               const nn::DimExpr &sum,
-                                              ArrayRef<std::string> symbols) {
+                                              const ModuleSymbols &symbols) {
   SmallVector<std::string> terms;
   for (const nn::DimExpr::Term &term : sum.terms()) {
     SmallVector<int64_t> indices;
+    int64_t per = 1;
     for (const std::string &symbol : term.symbols) {
-      auto found = llvm::find(symbols, symbol);
-      if (found == symbols.end())
+      indices.push_back(symbols.find(symbol));
+      if (indices.back() < 0)
         return std::nullopt;
-      indices.push_back(found - symbols.begin());
+      per *= symbols.multiples[size_t(indices.back())];
     }
     rows::SizeTerm row;
     row.factor = term.coefficient;
+    if (per > 1)
+      row.per = per;
     row.symbols = shared("int32_t", "kNumbers", numberTexts(indices));
     terms.push_back(listText(row));
   }
@@ -78,7 +83,7 @@ std::optional<std::string> TableWriter::terms(StringRef label,
 }
 
 std::string TableWriter::tensor(StringRef label, Type type,
-                                ArrayRef<std::string> symbols) {
+                                const ModuleSymbols &symbols) {
   auto buffer = cast<rt::BufferType>(type);
   nn::Shape shape = buffer.getShape();
   SmallVector<std::string> extents;
@@ -96,7 +101,7 @@ std::string TableWriter::tensor(StringRef label, Type type,
 }
 
 std::string TableWriter::buffer(StringRef label, rt::BufferDeclOp decl,
-                                ArrayRef<std::string> symbols) {
+                                const ModuleSymbols &symbols) {
   rows::BufferInfo row;
   row.tensor = tensor(label, decl.getType(), symbols);
   row.offset = decl.getOffset();
@@ -135,11 +140,28 @@ int64_t TableWriter::moduleIndex(StringRef name) const {
   return it == modules.end() ? -1 : it->second;
 }
 
-SmallVector<std::string> symbolsOf(rt::ModuleOp module) {
-  SmallVector<std::string> result;
-  for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
-    result.push_back(symbol.getSymName().str());
+ModuleSymbols symbolsOf(rt::ModuleOp module) {
+  ModuleSymbols result;
+  for (auto symbol : module.getBody().getOps<rt::SymbolOp>()) {
+    result.names.push_back(symbol.getSymName().str());
+    result.multiples.push_back(int64_t(symbol.getMultiple()));
+  }
   return result;
+}
+
+ModuleSymbols::Extent ModuleSymbols::extentOf(const nn::DimExpr &size) const {
+  auto affine = size.asAffine().value_or(nn::DimExpr::Affine{0, "", -1});
+  if (affine.symbol.empty())
+    return {0, -1, affine.offset, 1};
+  int64_t symbol = find(affine.symbol),
+          multiple = symbol < 0 ? 1 : multiples[size_t(symbol)],
+          common = std::gcd(affine.scale, multiple);
+  return {affine.scale / common, symbol, affine.offset, multiple / common};
+}
+
+int64_t ModuleSymbols::find(StringRef name) const {
+  const auto *found = llvm::find(names, name);
+  return found == names.end() ? -1 : found - names.begin();
 }
 
 SmallVector<std::string> numberTexts(ArrayRef<int64_t> values) {

@@ -15,6 +15,19 @@
 
 namespace dt::codegen {
 
+/// The symbols of a module in the order of its table, and what the sum that
+/// each of them counts is a multiple of (nn.dim).
+struct ModuleSymbols {
+  llvm::SmallVector<std::string> names;
+  llvm::SmallVector<int64_t> multiples;
+  int64_t find(llvm::StringRef name) const; ///< -1: there is none
+  /// The numbers of an Extent, of a size that is affine in one of the symbols.
+  struct Extent {
+    int64_t scale, symbol, offset, per;
+  };
+  Extent extentOf(const nn::DimExpr &size) const;
+};
+
 /// What all tables are written with: constant arrays, and the index of each
 /// thing in its table.
 class TableWriter {
@@ -40,12 +53,12 @@ public:
   /// An array of SizeTerm; nothing if a symbol is none of `symbols`.
   std::optional<std::string> terms(llvm::StringRef label,
                                    const nn::DimExpr &sum,
-                                   llvm::ArrayRef<std::string> symbols);
+                                   const ModuleSymbols &symbols);
   /// A TensorInfo and a BufferInfo; `symbols` are those of the module.
   std::string tensor(llvm::StringRef label, mlir::Type type,
-                     llvm::ArrayRef<std::string> symbols);
+                     const ModuleSymbols &symbols);
   std::string buffer(llvm::StringRef label, rt::BufferDeclOp decl,
-                     llvm::ArrayRef<std::string> symbols);
+                     const ModuleSymbols &symbols);
   /// An array of CutInfo.
   std::string cuts(llvm::StringRef name, llvm::ArrayRef<dist::CutAttr> values);
 
@@ -83,10 +96,8 @@ auto functionOf(ModuleRow &row, rt::TaskKind kind) -> decltype(&row.forward) {
   }
 }
 
-/// An Extent of a size that is affine in one of the symbols.
-std::string extentText(const nn::DimExpr &dim,
-                       llvm::ArrayRef<std::string> symbols);
-llvm::SmallVector<std::string> symbolsOf(rt::ModuleOp module);
+std::string extentText(const nn::DimExpr &dim, const ModuleSymbols &symbols);
+ModuleSymbols symbolsOf(rt::ModuleOp module);
 llvm::SmallVector<std::string> numberTexts(llvm::ArrayRef<int64_t> values);
 
 // Each writes a table and gives what refers to it.

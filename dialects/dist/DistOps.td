@@ -109,11 +109,11 @@ def Dist_MeasureOp : Dist_TopOp<"measure"> {
   let summary = "a number that items of a kind have, known before they are decoded";
   let description = [{
     `dist.measure "patches" of "image" max 4096 part 16384`: an image has 0 to 4096 patches, and a part's images have at most 16384 together (absent: as many as the part may hold, each of
-    the largest size). The kind may be "sample". A `nn.dim` adds it up (docs/sizes.md).
+    the largest size). `multiple 128`: rows of a part are rounded up to a multiple of that. The kind may be "sample". A `nn.dim` adds it up (docs/sizes.md).
   }];
-  let arguments = (ins StrAttr:$name, StrAttr:$kind, I64Attr:$max, OptionalAttr<I64Attr>:$part);
+  let arguments = (ins StrAttr:$name, StrAttr:$kind, I64Attr:$max, OptionalAttr<I64Attr>:$part, DefaultValuedAttr<I64Attr, "1">:$multiple);
   let hasVerifier = 1;
-  let assemblyFormat = "$name `of` $kind `max` $max (`part` $part^)? attr-dict";
+  let assemblyFormat = "$name `of` $kind `max` $max (`part` $part^)? (`multiple` $multiple^)? attr-dict";
 }
 
 def Dist_SegmentsOp : Dist_TopOp<"segments"> {
@@ -124,6 +124,15 @@ def Dist_SegmentsOp : Dist_TopOp<"segments"> {
   }];
   let arguments = (ins StrAttr:$module, StrAttr:$input, OptionalAttr<StrAttr>:$with);
   let assemblyFormat = "$module $input (`with` $with^)? attr-dict";
+}
+
+def Dist_PaddingOp : Dist_TopOp<"padding"> {
+  let summary = "what a raw input has in rows behind those of the last item";
+  let description = [{
+    `dist.padding "llm" "labels" = -100`: where rows of a part are rounded up to a multiple (docs/sizes.md), the rows behind them have that number; other inputs have 0. The module is named as files name it.
+  }];
+  let arguments = (ins StrAttr:$module, StrAttr:$input, I64Attr:$value);
+  let assemblyFormat = "$module $input `=` $value attr-dict";
 }
 
 def Dist_InputOp : Dist_TopOp<"input"> {

@@ -270,8 +270,9 @@ LogicalResult MeasureOp::verify() {
         other.getName() == getName() && other.getKind() == getKind())
       return emitOpError("is the second one named '")
              << getName() << "' of '" << getKind() << "'";
-  if (int64_t(getMax()) < 1 || int64_t(getPart().value_or(1)) < 1)
-    return emitOpError("needs bounds of at least 1");
+  if (int64_t(getMax()) < 1 || int64_t(getPart().value_or(1)) < 1 ||
+      int64_t(getMultiple()) < 1)
+    return emitOpError("needs bounds, and a multiple, of at least 1");
   return success();
 }
 

@@ -57,9 +57,9 @@ def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, Singl
 }
 def RT_SymbolOp : RT_Op<"symbol", [Symbol]> {
   let summary = "SymbolInfo";
-  let description = [{ `cost`: predicted ns of forward and backward for each of its items, or for each 1 of what it adds up of them; `square_cost`: what is more for the square of an item's measure. }];
-  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<StrAttr>:$measure, OptionalAttr<I64Attr>:$largest, I64Attr:$max, DefaultValuedAttr<F64Attr, "0.0">:$cost, DefaultValuedAttr<F64Attr, "0.0">:$square_cost);
-  let assemblyFormat = "$sym_name (`of` $item^)? (`measure` $measure^ `largest` $largest)? `max` $max (`cost` $cost^)? (`square_cost` $square_cost^)? attr-dict";
+  let description = [{ `cost`: predicted ns of forward and backward for each of its items, or for each 1 of what it adds up of them; `square_cost`: what is more for the square of an item's measure. `multiple`: as in nn.dim; `max` is in that unit. }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<StrAttr>:$measure, OptionalAttr<I64Attr>:$largest, DefaultValuedAttr<I64Attr, "1">:$multiple, I64Attr:$max, DefaultValuedAttr<F64Attr, "0.0">:$cost, DefaultValuedAttr<F64Attr, "0.0">:$square_cost);
+  let assemblyFormat = "$sym_name (`of` $item^)? (`measure` $measure^ `largest` $largest)? (`multiple` $multiple^)? `max` $max (`cost` $cost^)? (`square_cost` $square_cost^)? attr-dict";
 }
 def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "ParameterInfo; places in the module's regions, trainable ones first";
@@ -100,9 +100,9 @@ def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {
 }
 def RT_InputOp : RT_Op<"input"> {
   let summary = "InputInfo: from the batch, or output `output` (index) of module `from`";
-  let description = [{ `apart`: its numbers keep the rows of items apart (dist.segments), together with those of inputs that say the same name. }];
-  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer, OptionalAttr<FlatSymbolRefAttr>:$from, DefaultValuedAttr<I64Attr, "-1">:$output, OptionalAttr<StrAttr>:$apart);
-  let assemblyFormat = "$name $buffer (`from` $from^)? (`apart` $apart^)? attr-dict";
+  let description = [{ `apart`: its numbers keep the rows of items apart (dist.segments), together with those of inputs that say the same name. `padding`: what it has in rows behind those of the last item (dist.padding). }];
+  let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$buffer, OptionalAttr<FlatSymbolRefAttr>:$from, DefaultValuedAttr<I64Attr, "-1">:$output, OptionalAttr<StrAttr>:$apart, DefaultValuedAttr<I64Attr, "0">:$padding);
+  let assemblyFormat = "$name $buffer (`from` $from^)? (`apart` $apart^)? (`padding` $padding^)? attr-dict";
 }
 def RT_OutputOp : RT_Op<"output"> {
   let summary = "an output of a module: what --save-outputs writes";

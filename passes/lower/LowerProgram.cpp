@@ -125,7 +125,7 @@ private:
       };
       rt::SymbolOp::create(b, dim.getLoc(), dim.getSymNameAttr(),
                            dim.getItemAttr(), dim.getMeasureAttr(),
-                           dim.getLargestAttr(),
+                           dim.getLargestAttr(), dim.getMultipleAttr(),
                            b.getI64IntegerAttr(dim.getMax().value_or(0)),
                            ns(dim.getCostAttr()), ns(dim.getSquareCostAttr()));
     }
@@ -221,6 +221,12 @@ private:
                              d.unjoined, d.layout);
   }
 
+  /// Whether rows of the module's parts are rounded up.
+  static bool hasMultiples(dist::ModuleOp module) {
+    return llvm::any_of(module.getOps<nn::DimOp>(),
+                        [](nn::DimOp dim) { return dim.getMultiple() > 1; });
+  }
+
   /// What an input's segments are checked together with, by name; null: they
   /// are none.
   StringAttr keptApart(dist::ModuleOp module, StringRef input) {
@@ -231,6 +237,22 @@ private:
     return {};
   }
 
+  /// What rows behind those of the last item have: a number that no item has,
+  /// where numbers keep items apart.
+  IntegerAttr getPadding(dist::ModuleOp module, StringRef input,
+                         rt::BufferType buffer, bool keptApart) {
+    auto type = dyn_cast<IntegerType>(buffer.getElementType());
+    if (keptApart && type) // also where 32 bits of it are left
+      return b.getI64IntegerAttr(
+          APInt::getSignedMinValue(std::min(32U, type.getWidth()))
+              .getSExtValue());
+    for (auto op :
+         module->getParentOfType<mlir::ModuleOp>().getOps<dist::PaddingOp>())
+      if (op.getModule() == module.getExternalName() && op.getInput() == input)
+        return op.getValueAttr();
+    return b.getI64IntegerAttr(0);
+  }
+
   void writeInput(PlannedModule &m, const PlannedModule::Input &input) {
     FlatSymbolRefAttr from;
     int64_t index = -1;
@@ -239,11 +261,16 @@ private:
       from = ref(dist::EdgeOp(edge.op).getSource());
       index = edge.fromOutput;
     }
-    rt::InputOp::create(b, m.op.getLoc(), b.getStringAttr(input.name),
-                        ref(m.declarations[input.declaration].name), from,
-                        b.getI64IntegerAttr(index),
-                        input.edge < 0 ? keptApart(m.op, input.name)
-                                       : StringAttr());
+    bool raw = input.edge < 0;
+    const Declaration &declaration = m.declarations[input.declaration];
+    StringAttr apart = raw ? keptApart(m.op, input.name) : StringAttr();
+    rt::InputOp::create(
+        b, m.op.getLoc(), b.getStringAttr(input.name), ref(declaration.name),
+        from, b.getI64IntegerAttr(index), apart,
+        raw && hasMultiples(m.op)
+            ? getPadding(m.op, input.name,
+                         cast<rt::BufferType>(declaration.type), bool(apart))
+            : b.getI64IntegerAttr(0));
   }
 
   void writeEdge(const PlannedEdge &edge) {
@@ -374,8 +401,9 @@ struct LowerProgram : impl::LowerProgramBase<LowerProgram> {
     // Data, items and inputs stay: they are facts for the runtime, not code.
     for (Operation &op : llvm::make_early_inc_range(*top.getBody()))
       if (isa<dist::ModuleOp, dist::EdgeOp, dist::TieOp, dist::LossOp,
-              dist::SegmentsOp, dist::OptimizerOp, dist::BatchOp, dist::SeedOp,
-              dist::PlanOp, sched::ProblemOp, sched::SolutionOp>(op))
+              dist::SegmentsOp, dist::PaddingOp, dist::OptimizerOp,
+              dist::BatchOp, dist::SeedOp, dist::PlanOp, sched::ProblemOp,
+              sched::SolutionOp>(op))
         op.erase();
   }
 };

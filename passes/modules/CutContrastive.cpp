@@ -123,7 +123,7 @@ LogicalResult Cutter::cut() {
   int64_t global = batch ? batch.getGlobal() : 1;
   for (auto dim : head.getOps<nn::DimOp>())
     if (dim.getItem())
-      dim.setMax(global * dist::getMostOfSample(program, dim).value_or(1));
+      dim.setBound(global * dist::getMostOfSample(program, dim).value_or(1));
   return checkSpans(head);
 }
 

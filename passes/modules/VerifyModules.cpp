@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistOps.h"
+#include "passes/modules/CheckPadding.h"
 #include "passes/modules/ItemAxes.h"
 #include "passes/modules/Passes.h"
 #include "passes/modules/SplitLosses.h"
@@ -32,12 +33,17 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
     for (auto module : program.getOps<dist::ModuleOp>())
       if (module.getForward())
         findSegments(module);
-    if (!isCut(program))
+    // Rows behind those of the last item are one more of them.
+    bool padded = hasPadding(program);
+    if (!isCut(program) && !padded)
       return;
-    for (auto module : program.getOps<dist::ModuleOp>())
-      if (!module.getWholeBatch() && module.getForward() &&
-          failed(verify(module)))
+    for (auto module : program.getOps<dist::ModuleOp>()) {
+      if (!module.getForward())
+        continue;
+      if ((!module.getWholeBatch() && failed(verify(module))) ||
+          (padded && failed(checkPadding(module))))
         return signalPassFailure();
+    }
   }
 
   /// Raw inputs that attention compares along an axis of several items' rows.

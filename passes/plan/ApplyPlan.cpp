@@ -93,7 +93,7 @@ private:
       schedule::setTimes(module, unit.times, unit.timesFrom);
     for (auto dim : module.getOps<nn::DimOp>())
       if (dim.getItem())
-        dim.setMax(getRowsMax(unit, module, dim));
+        dim.setBound(getRowsMax(unit, module, dim));
   }
 
   void writePlan(const PlanFile &plan) {

@@ -163,9 +163,9 @@ void setOneItem(dist::ModuleOp module) {
   StringRef own = module.getItem().value_or("");
   for (auto dim : module.getOps<nn::DimOp>())
     if (dim.getItem())
-      dim.setMax(*dim.getItem() == own || own != dist::kSample
-                     ? dim.getLargest().value_or(1)
-                     : dist::getMostOfSample(program, dim).value_or(1));
+      dim.setBound(*dim.getItem() == own || own != dist::kSample
+                       ? dim.getLargest().value_or(1)
+                       : dist::getMostOfSample(program, dim).value_or(1));
 }
 
 llvm::Error fail(dist::ModuleOp module, const Twine &what) {

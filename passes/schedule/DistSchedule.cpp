@@ -175,7 +175,7 @@ LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
   }
   // Whole units of 1/256 ns, which is what the runtime counts in.
   auto set = [&](nn::DimOp dim, double all) {
-    double one = std::max(0.0, all) / double(*dim.getMax());
+    double one = std::max(0.0, all) / double(*dim.getBound());
     dim.setCost(APFloat(std::round(256 * one) / 256));
   };
   double all = mine ? item * countItems(mine) : 0, left = all;

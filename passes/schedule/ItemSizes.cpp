@@ -118,7 +118,8 @@ Sizes getSizesOfItem(dist::ModuleOp module) {
                           : Sizes::Share{all};
   };
   auto share = [&](nn::DimOp dim) -> Sizes::Share {
-    auto largest = double(dim.getLargest().value_or(1));
+    auto multiple = double(dim.getMultiple()),
+         largest = double(dim.getLargest().value_or(1)) / multiple;
     bool isOwn = *dim.getItem() == own;
     if (isOwn && !dim.getMeasure())
       return {1};
@@ -130,7 +131,7 @@ Sizes getSizesOfItem(dist::ModuleOp module) {
     if (own != dist::kSample)
       return {largest};
     return inProportion(
-        double(dist::getMostOfSample(program, dim).value_or(1)));
+        double(dist::getMostOfSample(program, dim).value_or(1)) / multiple);
   };
   if (most.tokens <= 0 && most.other <= 0)
     return Sizes(module, share, {1, 0});
@@ -147,7 +148,7 @@ nn::DimOp getMainDim(dist::ModuleOp module, StringRef kind) {
 }
 
 double countItems(nn::DimOp dim) {
-  return double(*dim.getMax()) /
+  return double(*dim.getBound()) /
          double(std::max<int64_t>(1, dim.getLargest().value_or(1)));
 }
 

@@ -207,7 +207,7 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   // Items that are all alike are one, the part.
   bool measured = main && main.getMeasure();
   double items = measured ? countItems(main) : 1,
-         tokens = measured ? double(*main.getMax()) / items : 1;
+         tokens = measured ? double(*main.getBound()) / items : 1;
   auto share = [&](nn::DimOp dim) -> Sizes::Share {
     bool counts = what.without.empty() || (dim.getItem() != what.without &&
                                            dim.getQuantity() != what.without);

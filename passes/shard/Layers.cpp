@@ -171,11 +171,14 @@ std::optional<Cut> dt::shard::getTokenCut(RankedTensorType stream,
   if (shape.size() < 2 || shape.size() > 3)
     return std::nullopt;
   unsigned dim = shape.size() - 2;
-  std::optional<int64_t> tokens = shape[dim].asConstant();
-  // [batch * tokens, features]
-  if (!tokens && shape[dim].terms().size() == 1)
-    tokens = shape[dim].terms()[0].coefficient;
+  std::optional<int64_t> tokens = getTokens(shape[dim]);
   if (!tokens || *tokens == 0)
     return std::nullopt;
   return cutTokens(dim, *tokens, axis);
+}
+
+std::optional<int64_t> dt::shard::getTokens(const nn::DimExpr &rows) {
+  if (rows.isConstant() || rows.terms().size() != 1)
+    return rows.asConstant();
+  return rows.terms()[0].coefficient;
 }

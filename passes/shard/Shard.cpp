@@ -305,16 +305,19 @@ static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
   constexpr int64_t kMost = 128, kRounds = 8;
   int64_t apart = module.getSequenceParallel() ? getTensorParallel(module) : 1;
   bool bounded = false;
-  SmallVector<int64_t> tokens;
+  // Of packed rows there are several times as many as they are a multiple of.
+  SmallVector<std::pair<int64_t, int64_t>> tokens; // and rounds that they want
   module.walk([&](nn::AttentionOp op) {
     bounded |= op.getCausal() || op.getWindow() || op.getQuerySegments();
-    auto rows = nn::getShape(op.getQuery())[1].asConstant();
-    if (rows && *rows % (over * apart) == 0)
-      tokens.push_back(*rows / apart);
+    nn::DimExpr size = nn::getShape(op.getQuery())[1];
+    auto rows = getTokens(size);
+    if (rows && *rows && *rows % (over * apart) == 0)
+      tokens.emplace_back(*rows / apart, size.isConstant() ? kRounds : 1);
   });
   int64_t block = kMost;
-  auto fits = [&](int64_t rows) {
-    return rows % (block * over) == 0 && rows / (block * over) >= kRounds;
+  auto fits = [&](std::pair<int64_t, int64_t> entry) {
+    auto [rows, rounds] = entry;
+    return rows % (block * over) == 0 && rows / (block * over) >= rounds;
   };
   while (block > 1 && !llvm::all_of(tokens, fits))
     block /= 2;

@@ -229,8 +229,12 @@ double utilisation(const ProgramInfo &program, const Assignment &assignment) {
   for (size_t s = 0; s < pace.symbols.size; ++s)
     if (pace.symbols[s].measure)
       for (const auto &task : assignment.modules[size_t(program.pace)])
-        for (const PartItems &part : task)
-          rows += double(part.dims[s]), bounds += double(pace.symbols[s].max);
+        for (const PartItems &part : task) {
+          rows += double(ItemRows{&part.symbols[s],
+                                  assignment.measureOf(size_t(program.pace), s)}
+                             .total());
+          bounds += double(pace.symbols[s].max);
+        }
   return bounds > 0 ? rows / bounds : 0;
 }
 

@@ -64,7 +64,7 @@ struct StepItems {
 /// it adds a measure up; an empty list for a symbol without an item kind.
 struct PartItems {
   std::vector<Items> symbols;
-  /// The value of each: how many, or the sum of their measure.
+  /// The value of each: how many, or the sum of their measure, rounded up.
   std::vector<int64_t> dims;
   /// Places of the part's samples; of a part that is not cut by sample, the
   /// owners of its items as far as they are known.
@@ -180,6 +180,15 @@ private:
   struct State;
   std::unique_ptr<State> state;
 };
+
+/// The value of a symbol in a part whose items have `rows` together.
+inline int64_t roundUp(const SymbolInfo &symbol, int64_t rows) {
+  return (rows + symbol.multiple - 1) / symbol.multiple * symbol.multiple;
+}
+/// A size in a part with these values of the symbols.
+inline int64_t extentOf(const Extent &e, const int64_t *dims) {
+  return e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] / e.per + e.offset;
+}
 
 /// The items of a block: each has as many rows as its measure says, or one.
 struct ItemRows {

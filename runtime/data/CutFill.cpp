@@ -19,9 +19,10 @@ StepCutter::fillWhole(int32_t module) const {
   for (size_t s = 0; s < info.symbols.size; ++s) {
     int kind = symbolKinds[size_t(module)][s];
     part.symbols.push_back(kind < 0 ? Items() : everything(countOf(kind)));
-    part.dims.push_back(
+    part.dims.push_back(roundUp(
+        info.symbols[s],
         ItemRows{&part.symbols.back(), symbolMeasures[size_t(module)][s].get()}
-            .total());
+            .total()));
   }
   return {std::vector<PartItems>(size_t(replicasOf(info)), part)};
 }
@@ -82,7 +83,7 @@ StepCutter::fillModule(int32_t module, PieceLists &pieces) const {
     for (size_t k = 0; k < parts.size(); ++k)
       for (size_t r = 0; r < parts[k].size(); ++r) {
         parts[k][r].symbols[s] = lists[k][r];
-        parts[k][r].dims[s] = dims[k][r];
+        parts[k][r].dims[s] = roundUp(info.symbols[s], dims[k][r]);
       }
   }
   return parts;

@@ -9,6 +9,7 @@
 #include "runtime/base/Error.h"
 #include "runtime/data/Convert.h"
 #include "runtime/data/FileBatch.h"
+#include "runtime/data/Padding.h"
 #include "runtime/data/PartGroups.h"
 
 #include <cstring>
@@ -134,8 +135,8 @@ void FileBatch::cutAxis(size_t module, size_t input, int32_t axis,
   size_t outer = 1, unit = sizeOf(tensor.type) * size_t(e.scale);
   for (int32_t i = 0; i < tensor.rank; ++i)
     (i < axis ? outer : unit) *= i == axis ? 1 : size_t(shape[size_t(i)]);
-  std::vector<std::byte> cut(outer * size_t(part.dims[size_t(e.symbol)]) *
-                             unit);
+  int64_t own = rows.total();
+  std::vector<std::byte> cut(outer * size_t(own) * unit);
   size_t stride = unit * size_t(step.symbols[module][size_t(e.symbol)]);
   std::byte *to = cut.data();
   for (size_t o = 0; o < outer; ++o)
@@ -147,7 +148,7 @@ void FileBatch::cutAxis(size_t module, size_t input, int32_t axis,
       to += size;
     }
   bytes = std::move(cut);
-  shape[size_t(axis)] = e.scale * part.dims[size_t(e.symbol)];
+  shape[size_t(axis)] = e.scale * own;
 }
 
 /// Gathers the part's items along each axis that counts items.
@@ -163,7 +164,7 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
     const Extent &e = tensor.shape[axis];
     if (e.symbol < 0 || !program.modules[module].symbols[e.symbol].item)
       continue;
-    if (part.dims[e.symbol] == step.symbols[module][e.symbol])
+    if (part.rows(size_t(e.symbol)).total() == step.symbols[module][e.symbol])
       continue; // all of them, and they are in order
     if (e.offset != 0)
       throw Error(file.path() + ": tensor '" + whole.name +
@@ -172,6 +173,7 @@ std::vector<std::byte> FileBatch::cutInput(size_t module, size_t input,
   }
   if (whole.refers())
     rebaseInput(module, input, part, samples, bytes);
+  padInput(program.modules[module].inputs[input], part, bytes, shape);
   return bytes;
 }
 

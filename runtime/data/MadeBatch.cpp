@@ -94,12 +94,8 @@ Part BatchMaker::makePart(size_t m, const PartItems &items) {
     if (module.inputs[i].fromModule >= 0)
       continue;
     size_t count = 1;
-    for (int32_t axis = 0; axis < tensor.rank; ++axis) {
-      const Extent &e = tensor.shape[axis];
-      count *= size_t(e.symbol < 0
-                          ? e.offset
-                          : e.scale * part.dims[size_t(e.symbol)] + e.offset);
-    }
+    for (int32_t axis = 0; axis < tensor.rank; ++axis)
+      count *= size_t(extentOf(tensor.shape[axis], part.dims.data()));
     storage.push_back(contents(tensor, count));
     part.inputs[i] = {storage.back().data(), storage.back().size()};
   }

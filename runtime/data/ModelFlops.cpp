@@ -33,7 +33,7 @@ public:
       for (int32_t s : term.symbols)
         product *= double(module.symbols[s].item ? part.dims[size_t(s)]
                                                  : fixed[size_t(s)]);
-      sum += product;
+      sum += product / double(term.per);
     }
     for (const PairTerm &term : module.pairs)
       sum += ofPairs(term, part);

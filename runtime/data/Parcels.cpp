@@ -16,12 +16,8 @@ constexpr size_t kAlignment = 16;
 
 size_t bytesOf(const TensorInfo &tensor, const Part &part) {
   size_t count = 1;
-  for (int32_t axis = 0; axis < tensor.rank; ++axis) {
-    const Extent &e = tensor.shape[axis];
-    count *=
-        size_t(e.symbol < 0 ? e.offset
-                            : e.scale * part.dims[size_t(e.symbol)] + e.offset);
-  }
+  for (int32_t axis = 0; axis < tensor.rank; ++axis)
+    count *= size_t(extentOf(tensor.shape[axis], part.dims.data()));
   return count * sizeOf(tensor.type);
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/base/FileActivity.h"
 #include "runtime/base/Safetensors.h"
 #include "runtime/data/ModelFlops.h"
+#include "runtime/data/Padding.h"
 #include "runtime/data/ShardBatch.h"
 
 #include <algorithm>
@@ -267,20 +268,16 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t task,
       continue;
     const TensorInfo &info = module.inputs[i].buffer.tensor;
     std::vector<int64_t> shape;
-    for (int32_t d = 0; d < info.rank; ++d) {
-      const Extent &extent = info.shape[d];
-      shape.push_back(extent.symbol < 0
-                          ? extent.offset
-                          : extent.scale * out.dims[size_t(extent.symbol)] +
-                                extent.offset);
-    }
+    for (int32_t d = 0; d < info.rank; ++d)
+      shape.push_back(extentOf(info.shape[d], out.dims.data()));
     const HostTensor &made = tensors.get(bindings[m].entries[i]);
-    if (made.shape != shape)
+    HostTensor typed = convert(made, info.type, info.name);
+    padInput(module.inputs[i], out, typed.bytes, typed.shape);
+    if (typed.shape != shape)
       throw Error("data.json: inputs: \"" +
                   config.inputs[size_t(bindings[m].entries[i])].name +
                   "\" gives a tensor " + shapeText(made.shape) + ", but " +
                   module.name + "." + info.name + " takes " + shapeText(shape));
-    HostTensor typed = convert(made, info.type, info.name);
     std::lock_guard<std::mutex> lock(mutex);
     step.storage.push_back(
         std::move(typed)); // a deque: earlier elements stay where they are

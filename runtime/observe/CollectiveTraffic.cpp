@@ -88,7 +88,7 @@ private:
         int64_t product = term.factor;
         for (int32_t symbol : term.symbols)
           product *= part.dims[size_t(symbol)];
-        elements += product;
+        elements += product / term.per;
       }
       bytes[collectiveLabel(program.modules[module].name, c.kind, c.over,
                             c.stride)] += uint64_t(elements) * sizeOf(c.type);
@@ -128,10 +128,9 @@ private:
     uint64_t one = sizeOf(tensor.type);
     for (int32_t d = 0; d < tensor.rank; ++d) {
       const Extent &e = tensor.shape[d];
-      one *= d == rowAxis(tensor) && symbol >= 0 ? uint64_t(e.scale)
-             : e.symbol < 0
-                 ? uint64_t(e.offset)
-                 : uint64_t(e.scale * part.dims[size_t(e.symbol)] + e.offset);
+      one *= d == rowAxis(tensor) && symbol >= 0
+                 ? uint64_t(e.scale)
+                 : uint64_t(extentOf(e, part.dims.data()));
     }
     bytes["gather " + Transfers::label(program, row.index, row.gradient)] +=
         uint64_t(own) * one;

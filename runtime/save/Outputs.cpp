@@ -9,6 +9,7 @@
 #include "runtime/base/Files.h"
 #include "runtime/base/Log.h"
 #include "runtime/comm/Agreement.h"
+#include "runtime/data/Padding.h"
 #include "runtime/device/Device.h"
 
 #include <algorithm>
@@ -62,7 +63,9 @@ std::vector<int64_t> totalDims(const ModuleInfo &module, size_t index,
     }
     for (auto &microbatch : batch.assignment.modules[index])
       for (size_t r = 0; r < (module.wholeBatch ? 1 : microbatch.size()); ++r)
-        total[s] += microbatch[r].dims[s];
+        total[s] += ItemRows{&microbatch[r].symbols[s],
+                             batch.assignment.measureOf(index, s)}
+                        .total();
   }
   return total;
 }
@@ -80,8 +83,10 @@ std::vector<Extent> wholeExtents(const BufferInfo &output, bool padded) {
   const TensorInfo &tensor = output.tensor;
   std::vector<Extent> extents(tensor.shape, tensor.shape + tensor.rank);
   for (const CutInfo &cut : output.cuts) {
-    extents[size_t(cut.dim)].scale *= cut.over;
-    extents[size_t(cut.dim)].offset *= cut.over;
+    Extent &extent = extents[size_t(cut.dim)];
+    extent.scale *= cut.over, extent.offset *= cut.over;
+    int64_t common = std::gcd(extent.scale, extent.per);
+    extent.scale /= common, extent.per /= common;
   }
   for (size_t i = 0; i < output.unpadded.size && !padded; ++i)
     if (output.unpadded[i] >= 0)
@@ -134,14 +139,15 @@ void Rows::place(const std::vector<int64_t> &first,
     size_t step = std::min(count, size_t(ends[i]) * unit - at),
            in = at - size_t(ends[i] - rows[i]) * unit,
            to = begin / own * total + size_t(first[i]) * unit + in;
-    if (size_t(first[i]) * unit + in + step <= total &&
+    if (first[i] >= 0 && size_t(first[i]) * unit + in + step <= total &&
         to + step <= bytes.size())
       std::memcpy(bytes.data() + to, from, step);
     begin += step, from += step, count -= step;
   }
 }
 
-/// Where the rows of a part's items begin in the whole, and how many there are.
+/// Where the rows of a part's items begin in the whole, and how many there are;
+/// -1: nowhere, as they are no item's.
 void findRows(const Part &part, size_t symbol, std::vector<int64_t> &first,
               std::vector<int64_t> &rows) {
   const Items &items = part.items[symbol];
@@ -157,6 +163,8 @@ void findRows(const Part &part, size_t symbol, std::vector<int64_t> &first,
     first[i] = begins[size_t(items[i])];
     rows[i] = (*measure)[size_t(items[i])];
   }
+  if (int64_t padding = paddingOf(part, symbol))
+    first.push_back(-1), rows.push_back(padding);
 }
 
 } // namespace

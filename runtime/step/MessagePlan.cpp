@@ -25,10 +25,10 @@ size_t mostBytes(const TensorInfo &tensor, const ModuleInfo &module,
   size_t bytes = sizeOf(tensor.type);
   for (int32_t i = firstDim; i < tensor.rank; ++i) {
     const Extent &e = tensor.shape[i];
-    bytes *=
-        size_t(e.symbol < 0
-                   ? e.offset
-                   : e.scale * module.symbols[size_t(e.symbol)].max + e.offset);
+    bytes *= size_t(
+        e.symbol < 0 ? e.offset
+                     : e.scale * module.symbols[size_t(e.symbol)].max / e.per +
+                           e.offset);
   }
   return bytes;
 }

@@ -27,11 +27,8 @@ namespace {} // namespace
 
 std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
   std::vector<int64_t> shape(size_t(tensor.rank));
-  for (int32_t i = 0; i < tensor.rank; ++i) {
-    const Extent &e = tensor.shape[i];
-    shape[size_t(i)] =
-        e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset;
-  }
+  for (int32_t i = 0; i < tensor.rank; ++i)
+    shape[size_t(i)] = extentOf(tensor.shape[i], dims);
   return shape;
 }
 

@@ -17,11 +17,8 @@ namespace {
 size_t bytesOf(const TensorInfo &tensor, const int64_t *dims,
                int32_t firstDim) {
   size_t bytes = sizeOf(tensor.type);
-  for (int32_t i = firstDim; i < tensor.rank; ++i) {
-    const Extent &e = tensor.shape[i];
-    bytes *=
-        size_t(e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] + e.offset);
-  }
+  for (int32_t i = firstDim; i < tensor.rank; ++i)
+    bytes *= size_t(extentOf(tensor.shape[i], dims));
   return bytes;
 }
 
@@ -332,6 +329,24 @@ void Transfers::copy(const TaskRow &row) {
   device::copy(regions.address(to.module, *to.buffer, row.peer),
                regions.address(from.module, *from.buffer, row.slot),
                size_t(source.total()) * rowBytes(from, row));
+  pad(to, row, regions.address(to.module, *to.buffer, row.peer));
+}
+
+/// Rows behind those of the last item, which no message brings, are 0.
+void Transfers::pad(const End &end, const TaskRow &row,
+                    std::byte *block) const {
+  int symbol =
+      end.producer ? end.shape.producerSymbol : end.shape.consumerSymbol;
+  if (symbol < 0 ||
+      program.modules[end.module].symbols[size_t(symbol)].multiple == 1)
+    return;
+  const Part &part =
+      batch->part(program, end.module, row.microbatch, row.piece);
+  size_t unit = rowBytes(end, row);
+  int64_t rows = part.rows(size_t(symbol)).total(),
+          padding = part.dims[size_t(symbol)] - rows;
+  if (padding)
+    device::zero(block + size_t(rows) * unit, size_t(padding) * unit);
 }
 
 void Transfers::prepare(const TaskRow &row) {
@@ -383,6 +398,7 @@ void Transfers::complete(Arrival &arrival) {
     if (part.isPacked())
       unpack(block, static_cast<std::byte *>(part.to), part.runs, unit);
   }
+  pad(arrival.end, arrival.row, block);
   arrival.parts.clear();
   arrival.packed.reset();
 }

@@ -99,6 +99,7 @@ private:
   };
 
   End endOf(size_t edge, bool gradient, bool sending) const;
+  void pad(const End &end, const TaskRow &row, std::byte *block) const;
   ItemRows items(const EdgeInfo &edge, const EdgeShape &shape, bool producer,
                  int64_t microbatch, int32_t part) const;
   /// The part of `module` on this rank that a row is about.

@@ -95,6 +95,23 @@ for network in ("qwen2_vl", "qwen3_vl", "naflex", "pooled"):
     case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
 
 
+# Rows of a part are rounded up to a multiple: those behind the last text are nobody's. So ranks can share them out, between layers and inside.
+for network in ("packed", "windowed", "qwen3", "library"):
+    subset = network == "packed"
+    case("rounded", network, 3, "llm:", multiple=16)
+    case("rounded-dp2-pp2", network, 3, "llm:dp=2,pp=2 | reorder=both", multiple=8, subset=subset)
+    case("rounded-sp", network, 4, "llm:tp=2,sequence_parallel=true", multiple=16, subset=subset)
+    case("cp2", network, 4, "llm:cp=2", multiple=16, subset=subset)
+    case("cp4", network, 8, "llm:cp=4", multiple=32)
+    case("cp2-tp2-pp2", network, 3, "llm:cp=2,tp=2,pp=2,sequence_parallel=true", multiple=32, subset=subset)
+    case("cp2-dp2-parts", network, 9, "llm:cp=2,dp=2 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9}, multiple=8)
+for network in TOWERS:
+    subset = network == "qwen3_vl"
+    case("cp2", network, 4, "vision:dp=2 llm:cp=2", multiple=16, subset=subset)
+    case("rounded-tp2-pp2", network, 3, "vision: llm:tp=2,pp=2,sequence_parallel=true", multiple=16)
+    case("cp2-sub2", network, 4, "vision:sub=2 llm:cp=2,dp=2,sub=2 | reorder=both", multiple=16)
+
+
 def at(place, value):
     """A tensor with another element."""
 
@@ -186,6 +203,8 @@ class Runner(layouts.Runner):
         # Of numbers the batch is one sample.
         batch = {"global": 1} if self.static else case.get("parts") or {"global": figures.sizes.samples, "micro": micro} | ({"tokens": case["tokens"]} if "tokens" in case else {})
         made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None, figures.rows)
+        if "multiple" in case:
+            made["items"]["sample"]["measures"]["tokens"]["multiple"] = case["multiple"]
         (folder / "recipe.json").write_text(json.dumps(made, indent=1))
         return folder / "recipe.json"
 

@@ -31,17 +31,14 @@ rt::TaskFn RankTables::makeFunction() {
   return reinterpret_cast<rt::TaskFn>(++functions);
 }
 
-rt::TensorInfo RankTables::tensorOf(Type type, ArrayRef<std::string> symbols) {
+rt::TensorInfo RankTables::tensorOf(Type type,
+                                    const codegen::ModuleSymbols &symbols) {
   auto buffer = cast<rt::BufferType>(type);
   std::vector<rt::Extent> extents;
   for (const nn::DimExpr &dim : buffer.getShape()) {
-    auto affine = dim.asAffine().value_or(nn::DimExpr::Affine{0, "", -1});
-    bool isNumber = affine.symbol.empty();
-    extents.push_back({isNumber ? 0 : affine.scale,
-                       isNumber ? -1
-                                : int32_t(llvm::find(symbols, affine.symbol) -
-                                          symbols.begin()),
-                       affine.offset});
+    auto extent = symbols.extentOf(dim);
+    extents.push_back(
+        {extent.scale, int32_t(extent.symbol), extent.offset, extent.per});
   }
   rt::Span<rt::Extent> shape = keep(std::move(extents));
   return {"",
@@ -122,9 +119,10 @@ rt::ModuleInfo RankTables::moduleRow(rt::ModuleOp module) {
       symbols.push_back(
           {keep(symbol.getSymName()),
            symbol.getItem() ? keep(*symbol.getItem()) : nullptr,
-           int64_t(symbol.getMax()), /*cost=*/0,
+           int64_t(symbol.getMax() * symbol.getMultiple()), /*cost=*/0,
            symbol.getMeasure() ? keep(*symbol.getMeasure()) : nullptr,
-           int64_t(symbol.getLargest().value_or(1)), /*squareCost=*/0});
+           int64_t(symbol.getLargest().value_or(1)), /*squareCost=*/0,
+           int64_t(symbol.getMultiple())});
     else if (auto input = dyn_cast<rt::InputOp>(op))
       inputs.push_back({bufferOf(module, input.getBufferAttr()),
                         input.getFrom() ? modules.lookup(*input.getFrom()) : -1,

@@ -11,6 +11,7 @@
 #ifndef TOOLS_DT_OPT_RANKTABLES_H
 #define TOOLS_DT_OPT_RANKTABLES_H
 
+#include "codegen/common/Tables.h"
 #include "dialects/rt/RTOps.h"
 #include "runtime/Optimizers.h"
 #include "runtime/Program.h"
@@ -36,7 +37,8 @@ private:
   template <typename T> rt::Span<T> keep(std::vector<T> rows);
   const char *keep(llvm::StringRef text);
   rt::TaskFn makeFunction();
-  rt::TensorInfo tensorOf(mlir::Type type, llvm::ArrayRef<std::string> symbols);
+  rt::TensorInfo tensorOf(mlir::Type type,
+                          const codegen::ModuleSymbols &symbols);
   rt::BufferInfo bufferOf(rt::ModuleOp module, mlir::FlatSymbolRefAttr name);
   rt::Span<rt::CutInfo> cutsOf(mlir::ArrayAttr cuts);
   rt::ModuleInfo moduleRow(rt::ModuleOp module);

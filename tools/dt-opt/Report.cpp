@@ -106,7 +106,7 @@ void addCosts(ModuleOp program, ProgramReport &report) {
       entry.save = rt::textOf(*save);
     for (auto dim : module.getOps<nn::DimOp>())
       if (dim.getItem() && dim.getMax())
-        entry.rowsMax[dim.getItem()->str()] = *dim.getMax();
+        entry.rowsMax[dim.getItem()->str()] = *dim.getBound();
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
       int64_t size =
           cast<RankedTensorType>(parameter.getType()).getNumElements();
@@ -265,7 +265,8 @@ private:
     ModuleReport &entry = report.getModule(module.getSymName());
     for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
       if (symbol.getItem())
-        entry.rowsMax[symbol.getItem()->str()] = symbol.getMax();
+        entry.rowsMax[symbol.getItem()->str()] =
+            symbol.getMax() * symbol.getMultiple();
     checkResiduals(module);
     for (auto decl : module.getBody().getOps<rt::BufferDeclOp>())
       readBuffer(module, decl, entry);

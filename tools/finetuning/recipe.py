@@ -9,6 +9,8 @@
 
 import hashlib
 import json
+import pathlib
+import re
 
 from . import optimizers
 from .errors import Failure, one_line
@@ -16,6 +18,7 @@ from .dataset import loss_names, parse
 from .encoded import IGNORED
 
 FILE = "recipe.json"
+MULTIPLE = 128
 
 
 def recipe(options, network, longest, micro, tokens, items):
@@ -31,7 +34,7 @@ def recipe(options, network, longest, micro, tokens, items):
     made = network.family.recipe()
     return {
         "modules": modules,
-        "items": {"sample": {"measures": {"tokens": {"max": longest}}}} | _items(items),
+        "items": {"sample": {"measures": {"tokens": {"max": longest} | _rounding(options)}}} | _items(items),
         **made,
         "losses": [_loss("text"), *(_loss(name) | {"weight": 0, "where": "sources", "is": number} for number, name in losses_by_source(options, network).items())],
         "optimizer": optimizers.entry(options),
@@ -63,6 +66,14 @@ def lora_of(out):
     """The recipe's `lora`, of whichever module; None: there is none."""
     modules = json.loads((out / FILE).read_text())["modules"].values()
     return next((m["lora"] for m in modules if m.get("lora")), None)
+
+
+def _rounding(options):
+    """Ranks share out tokens only of parts that are a multiple of them; a GPU's graphs are recorded for each number of rows."""
+    path = pathlib.Path(options.plan or "")
+    plan = path.read_text() if path.is_file() else str(path)
+    wants = options.target == "cuda" or "sequence_parallel" in plan or re.search(r"\bcp\b", plan)
+    return {"multiple": MULTIPLE} if wants else {}
 
 
 def _items(items):

@@ -112,6 +112,18 @@ std::string DimOp::getQuantity() {
   return getMeasure() ? text + "." + getMeasure()->str() : text;
 }
 
+std::optional<int64_t> DimOp::getBound() {
+  if (auto max = getMax())
+    return int64_t(*max) * int64_t(getMultiple());
+  return std::nullopt;
+}
+
+int64_t DimOp::count(int64_t sum) {
+  return llvm::divideCeil(sum, int64_t(getMultiple()));
+}
+
+void DimOp::setBound(int64_t bound) { setMax(count(bound)); }
+
 LogicalResult DimOp::verify() {
   if (getMeasure().has_value() != getLargest().has_value())
     return emitOpError("has 'measure' and 'largest' together or neither");
@@ -119,6 +131,8 @@ LogicalResult DimOp::verify() {
     return emitOpError("adds up '") << *getMeasure() << "' of no kind of item";
   if (getLargest() && int64_t(*getLargest()) < 0)
     return emitOpError("has a 'largest' below 0");
+  if (int64_t(getMultiple()) < 1 || (getMultiple() > 1 && !getMeasure()))
+    return emitOpError("has a 'multiple' of at least 1, of a measure");
   return success();
 }
 
@@ -127,11 +141,12 @@ LogicalResult dt::nn::verifyLimit(DimOp dim, Location loc) {
   if (!limit || !dim.getMax() || *dim.getMax() <= *limit)
     return success();
   InFlightDiagnostic error = emitError(loc);
-  error << "dim '" << dim.getSymName() << "' is up to "
-        << int64_t(*dim.getMax()) << " in a part of the batch";
+  error << "dim '" << dim.getSymName() << "' is up to " << *dim.getBound()
+        << " in a part of the batch";
   if (dim.getItem())
     error << " (items '" << dim.getQuantity() << "')";
-  error << ", but may be at most " << int64_t(*limit);
+  error << ", but may be at most "
+        << int64_t(*limit) * int64_t(dim.getMultiple());
   if (auto why = dim.getLimitedBy())
     error << ": " << *why;
   return error << "; lower the items' max or the microbatch";

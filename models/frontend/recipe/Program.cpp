@@ -84,9 +84,10 @@ void ProgramBuilder::bind(nn::DimOp dim, StringRef quantity) const {
   for (const MeasureEntry &entry : recipe.measures)
     if (entry.kind == kind && entry.name == measure) {
       dim.setMeasure(measure);
+      dim.setMultiple(entry.multiple);
       dim.setLargest(entry.max);
-      dim.setMax(entry.part ? std::min(items * entry.max, entry.part)
-                            : items * entry.max);
+      dim.setBound(entry.part ? std::min(items * entry.max, entry.part)
+                              : items * entry.max);
     }
 }
 
@@ -110,7 +111,8 @@ LogicalResult ProgramBuilder::items() {
         builder, at("items." + entry.kind + ".measures." + entry.name),
         builder.getStringAttr(entry.name), builder.getStringAttr(entry.kind),
         builder.getI64IntegerAttr(entry.max),
-        entry.part ? builder.getI64IntegerAttr(entry.part) : IntegerAttr());
+        entry.part ? builder.getI64IntegerAttr(entry.part) : IntegerAttr(),
+        builder.getI64IntegerAttr(entry.multiple));
   return success();
 }
 
@@ -135,6 +137,9 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
     // A sample may hold none of them; a batch has a sample.
     if (symbol->first() != dist::kSample)
       options.maybeEmpty.insert(symbol->second);
+    for (const MeasureEntry &measure : recipe.measures)
+      if (measure.quantity() == symbol->first() && measure.multiple > 1)
+        options.multiples[symbol->second] = measure.multiple;
   }
   SmallString<256> path(entry.onnx);
   if (llvm::sys::path::is_relative(entry.onnx)) {

@@ -35,7 +35,7 @@ const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
 const StringRef kItemKeys[] = {"of", "max", "measures"};
-const StringRef kMeasureKeys[] = {"max", "part"};
+const StringRef kMeasureKeys[] = {"max", "part", "multiple"};
 const StringRef kBatchKeys[] = {"global", "micro", "tokens", "parts",
                                 "samples"};
 const StringRef kRoles[] = {"encoder", "backbone", "generator", "tower",
@@ -105,6 +105,8 @@ void RecipeParser::measures(const std::string &kind, JsonReader all) {
     MeasureEntry entry{kind, name, reader.at("max").integer(1)};
     if (reader.has("part"))
       entry.part = reader.at("part").integer(entry.max);
+    if (reader.has("multiple"))
+      entry.multiple = reader.at("multiple").integer(1);
     recipe.measures.push_back(std::move(entry));
   }
 }

@@ -85,8 +85,9 @@ struct ItemEntry {
 /// A number that items of a kind ("sample" too) have.
 struct MeasureEntry {
   std::string kind, name;
-  int64_t max;      ///< of one item
-  int64_t part = 0; ///< of a part; 0: what its items may have together
+  int64_t max;          ///< of one item
+  int64_t part = 0;     ///< of a part; 0: what its items may have together
+  int64_t multiple = 1; ///< that rows of a part are rounded up to
   std::string quantity() const { return kind + "." + name; }
 };
 

@@ -454,8 +454,13 @@ dist.measure "tokens" of "sample" max 4
 
 // -----
 
-// expected-error @+1 {{'dist.measure' op needs bounds of at least 1}}
+// expected-error @+1 {{'dist.measure' op needs bounds, and a multiple, of at least 1}}
 dist.measure "tokens" of "sample" max 0
+
+// -----
+
+// expected-error @+1 {{'dist.measure' op needs bounds, and a multiple, of at least 1}}
+dist.measure "tokens" of "sample" max 4 multiple 0
 
 // -----
 

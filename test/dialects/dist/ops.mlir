@@ -3,8 +3,10 @@
 
 // CHECK: dist.item "image" max 3
 dist.item "image" max 3
-// CHECK: dist.measure "patches" of "image" max 64 part 256
-dist.measure "patches" of "image" max 64 part 256
+// CHECK: dist.measure "patches" of "image" max 64 part 256 multiple 16
+dist.measure "patches" of "image" max 64 part 256 multiple 16
+// CHECK: dist.padding "llm" "labels" = -100
+dist.padding "llm" "labels" = -100
 // CHECK: dist.input "llm.input_ids" = {tokens = "ids"}
 dist.input "llm.input_ids" = {tokens = "ids"}
 // CHECK: dist.data {sequence = 40 : i64, special = ["<pad>", "<bos>"]}

@@ -65,3 +65,13 @@ func.func @padding(%x: tensor<1x1x8xf32>, %w: tensor<1x1x3xf32>) -> tensor<1x1x8
 
 // expected-error @+1 {{'nn.dim' op has a 'largest' below 0}}
 nn.dim @patches of "image" measure "patches" largest -1 max 8
+
+// -----
+
+// expected-error @+1 {{'nn.dim' op has a 'multiple' of at least 1, of a measure}}
+nn.dim @patches of "image" measure "patches" largest 4 multiple 0 max 8
+
+// -----
+
+// expected-error @+1 {{'nn.dim' op has a 'multiple' of at least 1, of a measure}}
+nn.dim @images of "image" multiple 4 max 8

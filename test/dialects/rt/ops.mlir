@@ -66,8 +66,8 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
   rt.module @b unit "net" stage 1 item "image" ranks [2] zero 1 arena 192 scratch 0 parameters 64 trainable 64 {
     // CHECK: rt.symbol @n of "image" max 4 cost 2.500000e+00
     rt.symbol @n of "image" max 4 cost 2.5
-    // CHECK: rt.symbol @patches of "image" measure "patches" largest 9 max 36 cost 2.500000e+00 square_cost 1.250000e-01
-    rt.symbol @patches of "image" measure "patches" largest 9 max 36 cost 2.5 square_cost 0.125
+    // CHECK: rt.symbol @patches of "image" measure "patches" largest 9 multiple 4 max 9 cost 2.500000e+00 square_cost 1.250000e-01
+    rt.symbol @patches of "image" measure "patches" largest 9 multiple 4 max 9 cost 2.5 square_cost 0.125
     // CHECK: rt.symbol @m max 4{{$}}
     rt.symbol @m max 4 cost 0.0
     // CHECK: rt.parameter_decl @w : {{.*}} tied @a::@w
@@ -81,6 +81,8 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
     // CHECK: rt.buffer_decl @k : !rt.buffer<f32, [4]> at 128 stride 0{{$}}
     rt.buffer_decl @k : !rt.buffer<f32, [4]> at 128 stride 0 whole
     rt.input "h" @h from @a {output = 0 : i64}
+    // CHECK: rt.input "labels" @h apart "labels" padding -100
+    rt.input "labels" @h apart "labels" padding -100
     rt.entry forward @f [@h]
     rt.func @f(%h: !rt.buffer<f32, [4]>) {
     }

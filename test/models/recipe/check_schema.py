@@ -59,7 +59,7 @@ EXAMPLES = [{
     "data": {"sequence": 4, "tokenizer": {"kind": "words", "vocabulary": ["cat"]}, "special": ["<pad>"], "segments": {"s": {"parts": ["text"], "tokens": ["text"]}}},
 }, {
     "modules": {"m": {"onnx": "m.onnx"}},
-    "items": {"image": {"max": 3, "measures": {"patches": {"max": 8, "part": 64}}}, "sample": {"measures": {"tokens": {"max": 9}}}},
+    "items": {"image": {"max": 3, "measures": {"patches": {"max": 8, "part": 64}}}, "sample": {"measures": {"tokens": {"max": 9, "multiple": 2}}}},
     "dims": {"rows": "image.patches", "seq": "sample.tokens"},
     "losses": [{"kind": "mse", "output": "m.y"}],
     "optimizer": {"kind": "lion"}, "ema": {"decay": 0.999},

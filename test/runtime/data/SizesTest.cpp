@@ -6,11 +6,13 @@
 
 #include "runtime/base/Safetensors.h"
 #include "runtime/data/ModelFlops.h"
+#include "runtime/data/Padding.h"
 #include "test/runtime/TestSupport.h"
 #include "test/runtime/data/Chain.h"
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 using namespace dt;
@@ -65,6 +67,46 @@ TEST(Sizes, SymbolsAddUp) {
   EXPECT_EQ(a.part(0, 0, 1).dims, (std::vector<int64_t>{0})); // of one image
   EXPECT_EQ(a.part(0, 0, 1).symbols[0], (Items{1}));
   EXPECT_EQ(*a.measureOf(0, 0), (std::vector<int64_t>{5, 0, 7, 1}));
+}
+
+/// Values are rounded up, of no rows to 0; utilisation and FLOPs of pairs are
+/// those of real rows.
+TEST(Sizes, SumsAreRoundedUp) {
+  Sized program(4, 2, 2, 1, 1000, 1000);
+  program.modules[1].symbols[0].multiple = 8;
+  program.finish();
+  StepItems items = sized(4, {2, 0, 1, 1}, {5, 0, 7, 1}, {10, 3, 0, 0});
+  Assignment a = Assigner(program.info, Reorder::None).assign(items);
+  EXPECT_EQ(a.part(1, 0, 0).dims, (std::vector<int64_t>{16, 5}));
+  EXPECT_EQ(a.part(1, 1, 0).dims, (std::vector<int64_t>{0, 8}));
+  EXPECT_EQ(utilisation(program.info, a), (13 + 13) / (2 * (1000 + 100000.)));
+}
+
+/// [2, rows, 2]: behind the rows of each of the two outer elements.
+TEST(Sizes, RawInputsHaveRowsBehindThoseOfItems) {
+  const Extent shape[] = {{0, -1, 2}, {2, 0, 0}, {0, -1, 2}};
+  InputInfo input{{{"labels", DType::I64, 3, shape}}};
+  input.padding = -100;
+  Part part;
+  part.items = {{0, 2}};
+  part.measures = {measure({1, 9, 2})};
+  part.dims = {4}; // 3 of 4: two rows each
+  std::vector<int64_t> numbers(2 * 6 * 2), sizes = {2, 6, 2};
+  std::iota(numbers.begin(), numbers.end(), 1);
+  const auto *begin = reinterpret_cast<const std::byte *>(numbers.data());
+  std::vector<std::byte> bytes(begin, begin + numbers.size() * 8);
+  padInput(input, part, bytes, sizes);
+  EXPECT_EQ(sizes, (std::vector<int64_t>{2, 8, 2}));
+  ASSERT_EQ(bytes.size(), 2u * 8 * 2 * 8);
+  std::vector<int64_t> padded(2 * 8 * 2);
+  std::memcpy(padded.data(), bytes.data(), bytes.size());
+  for (int64_t o = 0; o < 2; ++o)
+    for (int64_t i = 0; i < 16; ++i)
+      EXPECT_EQ(padded[size_t(o * 16 + i)], i < 12 ? o * 12 + i + 1 : -100);
+  part.dims = {3};
+  std::vector<std::byte> before = bytes;
+  padInput(input, part, bytes, sizes);
+  EXPECT_EQ(bytes, before);
 }
 
 /// What reordering balances is rows.

@@ -36,6 +36,7 @@ Value crossEntropy(LossBuilder &l, Value logits) {
   if (!labels || (!chooser && !l.loss.where.empty()))
     return {};
   int64_t ignored = l.loss.setting;
+  l.padTarget(ignored);
   Value rows = l.make<nn::CrossEntropyOp>(logits, labels, Value(), ignored);
   if (chooser)
     rows = l.make<nn::WhereOp>(chosen(l, l.b, chooser), rows,

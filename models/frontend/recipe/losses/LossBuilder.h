@@ -42,6 +42,9 @@ public:
   mlir::Value diagonal(mlir::Type type, double onDiagonal, double elsewhere);
   /// 0, 1, …, rows - 1.
   mlir::Value rowNumbers(const nn::DimExpr &rows);
+  /// Rows of the target that are no item's have that number, which adds nothing
+  /// to the loss (docs/sizes.md).
+  void padTarget(int64_t value);
   /// The denominator is the number of elements of that type.
   void countElements(mlir::Type type);
   /// The denominator is what `count` makes of the target, and of the chooser
@@ -56,11 +59,14 @@ public:
   const LossEntry &loss;
 
 private:
+  /// Fails if rows that are no item's would count.
+  llvm::LogicalResult checkPadding(mlir::Value value);
   mlir::OpBuilder startDenominator(mlir::TypeRange inputs,
                                    llvm::ArrayRef<llvm::StringRef> names);
 
   dist::ModuleOp module;
   mlir::func::FuncOp forward, denominator;
+  bool padded = false;
 };
 
 } // namespace dt::models
