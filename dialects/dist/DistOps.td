@@ -186,13 +186,13 @@ def Dist_LossOp : Dist_TopOp<"loss", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let description = [{
     `dist.loss "text" in @llm numerator "loss.text" denominator @"text.denominator" weight 1.0`. The numerator is the result of `@forward` of that name, a `tensor<f32>` for the part at hand. The denominator is a
     function of the module from raw inputs to `tensor<f32>`, run for all parts of the global batch before the first forward. Without one the term is the
-    sum of its numerators. Graphs divide by max(count, 1) or count + 1e-8; the count is summed over all parts, so the guard is applied to the sum, once: the term is numerators / (max(denominators, `at_least`) + `plus`).
+    sum of its numerators. `ignores_padding`: rows that are no item's (dist.padding) add nothing to it. Graphs divide by max(count, 1) or count + 1e-8; the count is summed over all parts, so the guard is applied to the sum, once: the term is numerators / (max(denominators, `at_least`) + `plus`).
   }];
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$module, StrAttr:$numerator, OptionalAttr<FlatSymbolRefAttr>:$denominator, F64Attr:$weight,
-    OptionalAttr<Dist_Finite>:$at_least, OptionalAttr<Dist_Finite>:$plus);
+    OptionalAttr<Dist_Finite>:$at_least, OptionalAttr<Dist_Finite>:$plus, UnitAttr:$ignores_padding);
   let hasVerifier = 1;
   let builders = [OpBuilder<(ins "::mlir::StringAttr":$name, "::mlir::FlatSymbolRefAttr":$module, "::mlir::StringAttr":$numerator, "::mlir::FlatSymbolRefAttr":$denominator, "::mlir::FloatAttr":$weight), [{
-    build($_builder, $_state, name, module, numerator, denominator, weight, ::mlir::FloatAttr(), ::mlir::FloatAttr());
+    build($_builder, $_state, name, module, numerator, denominator, weight, ::mlir::FloatAttr(), ::mlir::FloatAttr(), ::mlir::UnitAttr());
   }]>];
   let assemblyFormat = "$name `in` $module `numerator` $numerator (`denominator` $denominator^)? `weight` $weight attr-dict";
 }

@@ -54,7 +54,11 @@ std::string getQuantityOf(dist::ModuleOp module, StringRef symbol) {
 /// Rewrites a dim over a module's symbols to one over what they add up, so that
 /// dims of two modules compare.
 nn::DimExpr overItems(dist::ModuleOp module, const nn::DimExpr &dim) {
-  return dim.substitute([&](StringRef symbol) -> std::optional<nn::DimExpr> {
+  nn::DimExpr rows = dim;
+  for (const std::string &symbol : dim.symbols())
+    if (auto own = module.lookupSymbol<nn::DimOp>(symbol))
+      rows = rows.exactDiv(int64_t(own.getMultiple())).value_or(rows);
+  return rows.substitute([&](StringRef symbol) -> std::optional<nn::DimExpr> {
     std::string quantity = getQuantityOf(module, symbol);
     return nn::DimExpr::symbol(quantity.empty() ? symbol.str() : quantity);
   });

@@ -13,6 +13,7 @@
 #include "dialects/nn/NNShape.h"
 #include "passes/modules/ItemAxes.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -24,62 +25,96 @@ namespace {
 
 class PaddingChecker {
 public:
-  explicit PaddingChecker(dist::ModuleOp module) : module(module) {}
+  PaddingChecker(dist::ModuleOp module, nn::DimOp rounded)
+      : module(module), rounded(rounded) {}
 
-  LogicalResult check(Operation *op) {
-    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<nn::ScatterNdOp>([&](auto scatter) {
-          nn::DimOp rounded = findRounded(scatter.getIndices());
-          return rounded ? emit(op, rounded, "writes where these say")
-                         : success();
-        })
-        .Case<nn::GatherOp>([&](auto gather) {
-          if (nn::DimOp rounded = findRounded(gather.getInput());
-              rounded && gather.getInOrder())
-            return emit(op, rounded, "wants a place for each of these");
-          return gather.getZeroOutOfRange() ? success() : checkRead(gather);
-        })
-        .Case<nn::GatherElementsOp, nn::GatherNdOp>(
-            [&](auto gather) { return checkRead(gather); })
-        .Default([](Operation *) { return success(); });
+  std::optional<PaddingTrouble> find() {
+    if (Operation *op = findLocalStatistics(module))
+      return PaddingTrouble{op->getLoc(),
+                            describe(op) + " takes their statistics"};
+    std::optional<PaddingTrouble> found = findLoss();
+    module.getForward().walk([&](Operation *op) {
+      if (StringRef what = found ? "" : reach(op); !what.empty())
+        found = PaddingTrouble{op->getLoc(), describe(op) + " " + what.str()};
+    });
+    return found;
   }
 
 private:
-  /// A dim that a size is made of, whose rows are rounded up; null: none.
-  nn::DimOp findRounded(Value value) {
-    for (const nn::DimExpr &size : nn::getShape(value))
-      for (const std::string &symbol : size.symbols())
-        if (auto dim = module.lookupSymbol<nn::DimOp>(symbol);
-            dim && dim.getMultiple() > 1)
-          return dim;
-    return {};
+  bool hasRows(Value value) {
+    return llvm::any_of(nn::getShape(value), [&](const nn::DimExpr &size) {
+      return llvm::is_contained(size.symbols(), rounded.getSymName());
+    });
   }
 
-  /// There are such rows only where there are items that have some.
-  template <typename GatherT> LogicalResult checkRead(GatherT gather) {
-    nn::DimOp rounded = findRounded(gather.getIndices());
-    if (!rounded)
-      return success();
-    for (const nn::DimExpr &size : nn::getShape(gather.getInput()))
-      for (const std::string &symbol : size.symbols()) {
+  /// Whether items' rows other than those of the dim are in a value.
+  bool hasOtherRows(Value value) {
+    return llvm::any_of(nn::getShape(value), [&](const nn::DimExpr &size) {
+      return llvm::any_of(size.symbols(), [&](const std::string &symbol) {
         auto dim = module.lookupSymbol<nn::DimOp>(symbol);
-        if (dim && dim.getItem() && dim != rounded)
-          return emit(gather, rounded, "reads where these say");
-      }
-    return success();
+        return dim && dim.getItem() && dim != rounded;
+      });
+    });
   }
 
-  LogicalResult emit(Operation *op, nn::DimOp rounded, StringRef what) {
-    return op->emitError()
-           << describe(op) << " of module '" << module.getExternalName() << "' "
-           << what << ", but rows of '" << rounded.getQuantity()
-           << "' are rounded up to a multiple of "
-           << int64_t(rounded.getMultiple())
-           << ": behind those of the last item they say nothing; leave "
-              "\"multiple\" of this measure out";
+  /// What of an op would reach other rows; empty: nothing.
+  StringRef reach(Operation *op) {
+    // There are such rows only where there are items that have some.
+    auto reads = [&](auto gather) -> StringRef {
+      bool bad =
+          hasRows(gather.getIndices()) && hasOtherRows(gather.getInput());
+      return bad ? "reads rows of other items where they say" : "";
+    };
+    return llvm::TypeSwitch<Operation *, StringRef>(op)
+        .Case<nn::ScatterNdOp>([&](auto scatter) -> StringRef {
+          return hasRows(scatter.getIndices()) ? "writes where they say" : "";
+        })
+        .Case<nn::GatherOp>([&](auto gather) -> StringRef {
+          if (hasRows(gather.getInput()) && gather.getInOrder())
+            return "wants a place for each of them";
+          return gather.getZeroOutOfRange() ? "" : reads(gather);
+        })
+        .Case<nn::GatherElementsOp, nn::GatherNdOp>(reads)
+        .Default(StringRef());
+  }
+
+  /// A loss that does not leave such rows out by itself.
+  std::optional<PaddingTrouble> findLoss() {
+    func::FuncOp forward = module.getForward();
+    Operation *terminator = forward.getBody().front().getTerminator();
+    for (auto loss :
+         module->getParentOfType<mlir::ModuleOp>().getOps<dist::LossOp>()) {
+      if (loss.getModule() != module.getSymName() || loss.getIgnoresPadding())
+        continue;
+      auto result = dist::ModuleOp::findResult(forward, loss.getNumerator());
+      if (result && addsRowsUp(terminator->getOperand(*result)))
+        return PaddingTrouble{
+            loss.getLoc(),
+            ("loss '" + loss.getName() + "' adds them up").str()};
+    }
+    return std::nullopt;
+  }
+
+  /// Whether a number is made of values with such rows.
+  bool addsRowsUp(Value number) {
+    llvm::DenseSet<Operation *> seen;
+    SmallVector<Value> open = {number};
+    while (!open.empty()) {
+      Operation *op = open.pop_back_val().getDefiningOp();
+      if (!op || !seen.insert(op).second)
+        continue;
+      for (Value operand : op->getOperands()) {
+        if (hasRows(operand))
+          return true;
+        if (cast<RankedTensorType>(operand.getType()).getRank() == 0)
+          open.push_back(operand);
+      }
+    }
+    return false;
   }
 
   dist::ModuleOp module;
+  nn::DimOp rounded;
 };
 
 } // namespace
@@ -93,13 +128,23 @@ bool hasPadding(mlir::ModuleOp program) {
       });
 }
 
+std::optional<PaddingTrouble> findPaddingTrouble(dist::ModuleOp module,
+                                                 nn::DimOp dim) {
+  return PaddingChecker(module, dim).find();
+}
+
 LogicalResult checkPadding(dist::ModuleOp module) {
-  PaddingChecker checker(module);
-  WalkResult result = module.getForward().walk([&](Operation *op) {
-    return failed(checker.check(op)) ? WalkResult::interrupt()
-                                     : WalkResult::advance();
-  });
-  return failure(result.wasInterrupted());
+  for (auto dim : module.getOps<nn::DimOp>())
+    if (dim.getMultiple() > 1)
+      if (auto trouble = findPaddingTrouble(module, dim))
+        return emitError(trouble->where)
+               << "rows of '" << dim.getQuantity()
+               << "' are rounded up to a multiple of "
+               << int64_t(dim.getMultiple())
+               << ", and those behind the last item's are nobody's, but "
+               << trouble->what << " in module '" << module.getExternalName()
+               << "'; leave \"multiple\" of this measure out";
+  return success();
 }
 
 } // namespace dt::modules

@@ -2,6 +2,9 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
+// Where rows of parts are rounded up to a multiple (docs/sizes.md), those
+// behind the last item's are computed like others and must reach none of them.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef PASSES_MODULES_CHECKPADDING_H
@@ -9,15 +12,24 @@
 
 #include "dialects/dist/DistOps.h"
 
+#include <optional>
+#include <string>
+
 namespace dt::modules {
 
-/// Whether parts of some module have rows behind those of the last item, since
-/// these are rounded up to a multiple (docs/sizes.md).
+/// Whether parts of some module have such rows.
 bool hasPadding(mlir::ModuleOp program);
 
-/// Such rows are computed like others and must reach none of them. Fails, with
-/// an error, if the module writes or reads by their numbers what may not be
-/// there for them.
+/// Why a module may not have such rows of a dim.
+struct PaddingTrouble {
+  mlir::Location where;
+  std::string what; ///< "loss 'a' adds them up"
+};
+/// Nothing: it may, if its items do not depend on one another (VerifyApart.h).
+std::optional<PaddingTrouble> findPaddingTrouble(dist::ModuleOp module,
+                                                 nn::DimOp dim);
+
+/// Fails, with an error, if the module has rows that it may not have.
 llvm::LogicalResult checkPadding(dist::ModuleOp module);
 
 } // namespace dt::modules

@@ -17,12 +17,14 @@ def ModulesPipeline : Pipeline<[
   "dist-cut-contrastive",
   // Towers are found in what the head leaves.
   "dist-find-modules",
+  "dist-round-rows",
   "dist-verify-modules"
 ]>;
 
 // What changes once a plan is known, which names the modules that are there now: replicas cut the batch too.
 def ModulesUnderPlan : Pipeline<[
   "dist-cut-contrastive",
+  "dist-round-rows",
   "dist-verify-modules"
 ]>;
 
@@ -61,6 +63,14 @@ def FindModules : Pass<"dist-find-modules", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"all", "all", "bool", "false", "look at every module, not only at those with dist.split">];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
+}
+
+def RoundRows : Pass<"dist-round-rows", "::mlir::ModuleOp"> {
+  let summary = "Make the number of packed rows a multiple of the ranks that share them out";
+  let description = [{
+    A dim that adds a measure up with a `multiple` (dist.measure) gets it: sizes of `seq` become `128*seq` (docs/sizes.md). In a module with context or sequence parallelism all that add one up get one that the ranks divide. If
+    something there would take rows behind the last item's for an item's, they stay as they are, and a remark says what.
+  }];
 }
 
 def VerifyModules : Pass<"dist-verify-modules", "::mlir::ModuleOp"> {

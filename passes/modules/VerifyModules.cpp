@@ -11,7 +11,7 @@
 #include "passes/modules/CheckPadding.h"
 #include "passes/modules/ItemAxes.h"
 #include "passes/modules/Passes.h"
-#include "passes/modules/SplitLosses.h"
+#include "passes/modules/VerifyApart.h"
 
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/SetVector.h"
@@ -23,9 +23,6 @@ namespace dt::modules {
 #include "passes/modules/Passes.h.inc"
 
 namespace {
-
-constexpr const char *kCut =
-    ", so the batch cannot be cut into microbatches, replicas or pieces";
 
 struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   void runOnOperation() override {
@@ -40,9 +37,11 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
     for (auto module : program.getOps<dist::ModuleOp>()) {
       if (!module.getForward())
         continue;
-      if ((!module.getWholeBatch() && failed(verify(module))) ||
+      if ((!module.getWholeBatch() && failed(verifyApart(module))) ||
           (padded && failed(checkPadding(module))))
         return signalPassFailure();
+      if (!module.getWholeBatch())
+        markUnjoined(module);
     }
   }
 
@@ -102,121 +101,12 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
     });
   }
 
-  LogicalResult verify(dist::ModuleOp module) {
+  void markUnjoined(dist::ModuleOp module) {
     ItemAnalysis analysis(module, takesLocalStatistics(getOperation()));
-    if (failed(verifyInputs(module, analysis)))
-      return failure();
     func::FuncOp forward = module.getForward();
-    remarkFills(forward, analysis);
-    remarkStatistics(module);
     Operation *terminator = forward.getBody().front().getTerminator();
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
-      if (failed(verifyOutput(module, i, terminator->getOperand(i), analysis)))
-        return failure();
-    return success();
-  }
-
-  /// A loss may differ by more than rounding, under plans that cut a microbatch
-  /// or put several together.
-  void remarkStatistics(dist::ModuleOp module) {
-    int64_t parts = dist::Placement(module).getNumParts(),
-            span = module.getSpan();
-    if (parts == 1 && span == 1)
-      return;
-    if (Operation *op = findLocalStatistics(module))
-      op->emitRemark() << describe(op) << " takes the statistics of a part: one"
-                       << " of " << parts << " of "
-                       << (span > 1 ? "several microbatches" : "a microbatch");
-  }
-
-  /// What the graph cannot show is said: that each sample has as many places as
-  /// rows.
-  void remarkFills(func::FuncOp forward, const ItemAnalysis &analysis) {
-    forward.walk(
-        [&](nn::GatherOp op) {
-          if (analysis.get(op.getIndices()).isRunningCount)
-            op.emitRemark()
-                << describe(op)
-                << " fills places in order: each sample is taken to have "
-                   "as many places as it has rows to fill them with";
-        });
-  }
-
-  /// An input of rank 2 or more with numbers only has the items of a whole
-  /// batch in it; smaller ones (a scalar, a table of positions) are the same
-  /// for all parts.
-  LogicalResult verifyInputs(dist::ModuleOp module,
-                             const ItemAnalysis &analysis) {
-    func::FuncOp forward = module.getForward();
-    for (BlockArgument argument : forward.getArguments()) {
-      auto type = cast<RankedTensorType>(argument.getType());
-      if (type.getRank() < 2 || !analysis.getItemAxes(type).empty())
-        continue;
-      return module.emitError()
-             << "input '"
-             << dist::ModuleOp::getArgumentName(forward,
-                                                argument.getArgNumber())
-             << "' of module '" << module.getExternalName()
-             << "' has the fixed dim " << nn::getShape(type)[0].str()
-             << " where items should be counted (" << type << ")" << kCut;
-    }
-    return success();
-  }
-
-  LogicalResult emitCoupled(dist::ModuleOp module, const ItemState &state,
-                            const Twine &use) {
-    Operation *at = state.culprit ? state.culprit : module.getOperation();
-    return at->emitError() << describe(at) << " of module '"
-                           << module.getExternalName() << "' " << state.reason
-                           << ", and " << use << " depends on it" << kCut;
-  }
-
-  LogicalResult verifyOutput(dist::ModuleOp module, unsigned index, Value value,
-                             const ItemAnalysis &analysis) {
-    StringRef name = dist::ModuleOp::getResultName(module.getForward(), index);
-    const ItemState &state = analysis.get(value);
-    for (auto loss : getOperation().getOps<dist::LossOp>()) {
-      if (loss.getModule() != module.getSymName() ||
-          loss.getNumerator() != name)
-        continue;
-      if (!loss.getDenominator())
-        if (LossSplit split = splitLoss(value, analysis); split.culprit)
-          return emitCoupled(module,
-                             ItemState::coupled(split.culprit, split.reason),
-                             "loss '" + loss.getName() + "'");
-      if (state.is(ItemState::Coupled))
-        return emitCoupled(module, state, "loss '" + loss.getName() + "'");
-      if (!state.is(ItemState::Sum))
-        return loss.emitError() << "the numerator of loss '" << loss.getName()
-                                << "' is not a sum over items" << kCut;
-    }
-    for (auto edge : getOperation().getOps<dist::EdgeOp>()) {
-      if (edge.getSource() != module.getSymName() || edge.getOutput() != name)
-        continue;
-      if (state.is(ItemState::Coupled))
-        return emitCoupled(module, state, "output '" + name + "'");
-      if (state.hasOwnNumber())
-        return emitCoupled(
-            module,
-            ItemState::coupled(value.getDefiningOp(), nn::kNumberInPart),
-            "output '" + name + "'");
-      if (state.declaredIndex)
-        return edge.emitError()
-               << "output '" << name << "' of module '"
-               << module.getExternalName()
-               << "' has places of an input, which each part counts anew"
-               << kCut;
-      bool leading =
-          state.is(ItemState::PerItem) && state.major == nn::DimExpr(1) &&
-          state.axis == dist::getRowAxis(nn::getShape(value.getType()));
-      if (!leading && !state.is(ItemState::Invariant))
-        return edge.emitError()
-               << "output '" << name << "' of module '"
-               << module.getExternalName()
-               << "' does not have its items on the first axis" << kCut;
-    }
-    markUnjoined(module, index, value, analysis);
-    return success();
+      markUnjoined(module, i, terminator->getOperand(i), analysis);
   }
 
   /// What is only looked at may mix items; then parts do not show the whole's.

@@ -95,21 +95,21 @@ for network in ("qwen2_vl", "qwen3_vl", "naflex", "pooled"):
     case("span-pp2", network, 2, "vision:span=2 llm:pp=2", subset=subset)
 
 
-# Rows of a part are rounded up to a multiple: those behind the last text are nobody's. So ranks can share them out, between layers and inside.
+# Rows of a part are rounded up to a multiple: those behind the last text are nobody's. Ranks share them out, between layers and inside, for which plans round them up, too.
 for network in ("packed", "windowed", "qwen3", "library"):
     subset = network == "packed"
     case("rounded", network, 3, "llm:", multiple=16)
     case("rounded-dp2-pp2", network, 3, "llm:dp=2,pp=2 | reorder=both", multiple=8, subset=subset)
-    case("rounded-sp", network, 4, "llm:tp=2,sequence_parallel=true", multiple=16, subset=subset)
-    case("cp2", network, 4, "llm:cp=2", multiple=16, subset=subset)
+    case("rounded-sp", network, 4, "llm:tp=2,sequence_parallel=true", multiple=7, subset=subset)
+    case("cp2", network, 4, "llm:cp=2", subset=subset)
     case("cp4", network, 8, "llm:cp=4", multiple=32)
-    case("cp2-tp2-pp2", network, 3, "llm:cp=2,tp=2,pp=2,sequence_parallel=true", multiple=32, subset=subset)
-    case("cp2-dp2-parts", network, 9, "llm:cp=2,dp=2 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9}, multiple=8)
+    case("cp2-tp2-pp2", network, 3, "llm:cp=2,tp=2,pp=2,sequence_parallel=true", subset=subset)
+    case("cp2-dp2-parts", network, 9, "llm:cp=2,dp=2 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9})
 for network in TOWERS:
     subset = network == "qwen3_vl"
-    case("cp2", network, 4, "vision:dp=2 llm:cp=2", multiple=16, subset=subset)
+    case("cp2", network, 4, "vision:cp=2 llm:cp=2", subset=subset)
     case("rounded-tp2-pp2", network, 3, "vision: llm:tp=2,pp=2,sequence_parallel=true", multiple=16)
-    case("cp2-sub2", network, 4, "vision:sub=2 llm:cp=2,dp=2,sub=2 | reorder=both", multiple=16)
+    case("cp2-sub2", network, 4, "vision:cp=2,dp=2,sub=2 llm:cp=2,dp=2,sub=2 | reorder=both")
 
 
 def at(place, value):
@@ -283,6 +283,8 @@ def draw_case(number, networks, seed):
     made = {"name": f"{number}-{network}", "model": network, "micro": random_.choice([1, 2, 3, 5, 8]), "plan": fuzz_layouts.draw_plan(random_, names, 0.25), "drawn": True}
     if random_.random() < 0.4:
         made["tokens"] = random_.choice([48, 64, 96, 200])
+    if random_.random() < 0.4:
+        made["multiple"] = random_.choice([4, 6, 8, 16, 24])
     return made
 
 

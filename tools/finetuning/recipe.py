@@ -9,8 +9,6 @@
 
 import hashlib
 import json
-import pathlib
-import re
 
 from . import optimizers
 from .errors import Failure, one_line
@@ -69,11 +67,8 @@ def lora_of(out):
 
 
 def _rounding(options):
-    """Ranks share out tokens only of parts that are a multiple of them; a GPU's graphs are recorded for each number of rows."""
-    path = pathlib.Path(options.plan or "")
-    plan = path.read_text() if path.is_file() else str(path)
-    wants = options.target == "cuda" or "sequence_parallel" in plan or re.search(r"\bcp\b", plan)
-    return {"multiple": MULTIPLE} if wants else {}
+    """A GPU's graphs are recorded for each number of rows."""
+    return {"multiple": MULTIPLE} if options.target == "cuda" else {}
 
 
 def _items(items):

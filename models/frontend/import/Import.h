@@ -55,8 +55,6 @@ struct ImportOptions {
   /// `dims` is looked up by either name. Two dims may get one name: then they
   /// are one size.
   llvm::StringMap<std::string> rename;
-  /// Symbols (after `rename`) that count so many rows each.
-  llvm::StringMap<int64_t> multiples;
   /// Symbols (after `rename`) that may be 0, because they count items of which
   /// a part may have none. All others are taken to be at least 1 where a size
   /// depends on it.

@@ -91,9 +91,7 @@ FailureOr<DimExpr> Importer::dimOf(const onnx::ValueInfo &v, size_t axis) {
     for (StringRef key : {name, s})
       if (auto it = options.dims.find(key); it != options.dims.end())
         return DimExpr(it->second);
-    auto rows = options.multiples.find(name);
-    return DimExpr::symbol(name) *
-           DimExpr(rows == options.multiples.end() ? 1 : rows->second);
+    return DimExpr::symbol(name);
   });
   for (const std::string &s : out.symbols()) {
     symbols.insert(s);

@@ -28,7 +28,6 @@ std::string getSymbolLike(dist::ModuleOp module, nn::DimOp like) {
                                like.getItemAttr(), like.getMaxAttr());
   dim.setMeasureAttr(like.getMeasureAttr());
   dim.setLargestAttr(like.getLargestAttr());
-  dim.setMultiple(like.getMultiple());
   return symbol;
 }
 

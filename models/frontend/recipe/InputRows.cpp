@@ -25,8 +25,7 @@ bool adds(const nn::DimExpr &size, int64_t factor, StringRef quantity,
   auto dim = symbols.size() == 1 ? module.lookupSymbol<nn::DimOp>(symbols[0])
                                  : nn::DimOp();
   return dim && dim.getQuantity() == quantity &&
-         size == nn::DimExpr::symbol(symbols[0]) *
-                     nn::DimExpr(factor * int64_t(dim.getMultiple()));
+         size == nn::DimExpr::symbol(symbols[0]) * nn::DimExpr(factor);
 }
 
 std::string isInstead(dist::ModuleOp module, BlockArgument argument) {

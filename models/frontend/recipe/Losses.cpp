@@ -132,40 +132,20 @@ Value LossBuilder::rowNumbers(const nn::DimExpr &rows) {
   return op.getResult();
 }
 
-/// The first dim of the module, or of a value in it, whose rows are rounded up;
-/// null: there is none.
-static nn::DimOp findRounded(dist::ModuleOp module, Value value) {
-  bool hasRows = cast<RankedTensorType>(value.getType()).getRank() > 0;
-  auto isOf = [&](nn::DimOp dim) {
-    return llvm::any_of(nn::getShape(value), [&](const nn::DimExpr &size) {
-      return llvm::is_contained(size.symbols(), dim.getSymName());
-    });
-  };
-  for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getMultiple() > 1 && (!hasRows || isOf(dim)))
-      return dim;
-  return {};
+/// Rows of parts may be rounded up.
+static bool hasMeasures(dist::ModuleOp module) {
+  return llvm::any_of(module.getOps<nn::DimOp>(), [](nn::DimOp dim) {
+    return dim.getMeasure().has_value();
+  });
 }
 
 void LossBuilder::padTarget(int64_t value) {
-  padded = true;
+  ignoresPadding = true;
   StringRef input = loss.target;
   input.consume_front((module.getSymName() + ".").str());
   OpBuilder top = OpBuilder::atBlockEnd(module->getBlock());
-  if (llvm::any_of(module.getOps<nn::DimOp>(),
-                   [](nn::DimOp dim) { return dim.getMultiple() > 1; }))
+  if (hasMeasures(module))
     dist::PaddingOp::create(top, loc, module.getExternalName(), input, value);
-}
-
-LogicalResult LossBuilder::checkPadding(Value value) {
-  nn::DimOp rounded = padded ? nn::DimOp() : findRounded(module, value);
-  if (!rounded)
-    return success();
-  return emitError(loc) << "adds up rows of '" << rounded.getQuantity()
-                        << "', which are rounded up to a multiple of "
-                        << int64_t(rounded.getMultiple())
-                        << ": those that are no item's would count; a "
-                           "cross_entropy leaves them out";
 }
 
 /// "module.input" is an input that the loss's own module has; a plain name may
@@ -215,7 +195,7 @@ LogicalResult LossBuilder::build() {
     return emitError(loc) << "output '" << loss.value.tensor << "' of '"
                           << module.getSymName() << "' is not of floats";
   Value numerator = loss.rule->build(*this, value);
-  if (!numerator || failed(checkPadding(value)))
+  if (!numerator)
     return failure();
   std::string name = "loss." + loss.name;
   addOutput(forward, numerator, name);
@@ -223,10 +203,11 @@ LogicalResult LossBuilder::build() {
   auto symbol = denominator
                     ? FlatSymbolRefAttr::get(denominator.getSymNameAttr())
                     : FlatSymbolRefAttr();
-  dist::LossOp::create(top, loc, top.getStringAttr(loss.name),
-                       FlatSymbolRefAttr::get(module.getSymNameAttr()),
-                       top.getStringAttr(name), symbol,
-                       top.getF64FloatAttr(loss.weight));
+  auto op = dist::LossOp::create(
+      top, loc, top.getStringAttr(loss.name),
+      FlatSymbolRefAttr::get(module.getSymNameAttr()), top.getStringAttr(name),
+      symbol, top.getF64FloatAttr(loss.weight));
+  op.setIgnoresPadding(ignoresPadding && hasMeasures(module));
   return success();
 }
 

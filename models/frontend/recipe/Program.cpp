@@ -84,7 +84,6 @@ void ProgramBuilder::bind(nn::DimOp dim, StringRef quantity) const {
   for (const MeasureEntry &entry : recipe.measures)
     if (entry.kind == kind && entry.name == measure) {
       dim.setMeasure(measure);
-      dim.setMultiple(entry.multiple);
       dim.setLargest(entry.max);
       dim.setBound(entry.part ? std::min(items * entry.max, entry.part)
                               : items * entry.max);
@@ -137,9 +136,6 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
     // A sample may hold none of them; a batch has a sample.
     if (symbol->first() != dist::kSample)
       options.maybeEmpty.insert(symbol->second);
-    for (const MeasureEntry &measure : recipe.measures)
-      if (measure.quantity() == symbol->first() && measure.multiple > 1)
-        options.multiples[symbol->second] = measure.multiple;
   }
   SmallString<256> path(entry.onnx);
   if (llvm::sys::path::is_relative(entry.onnx)) {

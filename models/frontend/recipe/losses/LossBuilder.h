@@ -59,14 +59,12 @@ public:
   const LossEntry &loss;
 
 private:
-  /// Fails if rows that are no item's would count.
-  llvm::LogicalResult checkPadding(mlir::Value value);
   mlir::OpBuilder startDenominator(mlir::TypeRange inputs,
                                    llvm::ArrayRef<llvm::StringRef> names);
 
   dist::ModuleOp module;
   mlir::func::FuncOp forward, denominator;
-  bool padded = false;
+  bool ignoresPadding = false;
 };
 
 } // namespace dt::models

@@ -1,0 +1,114 @@
+//===- RoundRows.cpp - Rows that ranks can share out ------------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Ranks can share rows out whose number they divide. That of packed rows is
+// known at run time only. So it is made a multiple of what the plan asks for.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/modules/CheckPadding.h"
+#include "passes/modules/Passes.h"
+#include "passes/modules/VerifyApart.h"
+
+#include "mlir/IR/AttrTypeSubElements.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace dt::modules {
+#define GEN_PASS_DEF_ROUNDROWS
+#include "passes/modules/Passes.h.inc"
+
+namespace {
+
+/// Blocks of so many rows for each rank, if rows are many; no part that is full
+/// then has more than one row in kFewer of padding.
+constexpr int64_t kBlock = 128, kFewer = 32;
+
+/// Ranks that each have tokens of their own.
+int64_t countSharers(dist::ModuleOp module) {
+  int64_t tp = module.getSequenceParallel() ? module.getTp() : 1;
+  return module.getWholeBatch() ? 1 : int64_t(module.getCp()) * tp;
+}
+
+int64_t findMultiple(int64_t sharers, int64_t bound) {
+  int64_t block = kBlock;
+  while (block > 1 && block * sharers * kFewer > bound)
+    block /= 2;
+  return block * sharers;
+}
+
+/// Sizes of `dim` are made of a symbol that counts `factor` times as many rows.
+void rescale(dist::ModuleOp module, nn::DimOp dim, int64_t factor) {
+  auto scaled = [&](StringRef symbol) -> std::optional<nn::DimExpr> {
+    if (symbol != dim.getSymName())
+      return std::nullopt;
+    return nn::DimExpr::symbol(symbol) * nn::DimExpr(factor);
+  };
+  AttrTypeReplacer replacer; // all sizes are made of this attribute
+  replacer.addReplacement([&](nn::DimAttr attr) -> std::optional<Attribute> {
+    return nn::DimAttr::get(attr.getContext(),
+                            attr.getSize().substitute(scaled));
+  });
+  replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true,
+                                        /*replaceLocs=*/false,
+                                        /*replaceTypes=*/true);
+}
+
+struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
+  void runOnOperation() override {
+    for (auto module : getOperation().getOps<dist::ModuleOp>())
+      for (auto dim : module.getOps<nn::DimOp>())
+        if (dim.getMeasure() && dim.getMax() && module.getForward()) {
+          roundAsSaid(module, dim);
+          if (int64_t sharers = countSharers(module);
+              dim.getMultiple() % uint64_t(sharers) != 0)
+            roundFor(sharers, module, dim);
+        }
+  }
+
+  /// Whether rows may be rounded is checked later, with an error.
+  void roundAsSaid(dist::ModuleOp module, nn::DimOp dim) {
+    auto measure =
+        dist::getMeasure(getOperation(), *dim.getItem(), *dim.getMeasure());
+    if (measure && dim.getMultiple() % measure.getMultiple() != 0)
+      setMultiple(module, dim, measure.getMultiple());
+  }
+
+  void roundFor(int64_t sharers, dist::ModuleOp module, nn::DimOp dim) {
+    int64_t after = std::lcm(int64_t(dim.getMultiple()),
+                             findMultiple(sharers, *dim.getBound()));
+    auto remark = [&](const Twine &why) {
+      module.emitRemark("rows of '")
+          << dim.getQuantity() << "' are not rounded up to a multiple of "
+          << after << ", so that " << sharers
+          << " ranks do not share them out: " << why;
+    };
+    if (auto trouble = findPaddingTrouble(module, dim))
+      return remark("those behind the last item's are nobody's, but " +
+                    trouble->what);
+    if (!isApart(module))
+      return remark("items of a part depend on one another");
+    setMultiple(module, dim, after);
+  }
+
+  static void setMultiple(dist::ModuleOp module, nn::DimOp dim,
+                          int64_t multiple) {
+    int64_t bound = *dim.getBound();
+    rescale(module, dim, multiple / int64_t(dim.getMultiple()));
+    dim.setMultiple(multiple);
+    dim.setBound(bound);
+  }
+
+  static bool isApart(dist::ModuleOp module) {
+    ScopedDiagnosticHandler quiet(module.getContext(),
+                                  [](Diagnostic &) { return success(); });
+    return succeeded(verifyApart(module));
+  }
+};
+
+} // namespace
+
+} // namespace dt::modules
