@@ -12,6 +12,7 @@
 #include "dialects/nn/NNOps.h"
 #include "dialects/nn/NNShape.h"
 #include "passes/modules/ItemAxes.h"
+#include "passes/modules/VerifyApart.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -37,10 +38,18 @@ public:
       if (StringRef what = found ? "" : reach(op); !what.empty())
         found = PaddingTrouble{op->getLoc(), describe(op) + " " + what.str()};
     });
+    if (!found && !isApart())
+      found = PaddingTrouble{module.getLoc(), "items depend on one another"};
     return found;
   }
 
 private:
+  bool isApart() {
+    ScopedDiagnosticHandler quiet(module.getContext(),
+                                  [](Diagnostic &) { return success(); });
+    return succeeded(verifyApart(module));
+  }
+
   bool hasRows(Value value) {
     return llvm::any_of(nn::getShape(value), [&](const nn::DimExpr &size) {
       return llvm::is_contained(size.symbols(), rounded.getSymName());

@@ -25,7 +25,7 @@ struct PaddingTrouble {
   mlir::Location where;
   std::string what; ///< "loss 'a' adds them up"
 };
-/// Nothing: it may, if its items do not depend on one another (VerifyApart.h).
+/// Nothing: it may.
 std::optional<PaddingTrouble> findPaddingTrouble(dist::ModuleOp module,
                                                  nn::DimOp dim);
 

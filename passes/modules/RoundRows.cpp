@@ -9,7 +9,6 @@
 
 #include "passes/modules/CheckPadding.h"
 #include "passes/modules/Passes.h"
-#include "passes/modules/VerifyApart.h"
 
 #include "mlir/IR/AttrTypeSubElements.h"
 
@@ -80,18 +79,15 @@ struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
   void roundFor(int64_t sharers, dist::ModuleOp module, nn::DimOp dim) {
     int64_t after = std::lcm(int64_t(dim.getMultiple()),
                              findMultiple(sharers, *dim.getBound()));
-    auto remark = [&](const Twine &why) {
+    if (auto trouble = findPaddingTrouble(module, dim))
       module.emitRemark("rows of '")
           << dim.getQuantity() << "' are not rounded up to a multiple of "
           << after << ", so that " << sharers
-          << " ranks do not share them out: " << why;
-    };
-    if (auto trouble = findPaddingTrouble(module, dim))
-      return remark("those behind the last item's are nobody's, but " +
-                    trouble->what);
-    if (!isApart(module))
-      return remark("items of a part depend on one another");
-    setMultiple(module, dim, after);
+          << " ranks do not share them out: those behind the last item's are "
+             "nobody's, but "
+          << trouble->what;
+    else
+      setMultiple(module, dim, after);
   }
 
   static void setMultiple(dist::ModuleOp module, nn::DimOp dim,
@@ -100,12 +96,6 @@ struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
     rescale(module, dim, multiple / int64_t(dim.getMultiple()));
     dim.setMultiple(multiple);
     dim.setBound(bound);
-  }
-
-  static bool isApart(dist::ModuleOp module) {
-    ScopedDiagnosticHandler quiet(module.getContext(),
-                                  [](Diagnostic &) { return success(); });
-    return succeeded(verifyApart(module));
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "passes/plan/PlanModel.h"
 
+#include "passes/modules/CheckPadding.h"
 #include "passes/modules/ItemAxes.h"
 #include "passes/plan/LayerRules.h"
 #include "passes/planner/search/Formulation.h"
@@ -273,13 +274,26 @@ void ProgramBuilder::addBounds(dist::ModuleOp module, planner::Module &entry) {
 
 /// What `PlannedProgram::tokens` has.
 static int64_t divideTokens(dist::ModuleOp module) {
-  int64_t common = 0;
+  std::optional<int64_t> common;
+  llvm::StringMap<bool> rounded; // dims whose rows a plan may round up
+  auto canRound = [&](const nn::DimExpr &rows) {
+    auto symbols = rows.symbols();
+    auto dim = rows.terms().size() == 1 && symbols.size() == 1
+                   ? module.lookupSymbol<nn::DimOp>(symbols[0])
+                   : nn::DimOp();
+    if (!dim || !dim.getMeasure())
+      return false;
+    auto [known, fresh] = rounded.try_emplace(symbols[0]);
+    if (fresh)
+      known->second = !modules::findPaddingTrouble(module, dim);
+    return known->second;
+  };
   module.walk([&](nn::AttentionOp op) {
-    // A number that only a step knows is not cut.
-    auto rows = nn::getShape(op.getQuery())[1].asConstant();
-    common = std::gcd(common, rows.value_or(1));
+    nn::DimExpr rows = nn::getShape(op.getQuery())[1];
+    int64_t number = rows.asConstant().value_or(canRound(rows) ? 0 : 1);
+    common = std::gcd(common.value_or(0), number);
   });
-  return std::max<int64_t>(common, 1);
+  return common.value_or(1);
 }
 
 llvm::Error ProgramBuilder::add(dist::ModuleOp module) {

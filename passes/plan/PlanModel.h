@@ -42,7 +42,7 @@ struct PlannedProgram {
   /// have one microbatch.
   std::vector<int64_t> items;
   /// By module: what divides the tokens of every attention; 1: nothing does, or
-  /// there are none.
+  /// there are none; 0: any number, as rows are rounded up.
   std::vector<int64_t> tokens;
   std::vector<ItemBound> kinds; ///< beside samples, by name
   ItemBound sample;

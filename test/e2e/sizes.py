@@ -96,7 +96,7 @@ for network in ("qwen2_vl", "qwen3_vl", "naflex", "pooled"):
 
 
 # Rows of a part are rounded up to a multiple: those behind the last text are nobody's. Ranks share them out, between layers and inside, for which plans round them up, too.
-for network in ("packed", "windowed", "qwen3", "library"):
+for network in ("packed", "windowed", "qwen3"):
     subset = network == "packed"
     case("rounded", network, 3, "llm:", multiple=16)
     case("rounded-dp2-pp2", network, 3, "llm:dp=2,pp=2 | reorder=both", multiple=8, subset=subset)
