@@ -67,7 +67,7 @@ void readSampleMeasures(Config &config, const JsonView &sample) {
     if (entry.key() != "tokens")
       measure.fail("samples of shards have no measure but \"tokens\"; others "
                    "come with --batch");
-    measure.only({"max", "part"});
+    measure.only({"max", "part", "multiple"});
     config.mostTokens = measure.at("max").integer(1, maxSequence);
   }
 }
@@ -79,7 +79,7 @@ void readItemMeasure(ItemKind &kind, const JsonView &measures) {
     if (!kind.measure.empty())
       measure.fail("pictures of shards have one measure, \"" + kind.measure +
                    "\"; others come with --batch");
-    measure.only({"max", "part"});
+    measure.only({"max", "part", "multiple"});
     kind.measure = entry.key();
     kind.most = measure.at("max").integer(1, maxSequence);
   }

@@ -61,10 +61,10 @@ def write_batch(path, documents):
     )
 
 
-def recipe(batch):
+def recipe(batch, **measure):
     return {
         "modules": {"llm": {"onnx": str(GRAPH)}},
-        "items": {"sample": {"measures": {"tokens": {"max": MOST}}}},
+        "items": {"sample": {"measures": {"tokens": {"max": MOST} | measure}}},
         "dims": {"seq": "sample.tokens"},
         "batch": batch,
         "losses": [{"name": "text", "kind": "cross_entropy", "logits": "llm.logits", "labels": "labels"}],
@@ -121,7 +121,7 @@ def check_filled(dt_opt, work):
     failures += differ("filled parts", curves["filled"], curves["numbered"])
 
     documents, batch = texts(), {"tokens": 48, "parts": 4, "samples": 9}
-    plans = {"": 1, "llm:dp=2": 2, "llm:dp=4": 4, "llm:dp=2;microbatches=4": 2, "llm:pp=2;reorder=both": 2, "llm:dp=2,sub=2;reorder=both": 2}
+    plans = {"": 1, "llm:dp=2": 2, "llm:dp=4": 4, "llm:dp=2;microbatches=4": 2, "llm:pp=2;reorder=both": 2, "llm:dp=2,sub=2;reorder=both": 2, "llm:cp=2,dp=2;reorder=both": 4}
     shard, want = work / "texts.tar", None
     for number, (plan, ranks) in enumerate(plans.items()):
         program = build(dt_opt, work / f"filled-{number}", recipe(batch), [f"--plan={plan}"] if plan else [])
@@ -163,6 +163,7 @@ def main():
             "file": (recipe({"global": len(documents)}), [], 1, ["--batch", batch]),
             "shards": (recipe({"global": len(documents)}), [], 1, ["--data", shard]),
             "packed": (recipe({"global": len(documents), "micro": -(-len(documents) // 4), "tokens": bound}), ["--plan=llm:dp=2"], 2, ["--data", shard]),
+            "rounded": (recipe({"global": len(documents), "micro": -(-len(documents) // 4)}, multiple=12), ["--plan=llm:cp=2"], 2, ["--data", shard]),
         }
         for name, (made, plan, ranks, flags) in cases.items():
             program = build(dt_opt, work / name, made, plan)
