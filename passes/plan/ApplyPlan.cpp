@@ -174,11 +174,32 @@ private:
 
 } // namespace
 
+/// Whether each rank can have as many experts of every layer.
+static llvm::Error checkExperts(const PlanFile &plan, mlir::ModuleOp program) {
+  for (const UnitEntry &unit : plan.units) {
+    int64_t uneven = 0;
+    program.lookupSymbol<dist::ModuleOp>(unit.name).walk(
+        [&](nn::ExpertLinearOp op) {
+          int64_t experts = nn::getShape(op.getWeight())[0].constant();
+          if (experts % unit.ep)
+            uneven = experts;
+        });
+    if (uneven)
+      return plan.error(unit.at("ep"),
+                        "the module has layers of " + Twine(uneven) +
+                            " experts, which ep = " + Twine(unit.ep) +
+                            " does not divide");
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program) {
   if (dist::getOnly<dist::PlanOp>(program))
     return llvm::createStringError(
         "dist-apply-plan: the program has a plan already");
   if (llvm::Error error = completePlan(plan, program))
+    return error;
+  if (llvm::Error error = checkExperts(plan, program))
     return error;
   PlanWriter(program).write(plan);
   return llvm::Error::success();

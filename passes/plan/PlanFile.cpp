@@ -110,11 +110,14 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   };
   read("tp", entry.tp);
   read("ep", entry.ep);
-  if (json.ok() && entry.tp % entry.ep)
-    json.at("ep").fail("expected a divisor of tp = " + Twine(entry.tp) +
-                       ", whose ranks share out experts, not " +
-                       Twine(entry.ep));
   read("cp", entry.cp);
+  bool fits = entry.tp % entry.ep == 0 ||
+              (entry.ep % entry.tp == 0 && entry.tp * entry.cp % entry.ep == 0);
+  if (json.ok() && !fits)
+    json.at("ep").fail(
+        "expected a divisor of tp = " + Twine(entry.tp) +
+        ", whose ranks share out experts, or tp times a divisor of cp = " +
+        Twine(entry.cp) + ", not " + Twine(entry.ep));
   read("dp", entry.dp);
   read("pp", entry.pp);
   read("vpp", entry.vpp);

@@ -33,6 +33,11 @@ static bool isAttention(Operation *op) {
   return isa_and_nonnull<nn::AttentionOp, nn::AttentionGradOp>(op);
 }
 
+/// Each rank has experts of its own, which may be those of any token.
+bool CostModel::routesAll(const Step &step) const {
+  return axis.experts && isa_and_nonnull<nn::RouteOp, nn::DispatchOp>(step.op);
+}
+
 unsigned CostModel::findTurn(const ShardProblem &program) {
   for (unsigned i = 0; i < program.steps.size(); ++i)
     if (program.steps[i].kind == Step::turn)
@@ -142,7 +147,8 @@ bool CostModel::widens(const Step &step) const {
 /// or a parameter may take, or one that only the result has; and along the
 /// tokens a sum that this op makes wider (a cast to float32): it is reduced
 /// before, or what is wider would travel. On a context axis all may become
-/// tokens anywhere, and attention may want heads.
+/// tokens anywhere, attention may want heads, and parameters are cut into
+/// experts or not at all.
 bool CostModel::isAllowed(const Masks &masks, const Step &step,
                           const Strategy &s) const {
   if (step.kind != Step::compute || step.strategies.size() == 1)
@@ -164,9 +170,11 @@ bool CostModel::isAllowed(const Masks &masks, const Step &step,
     anyOperand = true;
     bool tokens = cuts.tokens[v.classes[s.operands[i] - kFirstCut]];
     if (axis.context) {
-      if (!tokens && v.parameter)
+      bool experts = cuts.experts[v.classes[s.operands[i] - kFirstCut]];
+      if (v.parameter && !experts && !tokens)
         return false;
-      matches |= tokens || (isAttention(step.op) && (mask(i) & kCutBits)) ||
+      matches |= tokens || (v.parameter && experts) ||
+                 (isAttention(step.op) && (mask(i) & kCutBits)) ||
                  (!v.constant && (mask(i) & bit(s.operands[i])));
       continue;
     }
@@ -319,7 +327,8 @@ double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
   } else {
     // Activations of all tokens are what a context axis is to spare.
     bool mayGather = step.kind == Step::call ||
-                     (axis.context ? isAttention(step.op) : step.contraction);
+                     (axis.context ? isAttention(step.op) || routesAll(step)
+                                   : step.contraction);
     for (auto [v, state] : llvm::zip(step.operands, s->operands))
       cost += convert(masks, v, state, mayGather, before, index < turnIndex);
     for (auto [v, state] : llvm::zip(step.results, s->results)) {

@@ -15,7 +15,7 @@ using nn::ShardingRule;
 
 namespace {
 
-constexpr Cut kRows{0, 0, true};
+constexpr Cut kRows{0, 0, Cut::ofExperts};
 
 std::optional<unsigned> findFactor(const ShardingRule &rule, FactorKind kind) {
   for (auto [i, factor] : llvm::enumerate(rule.factors))
@@ -39,7 +39,7 @@ std::optional<Cut> cutOf(const ShardingRule &rule,
       case FactorKind::routed:
         return kRows;
       case FactorKind::ends:
-        return Cut{0, countOwn(rule, axis), true};
+        return Cut{0, countOwn(rule, axis), Cut::ofExperts};
       case FactorKind::experts:
         return Cut{static_cast<unsigned>(d), countOwn(rule, axis)};
       default:
@@ -84,6 +84,48 @@ std::optional<unsigned> findRows(const ShardingRule &rule) {
   return rows;
 }
 
+/// The rows of a rank's tokens, if it has such a cut.
+std::optional<Cut> findTokenRows(const Variable &v) {
+  for (const Cut &cut : v.cuts)
+    if (cut.kind == Cut::ofTokens && cut.chunk)
+      return cut;
+  return std::nullopt;
+}
+
+/// The chunk of a routed step's rows, where they are cut by tokens.
+std::optional<int64_t> findRowChunk(const ShardProblem &program,
+                                    const Step &step,
+                                    const ShardingRule &rule) {
+  std::optional<int64_t> chunk;
+  forEachValue(step, rule, [&](unsigned v, auto &) {
+    if (auto cut = findTokenRows(program.variables[v]))
+      chunk = cut->chunk;
+  });
+  return chunk;
+}
+
+/// What becomes of a value of a routed op by tokens. What such an op needs
+/// whole else are tokens, each of which has a number of rows.
+std::optional<Cut> tokenCutOf(const ShardingRule &rule,
+                              const ShardingRule::Dims &dims, int64_t chunk) {
+  const nn::DimExpr &rows =
+      rule.factors[*findFactor(rule, FactorKind::routed)].size;
+  for (auto [d, list] : llvm::enumerate(dims))
+    for (unsigned f : list) {
+      FactorKind kind = rule.factors[f].kind;
+      if (kind == FactorKind::routed || kind == FactorKind::ends)
+        return Cut{0, kind == FactorKind::routed ? chunk : 0, Cut::ofTokens};
+      if (kind != FactorKind::replicate)
+        continue;
+      auto each = rows.exactDiv(rule.factors[f].size);
+      auto number = each ? each->asConstant() : std::nullopt;
+      // Of no size a value has: nothing is cut so.
+      bool fits = number && *number > 0 && chunk % *number == 0;
+      return Cut{static_cast<unsigned>(d), fits ? chunk / *number : 0};
+    }
+  return std::nullopt;
+}
+
 } // namespace
 
 bool dt::shard::isRouted(const ShardingRule &rule) {
@@ -104,7 +146,7 @@ void dt::shard::addRoutedCuts(ShardProblem &program, StepRules rules,
     if (rule && isRouted(*rule))
       forEachValue(step, *rule, [&](unsigned v, auto &dims) {
         auto cut = cutOf(*rule, dims, axis);
-        if (cut && cut->routed)
+        if (cut && cut->kind == Cut::ofExperts)
           add(v, *cut);
       });
   auto spread = [&](const Step &step, const ShardingRule &rule) {
@@ -152,17 +194,23 @@ std::optional<Strategy> dt::shard::runRouted(const ShardProblem &program,
 
 std::optional<Strategy> dt::shard::runAlongRows(const ShardProblem &program,
                                                 const Step &step,
-                                                const ShardingRule &rule) {
+                                                const ShardingRule &rule,
+                                                const Axis &axis) {
   auto rows = findRows(rule);
   if (!rows)
     return std::nullopt;
+  auto cut = axis.experts ? std::optional(kRows)
+                          : findTokenRows(program.variables[step.results[0]]);
+  if (!cut)
+    return std::nullopt;
   Strategy s;
   s.factor = static_cast<int>(*rows);
-  s.flops = step.flops;
+  s.flops =
+      axis.experts ? step.flops : step.flops / static_cast<double>(axis.over);
   bool possible = true;
   auto states = [&](auto &variables, auto &lists, auto &into) {
     for (auto [v, dims] : llvm::zip(variables, lists)) {
-      auto state = has(dims, *rows) ? program.variables[v].find(kRows) : kWhole;
+      auto state = has(dims, *rows) ? program.variables[v].find(*cut) : kWhole;
       possible &= state.has_value();
       into.push_back(state.value_or(kWhole));
     }
@@ -172,14 +220,181 @@ std::optional<Strategy> dt::shard::runAlongRows(const ShardProblem &program,
   return possible ? std::optional(s) : std::nullopt;
 }
 
+std::optional<Strategy> dt::shard::runOnTokens(const ShardProblem &program,
+                                               const Step &step,
+                                               const ShardingRule &rule,
+                                               const Axis &axis) {
+  auto chunk = findRowChunk(program, step, rule);
+  if (!chunk)
+    return std::nullopt;
+  Strategy s; // of no factor: the op is the same on the rank's rows
+  s.flops = step.flops / static_cast<double>(axis.over);
+  bool possible = true;
+  auto states = [&](auto &variables, auto &lists, State without, auto &into) {
+    for (auto [v, dims] : llvm::zip(variables, lists)) {
+      auto cut = tokenCutOf(rule, dims, *chunk);
+      auto state = cut ? program.variables[v].find(*cut) : without;
+      possible &= state.has_value();
+      into.push_back(state.value_or(kWhole));
+    }
+  };
+  states(step.operands, rule.operands, kWhole, s.operands);
+  states(step.results, rule.results, kPartial, s.results);
+  return possible ? std::optional(s) : std::nullopt;
+}
+
+namespace {
+
+/// Finds what may be cut by tokens, or that nothing may.
+class TokenRows {
+public:
+  TokenRows(ShardProblem &program, StepRules rules, const Axis &axis,
+            CutConstraints &info)
+      : program(program), rules(rules), axis(axis), info(info) {}
+  void run();
+
+private:
+  void add(unsigned variable, const Cut &cut);
+  void begin(const Step &step);
+  void spread(const Step &step, const ShardingRule &rule);
+  bool isPossible(const Step &step, const ShardingRule *rule) const;
+  bool isReturned(const Step &step) const;
+
+  ShardProblem &program;
+  StepRules rules;
+  Axis axis;
+  CutConstraints &info;
+  SmallVector<unsigned> added; ///< variables, one each cut
+  bool changed = false, possible = true;
+};
+
+} // namespace
+
+void TokenRows::add(unsigned variable, const Cut &cut) {
+  Variable &v = program.variables[variable];
+  if (v.find(cut))
+    return;
+  auto before = findTokenRows(v);
+  possible &= v.cuts.size() < kMaxCuts && !before; // one order of rows each
+  if (!possible)
+    return;
+  v.cuts.push_back(cut);
+  v.classes.push_back(info.blocked.size());
+  for (auto *list : {&info.blocked, &info.tokens, &info.experts})
+    list->push_back(false);
+  added.push_back(variable);
+  changed = true;
+}
+
+/// Numbers of experts that come cut along tokens.
+void TokenRows::begin(const Step &step) {
+  const Variable &numbers = program.variables[step.operands[0]];
+  for (auto [cut, inClass] : llvm::zip(numbers.cuts, numbers.classes))
+    if (cut.kind == Cut::blocks && info.tokens[inClass])
+      return add(step.results[0], {0, cut.chunk, Cut::ofTokens});
+}
+
+void TokenRows::spread(const Step &step, const ShardingRule &rule) {
+  if (isRouted(rule)) {
+    if (auto chunk = findRowChunk(program, step, rule))
+      forEachValue(step, rule, [&](unsigned v, auto &dims) {
+        auto cut = tokenCutOf(rule, dims, *chunk);
+        if (cut && cut->kind == Cut::ofTokens)
+          add(v, *cut);
+      });
+    return;
+  }
+  auto rows = findRows(rule);
+  std::optional<Cut> cut;
+  if (rows)
+    forEachValue(step, rule, [&](unsigned v, auto &dims) {
+      if (auto known = findTokenRows(program.variables[v]);
+          known && has(dims, *rows))
+        cut = known;
+    });
+  if (cut)
+    forEachValue(step, rule, [&](unsigned v, auto &dims) {
+      if (has(dims, *rows))
+        add(v, *cut);
+    });
+}
+
+/// Whether the step hands rows to somebody who has others. Residuals do not.
+bool TokenRows::isReturned(const Step &step) const {
+  auto function = step.op->getParentOfType<func::FuncOp>();
+  for (auto [i, v] : llvm::enumerate(step.operands)) {
+    bool residual =
+        function == program.pair.forward &&
+        (function.getResultAttr(i, nn::kResidualAttr) ||
+         (!program.isModuleFunction() && !program.variables[v].settled));
+    if (!residual && llvm::is_contained(added, v))
+      return true;
+  }
+  return false;
+}
+
+bool TokenRows::isPossible(const Step &step, const ShardingRule *rule) const {
+  auto isAdded = [&](unsigned v) { return llvm::is_contained(added, v); };
+  if (llvm::none_of(step.operands, isAdded) &&
+      llvm::none_of(step.results, isAdded))
+    return true;
+  if (step.kind == Step::finish)
+    return !isReturned(step);
+  if (step.kind == Step::call) // as the layer has them
+    return llvm::all_of(llvm::zip(step.operands, step.strategies[0].operands),
+                        [&](auto operand) {
+                          auto [v, state] = operand;
+                          return !isAdded(v) ||
+                                 program.variables[v].isRouted(state);
+                        });
+  if (step.kind != Step::compute || !rule)
+    return false;
+  return (isRouted(*rule) ? runOnTokens(program, step, *rule, axis)
+                          : runAlongRows(program, step, *rule, axis))
+      .has_value();
+}
+
+void TokenRows::run() {
+  for (const Step &step : program.steps)
+    if (isa_and_nonnull<nn::RouteOp>(step.op))
+      begin(step);
+  do {
+    changed = false;
+    for (auto [step, rule] : llvm::zip(program.steps, rules))
+      if (rule)
+        spread(step, *rule);
+  } while (changed);
+  for (auto [step, rule] : llvm::zip(program.steps, rules))
+    possible &= isPossible(step, rule);
+  if (possible)
+    return;
+  for (unsigned v : llvm::reverse(added)) {
+    program.variables[v].cuts.pop_back();
+    program.variables[v].classes.pop_back();
+  }
+}
+
+void dt::shard::addTokenRows(ShardProblem &program, StepRules rules,
+                             const Axis &axis, CutConstraints &info) {
+  TokenRows(program, rules, axis, info).run();
+}
+
+bool dt::shard::sharesOverTokens(dist::ModuleOp module) {
+  return static_cast<int64_t>(module.getEp()) > getTensorParallel(module);
+}
+
 LogicalResult dt::shard::checkExperts(dist::ModuleOp module) {
-  int64_t ranks = module.getEp(), group = getTensorParallel(module);
+  int64_t ranks = module.getEp(), group = getTensorParallel(module),
+          tokens = module.getCp();
   if (ranks == 1)
     return success();
-  if (group % ranks)
+  bool fits =
+      group % ranks == 0 || (ranks % group == 0 && group * tokens % ranks == 0);
+  if (!fits)
     return module.emitError("ep = ")
-           << ranks << " does not divide the tensor-parallel group of " << group
-           << " ranks (tp)";
+           << ranks << " neither divides the tensor-parallel group of " << group
+           << " ranks (tp) nor is " << group
+           << " times a divisor of cp = " << module.getCp();
   bool any = false;
   auto result = module.walk([&](nn::RouteOp op) {
     any = true;
@@ -192,6 +407,6 @@ LogicalResult dt::shard::checkExperts(dist::ModuleOp module) {
   });
   if (!any)
     module.emitRemark("ep does nothing where no layer has experts: '")
-        << module.getSymName() << "' is cut by tp";
+        << module.getSymName() << "' is cut by tp and cp";
   return failure(result.wasInterrupted());
 }

@@ -2,15 +2,19 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Expert parallelism (docs/experts.md): on an axis with `experts`, each rank
-// has its experts and, of all rows in the order of experts, those of its own.
+// docs/experts.md. On an axis with `experts`, each rank has its experts and, of
+// all rows in the order of experts, those of its own, in a dim of the whole's
+// size: Cut::ofExperts, chunk 0; where they end: chunk is the rank's experts.
+//
+// On a context axis without, each rank routes its own tokens to all experts:
+// Cut::ofTokens, chunk is the rows of a block of tokens; where they end: 0.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef PASSES_SHARD_CUTEXPERTS_H
 #define PASSES_SHARD_CUTEXPERTS_H
 
-#include "passes/shard/ShardProblem.h"
+#include "passes/shard/Cuts.h"
 
 namespace dt::shard {
 
@@ -28,12 +32,26 @@ void addRoutedCuts(ShardProblem &program, StepRules rules, const Axis &axis);
 std::optional<Strategy> runRouted(const ShardProblem &program, const Step &step,
                                   const nn::ShardingRule &rule,
                                   const Axis &axis);
-/// The same of an op that treats rows alone; nothing if it does not, or has
+/// Gives the same variables a cut by the rank's tokens, where all steps can
+/// work so: what is routed comes cut along tokens, and nothing needs the rows
+/// of all.
+void addTokenRows(ShardProblem &program, StepRules rules, const Axis &axis,
+                  CutConstraints &info);
+/// How a rank runs an op that `isRouted` on its tokens; nothing where there is
+/// no such cut.
+std::optional<Strategy> runOnTokens(const ShardProblem &program,
+                                    const Step &step,
+                                    const nn::ShardingRule &rule,
+                                    const Axis &axis);
+/// Either, of an op that treats rows alone; nothing if it does not, or has
 /// other rows.
 std::optional<Strategy> runAlongRows(const ShardProblem &program,
                                      const Step &step,
-                                     const nn::ShardingRule &rule);
+                                     const nn::ShardingRule &rule,
+                                     const Axis &axis);
 
+/// Whether the ranks that share tokens share out experts too.
+bool sharesOverTokens(dist::ModuleOp module);
 /// An error where a module asks for experts of each rank and cannot have them.
 mlir::LogicalResult checkExperts(dist::ModuleOp module);
 

@@ -31,7 +31,8 @@ struct Place {
 
 /// Whether a cut is one of the factor that is found there.
 bool isAt(const Cut &cut, const Place &p) {
-  return p.minor && !cut.routed && cut.dim == p.dim && cut.chunk % p.minor == 0;
+  return p.minor && cut.kind == Cut::blocks && cut.dim == p.dim &&
+         cut.chunk % p.minor == 0;
 }
 
 /// A factor of a step and its places.
@@ -66,6 +67,11 @@ public:
   }
   void addGiven(unsigned variable, const Layout &layout);
   void classify(CutConstraints &info);
+  /// Of a context axis, once it is known what tokens are.
+  void routeTokens(CutConstraints &info) {
+    if (axis.context && !axis.experts)
+      addTokenRows(program, ruleOf, axis, info);
+  }
   void buildStrategies(const CutConstraints &info);
 
   std::vector<nn::ShardingRule> rules; // of relations' steps
@@ -238,6 +244,7 @@ void CutFinder::classify(CutConstraints &info) {
   classes.compress();
   info.blocked.assign(classes.getNumClasses(), false);
   info.tokens.assign(classes.getNumClasses(), false);
+  info.experts.assign(classes.getNumClasses(), false);
   for (const Relation &r : relations)
     forEach(r, [&](unsigned cut, int64_t chunk) {
       // What is made from nothing is sliced where it is read.
@@ -245,6 +252,8 @@ void CutFinder::classify(CutConstraints &info) {
         return;
       if (!canCut(r, chunk))
         info.blocked[classes[cut]] = true;
+      else if (r.kind == FactorKind::experts)
+        info.experts[classes[cut]] = true;
     });
   for (auto [i, v] : llvm::enumerate(program.variables))
     for (unsigned c = 0; c < v.cuts.size(); ++c)
@@ -330,9 +339,14 @@ std::optional<Strategy> CutFinder::cutFactor(const Relation &r,
 void CutFinder::addStrategies(int index) {
   Step &step = program.steps[index];
   const nn::ShardingRule *rule = ruleOf[index];
-  if (axis.experts && rule && isRouted(*rule)) {
-    step.strategies.push_back(*runRouted(program, step, *rule, axis));
-    return;
+  if (rule && isRouted(*rule)) {
+    std::optional<Strategy> s = axis.experts
+                                    ? runRouted(program, step, *rule, axis)
+                                    : runOnTokens(program, step, *rule, axis);
+    if (s) {
+      step.strategies.push_back(std::move(*s));
+      return;
+    }
   }
   Strategy whole;
   whole.operands.assign(step.operands.size(), kWhole);
@@ -341,9 +355,8 @@ void CutFinder::addStrategies(int index) {
   step.strategies.push_back(whole);
   if (!rule)
     return;
-  if (axis.experts)
-    if (auto s = runAlongRows(program, step, *rule))
-      step.strategies.push_back(std::move(*s));
+  if (auto s = runAlongRows(program, step, *rule, axis))
+    step.strategies.push_back(std::move(*s));
   for (const auto &group : rule->linear) {
     Strategy s = whole;
     s.linear = true;
@@ -416,7 +429,7 @@ dt::shard::findCuts(ShardProblem &program, const Axis &axis,
   CutConstraints info;
   CutFinder finder(program, axis);
   finder.collect();
-  SmallVector<std::pair<unsigned, Layout>> tokens;
+  SmallVector<std::pair<unsigned, Layout>> tokens, experts;
   if (axis.context)
     tokens = findTokens(program, axis, layers);
   for (auto &[v, layout] : tokens)
@@ -450,9 +463,10 @@ dt::shard::findCuts(ShardProblem &program, const Axis &axis,
     };
     for (auto [v, layout] : llvm::zip(step.operands, arguments)) {
       s.operands.push_back(state(v, layout));
-      if (!backward && layout.kind == Layout::cut &&
-          !program.variables[v].parameter)
-        tokens.push_back({v, layout});
+      if (backward || layout.kind != Layout::cut)
+        continue;
+      bool parameter = program.variables[v].parameter;
+      (parameter ? experts : tokens).push_back({v, layout});
     }
     for (auto [v, layout] : llvm::zip(step.results, results))
       s.results.push_back(state(v, layout));
@@ -484,6 +498,10 @@ dt::shard::findCuts(ShardProblem &program, const Axis &axis,
     if (auto s = variable.state(layout))
       info.tokens[variable.classes[*s - kFirstCut]] = true;
   }
+  for (auto &[v, layout] : experts)
+    if (auto s = program.variables[v].state(layout))
+      info.experts[program.variables[v].classes[*s - kFirstCut]] = true;
+  finder.routeTokens(info);
   finder.buildStrategies(info);
   return info;
 }

@@ -17,6 +17,9 @@ struct CutConstraints {
   std::vector<bool> blocked;
   /// Classes of sequence parallelism: such activations may be gathered.
   std::vector<bool> tokens;
+  /// Of a context axis: classes of parameters' cuts that give each rank experts
+  /// of its own. All other parameters are whole there.
+  std::vector<bool> experts;
   /// Some dim could be cut by smaller axes only (4 ranks, 2 x 2 heads).
   bool wantsSmallerAxes = false;
 };

@@ -20,12 +20,12 @@ RankedTensorType dt::shard::localType(RankedTensorType type,
     return type;
   nn::Shape shape = nn::getShape(type);
   nn::DimExpr &dim = shape[layout.at.dim];
-  if (layout.at.routed) {
-    if (layout.at.chunk)
-      dim = nn::DimExpr(layout.at.chunk + 1);
-    return nn::makeTensorType(shape, type.getElementType());
-  }
-  dim = *dim.exactDiv(nn::DimExpr(axis.over));
+  if (layout.at.kind == Cut::blocks)
+    dim = *dim.exactDiv(nn::DimExpr(axis.over));
+  else if (layout.at.kind == Cut::ofExperts && layout.at.chunk)
+    dim = nn::DimExpr(layout.at.chunk + 1);
+  else if (layout.at.kind == Cut::ofTokens && layout.at.chunk)
+    dim = *dim.exactDiv(nn::DimExpr(axis.over));
   return nn::makeTensorType(shape, type.getElementType());
 }
 
@@ -161,7 +161,9 @@ void Emitter::emitConversion(const Conversion &c, Location loc) {
   Value result;
   if (v.isRouted(c.from) || v.isRouted(c.to)) {
     if (!impossible)
-      emitError(loc) << "needs the rows of all experts, but by ep = "
+      emitError(loc) << "needs the rows of all "
+                     << (axis.experts ? "experts, but by ep = "
+                                      : "tokens, but by cp = ")
                      << axis.over << " each rank has those of its own";
     impossible = true;
     value(c.variable, c.to) = from;

@@ -64,6 +64,7 @@ private:
   static unsigned findTurn(const ShardProblem &program);
   /// An op of one operand whose result has more bytes.
   bool widens(const Step &step) const;
+  bool routesAll(const Step &step) const;
   /// `forward`: a cut will have to be gathered again on the way back.
   double convert(Masks &masks, unsigned variable, State to, bool mayGather,
                  Log *log, bool forward = false) const;

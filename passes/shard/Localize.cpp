@@ -73,21 +73,34 @@ struct GroupsModel : LocalizeOpInterface::ExternalModel<GroupsModel<OpT>, OpT> {
   }
 };
 
+/// Stripes by a cut, inside of those that queries have: of both axes together.
+nn::StripesAttr joinStripes(MLIRContext *context, nn::StripesAttr outer,
+                            const FactorCut &cut) {
+  int64_t chunk = cut.chunk, over = cut.axis.over, stride = cut.axis.stride;
+  if (outer) {
+    if (outer.getChunk() != chunk * over || outer.getStride() != over * stride)
+      return {};
+    over *= outer.getOver();
+  }
+  return nn::StripesAttr::get(context, chunk, over, stride);
+}
+
 /// Queries know their place (the factor is no `blocked` one where none has
 /// any).
 template <typename OpT>
 struct AttentionModel
     : LocalizeOpInterface::ExternalModel<AttentionModel<OpT>, OpT> {
   bool canCut(Operation *op, const FactorCut &cut) const {
-    return cut.axis.context && !cast<OpT>(op).getStripes();
+    return cut.axis.context &&
+           joinStripes(op->getContext(), cast<OpT>(op).getStripesAttr(), cut);
   }
   SmallVector<Value> localize(Operation *op, OpBuilder &builder,
                               ValueRange operands, TypeRange types,
                               const FactorCut &cut) const {
     auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
     if (cut.rule->factors[cut.factor].kind == nn::FactorKind::blocked)
-      local.setStripesAttr(nn::StripesAttr::get(
-          op->getContext(), cut.chunk, cut.axis.over, cut.axis.stride));
+      local.setStripesAttr(
+          joinStripes(op->getContext(), local.getStripesAttr(), cut));
     return {local->getResults().begin(), local->getResults().end()};
   }
 };

@@ -109,6 +109,14 @@ void ModuleSharder::setPrices(ShardProblem &program) const {
     v.price *= std::max(1.0, factor);
 }
 
+/// Where tokens are cut, parameters are whole, but experts of each rank's own.
+static void keepWhole(ShardProblem &program, const CutConstraints &cuts) {
+  for (Variable &v : program.variables)
+    if (v.parameter &&
+        llvm::none_of(v.classes, [&](unsigned c) { return cuts.experts[c]; }))
+      v.given = Layout();
+}
+
 FailureOr<LayerLayouts> ModuleSharder::solve(ShardProblem &program,
                                              LayoutChoice &solution) {
   setPrices(program);
@@ -118,6 +126,8 @@ FailureOr<LayerLayouts> ModuleSharder::solve(ShardProblem &program,
     auto it = callee ? layers.find(findPair(callee).forward) : layers.end();
     return it == layers.end() ? nullptr : &it->second;
   });
+  if (axis.context)
+    keepWhole(program, cuts);
   CostModel model(program, cuts, axis, prices);
   solution = searchLayouts(program, model, beam);
   for (auto [step, choice] : llvm::zip(program.steps, solution.choices))
@@ -203,15 +213,12 @@ void ModuleSharder::recordParameters(const ShardProblem &program,
   }
 }
 
-/// Parameters that are to be cut as their copies elsewhere are, or are whole
-/// since tokens are cut.
+/// Parameters that are to be cut as their copies elsewhere are. A context axis
+/// comes after these cuts.
 void ModuleSharder::settleParameters(ShardProblem &program) const {
+  if (axis.context)
+    return;
   for (Variable &v : program.variables) {
-    if (axis.context) {
-      if (v.parameter)
-        v.given = Layout();
-      continue;
-    }
     auto hint = v.symbol ? nn::ParameterOp(v.symbol)->getAttrOfType<StringAttr>(
                                dist::kCutHintAttr)
                          : StringAttr();
@@ -232,8 +239,6 @@ LogicalResult ModuleSharder::shardPair(Pair pair) {
       continue;
     ShardProblem program(layer.pair, &layer.links);
     setBoundary(program, layer);
-    if (axis.context)
-      settleParameters(program);
     LayoutChoice solution;
     FailureOr<LayerLayouts> layouts = solve(program, solution);
     if (failed(layouts))
@@ -287,9 +292,11 @@ static SmallVector<Axis> findAxes(dist::ModuleOp module, const Axis &whole,
   return axes;
 }
 
-/// The module's group; with `ep` the axis of experts first, the major one.
+/// The tensor-parallel group; with `ep` the axis of experts first, the major
+/// one.
 static SmallVector<Axis> getGroup(dist::ModuleOp module) {
-  int64_t ranks = getTensorParallel(module), ep = module.getEp();
+  int64_t ranks = getTensorParallel(module);
+  int64_t ep = sharesOverTokens(module) ? ranks : module.getEp();
   if (ep == 1)
     return {{ranks, 1}};
   if (ep == ranks)
@@ -324,11 +331,19 @@ static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
   return bounded ? block : 0;
 }
 
-/// Ranks (c, t) of a replica stand at c * tp + t.
-static Axis getContextAxis(dist::ModuleOp module) {
-  int64_t over = module.getCp();
-  return {over, getTensorParallel(module), /*experts=*/false, /*context=*/true,
-          getTokenBlock(module, over)};
+/// Ranks (c, t) of a replica stand at c * tp + t. Where they share out experts,
+/// neighbours do, on an axis of their own inside of the others'.
+static SmallVector<Axis> getContextAxes(dist::ModuleOp module) {
+  int64_t group = getTensorParallel(module), ranks = module.getCp();
+  int64_t share = sharesOverTokens(module) ? module.getEp() / group : 1;
+  int64_t block = getTokenBlock(module, ranks);
+  SmallVector<Axis> axes;
+  if (ranks > share)
+    axes.push_back({ranks / share, group * share, /*experts=*/false,
+                    /*context=*/true, block * share});
+  if (share > 1)
+    axes.push_back({share, group, /*experts=*/true, /*context=*/true, block});
+  return axes;
 }
 
 /// Numbers of heads that attention has in the module's functions.
@@ -390,10 +405,14 @@ void ShardPass::runOnOperation() {
   if (module.getCp() <= 1)
     return;
   // Heads are for tensor-parallel ranks first.
-  ModuleSharder overTokens(module, getContextAxis(module), beam);
-  if (failed(overTokens.run()))
-    return signalPassFailure();
-  if (!overTokens.cuts())
+  bool cuts = false;
+  for (const Axis &axis : getContextAxes(module)) {
+    ModuleSharder overTokens(module, axis, beam);
+    if (failed(overTokens.run()))
+      return signalPassFailure();
+    cuts |= overTokens.cuts();
+  }
+  if (!cuts)
     module.emitRemark("no tokens of '")
         << module.getSymName() << "' can be cut over " << module.getCp()
         << " context-parallel ranks (cp): each computes all of it";

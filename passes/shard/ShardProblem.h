@@ -23,21 +23,23 @@ namespace dt::shard {
 struct Axis {
   int64_t over, stride;
   bool experts = false; ///< each rank of it has experts of its own
-  /// Context parallelism (docs/context.md): tokens are cut, parameters whole.
+  /// Context parallelism (docs/context.md): tokens are cut, parameters whole,
+  /// those of experts excepted where ranks have their own.
   bool context = false;
   /// Of a context axis: tokens are cut in blocks of so many; 0: one a rank.
   int64_t block = 0;
 };
 
-/// A dim seen as [outer][ranks][chunk]; or, if it is `routed`, rows in the
-/// order of experts, of which a rank has those of its own (chunk 0), or where
-/// they end (chunk: the rank's experts).
+/// A dim seen as [outer][ranks][chunk]; or rows in the order of experts, and
+/// where they end, of which a rank has those of its experts, or those of its
+/// tokens (CutExperts.h).
 struct Cut {
+  enum Kind : uint8_t { blocks, ofExperts, ofTokens };
   unsigned dim;
   int64_t chunk;
-  bool routed = false;
+  Kind kind = blocks;
   bool operator==(const Cut &o) const {
-    return dim == o.dim && chunk == o.chunk && routed == o.routed;
+    return dim == o.dim && chunk == o.chunk && kind == o.kind;
   }
 };
 
@@ -81,7 +83,7 @@ struct Variable {
   int gradientOf = -1;
 
   bool isRouted(State state) const {
-    return state >= kFirstCut && cuts[state - kFirstCut].routed;
+    return state >= kFirstCut && cuts[state - kFirstCut].kind != Cut::blocks;
   }
   std::optional<State> find(const Cut &cut) const;
   Layout layout(State state) const;

@@ -10,7 +10,7 @@
 # what is resumed must give the losses of the run that nobody disturbed: bit by bit
 # under the same plan, within float32's rounding under another.
 # ===-----------------------------------------------------------------------===
-"""faults.py --dt-opt PATH [--kills N] [--seed S]: kills ranks at random and resumes."""
+"""faults.py --dt-opt PATH [--case NAME] [--kills N] [--seed S]: kills ranks at random and resumes."""
 
 import argparse
 import json
@@ -29,18 +29,21 @@ import batches
 import tolerance
 from safetensors.numpy import load_file, save_file
 
-CASE = dict(name="faults", model="mllm", samples=12, micro=3, plan="vision:dp=2 llm:pp=2,zero=1 generator:")
-OTHER_PLAN = "vision: llm:tp=2,dp=2,zero=1 generator:"
+CASES = {
+    "mllm": dict(name="mllm", model="mllm", samples=12, micro=3, plan="vision:dp=2 llm:pp=2,zero=1 generator:", other="vision: llm:tp=2,dp=2,zero=1 generator:"),
+    # Experts shared out over ranks that share tokens, then over tensor-parallel ones.
+    "experts": dict(name="experts", model="extra/qwen3_moe", samples=8, micro=4, plan="model:cp=2,ep=2,pp=2", other="model:tp=2,ep=2,dp=2,zero=1"),
+}
 STEPS = 120
 AFTER = 10  # steps under another plan that are compared: rounding grows from step to step
 STALL = 4
 WITHIN = 10
 
 
-def compile_plan(runner, work, name, plan):
-    folder = work / name
+def compile_plan(runner, work, case, name):
+    folder, plan = work / name, case[name]
     folder.mkdir()
-    done = runner.compile(CASE, CASE["micro"], parse_plan(plan), folder)
+    done = runner.compile(case, case["micro"], parse_plan(plan), folder)
     if done.returncode:
         raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
     runner.build(folder)
@@ -170,17 +173,18 @@ def draws(program, batch, work, want):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
+    parser.add_argument("--case", choices=CASES, default="mllm")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    generator, failed, drawn = random.Random(arguments.seed), 0, None
+    case, generator, failed, drawn = CASES[arguments.case], random.Random(arguments.seed), 0, None
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         runner = Runner(arguments.dt_opt, pathlib.Path(__file__).parents[1] / "models", work)
-        program = compile_plan(runner, work, "plan", CASE["plan"])
-        other = compile_plan(runner, work, "other", OTHER_PLAN)
+        program = compile_plan(runner, work, case, "plan")
+        other = compile_plan(runner, work, case, "other")
         batch = work / "batch.safetensors"
-        save_file(batches.make(runner.models / CASE["model"], CASE["samples"]), batch)
+        save_file(batches.make(runner.models / case["model"], case["samples"]), batch)
         (work / "whole").mkdir()
         begin = time.time()
         want = resume(program, batch, work / "whole")

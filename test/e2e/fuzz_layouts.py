@@ -193,8 +193,9 @@ def draw_case(random_, runner, choices, sub):
         draw_stages(random_, runner, case)
     if name in EXPERTS:
         for unit in case["plan"]["units"].values():
-            if "tp" in unit and random_.random() < 0.6:
-                unit["ep"] = random_.choice([2, unit["tp"]])
+            tp, cp = unit.get("tp", 1), unit.get("cp", 1)
+            if tp * cp > 1 and random_.random() < 0.6:
+                unit["ep"] = random_.choice([2, tp, 2 * tp, tp * cp])
     return case
 
 

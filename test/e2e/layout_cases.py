@@ -111,6 +111,14 @@ case("deepseek_v3-ep4-pp2-dp2", "extra/deepseek_v3", 8, 4, "model:tp=4,ep=4,pp=2
 # All rows are of the first experts: one rank has all of them, others none.
 case("deepseek_v3-ep2-one-rank", "extra/deepseek_v3", 4, 2, "model:tp=2,ep=2", favours=4, subset=True)
 case("gpt_oss-ep4-one-rank", "extra/gpt_oss", 4, 2, "model:tp=4,ep=4", favours=2)
+# Tokens over several ranks: each routes its own, to all experts or to those of its tensor-parallel ranks; or ranks that share tokens share out experts, all of them or neighbours.
+case("deepseek_v3-cp2", "extra/deepseek_v3", 4, 2, "model:cp=2")
+case("gpt_oss-tp2-cp2-ep2-sp", "extra/gpt_oss", 4, 2, "model:tp=2,cp=2,ep=2,sequence_parallel=true", subset=True)
+case("qwen3_moe-cp2-ep2", "extra/qwen3_moe", 6, 3, "model:cp=2,ep=2")
+case("qwen3_moe-cp2-ep2-pp2-dp2", "extra/qwen3_moe", 8, 2, "model:cp=2,ep=2,pp=2,dp=2,zero=1", subset=True)
+case("deepseek_v3-tp2-cp2-ep4", "extra/deepseek_v3", 4, 2, "model:tp=2,cp=2,ep=4,save=none", subset=True)
+case("qwen3_moe-cp4-ep2", "extra/qwen3_moe", 4, 2, "model:cp=4,ep=2 | bucket_bytes=9000", subset=True)
+case("gpt_oss-cp2-ep2-one-rank", "extra/gpt_oss", 4, 2, "model:cp=2,ep=2 | schedule=accumulate", favours=2)
 case("qwen3_moe-ep3", "extra/qwen3_moe", 6, 3, "model:tp=3,ep=3", refused="layers of 8 experts, which ep = 3 does not divide")
 case("deepseek_v3-tp2-pp2", "extra/deepseek_v3", 6, 3, "model:tp=2,pp=2,save=none | schedule=1f1b", subset=True)
 

@@ -1,12 +1,17 @@
 // What a module with `ep` cannot have is one line.
 // RUN: dt-opt %s --pass-pipeline='builtin.module(dist.module(dist-shard))' --split-input-file -verify-diagnostics
 
-// expected-error @+1 {{ep = 3 does not divide the tensor-parallel group of 4 ranks (tp)}}
+// expected-error @+1 {{ep = 3 neither divides the tensor-parallel group of 4 ranks (tp) nor is 4 times a divisor of cp = 1}}
 dist.module @group attributes {tp = 4 : i64, ep = 3 : i64} {}
 
 // -----
 
-// expected-remark @+2 {{ep does nothing where no layer has experts: 'none' is cut by tp}}
+// expected-error @+1 {{ep = 6 neither divides the tensor-parallel group of 2 ranks (tp) nor is 2 times a divisor of cp = 4}}
+dist.module @tokens attributes {tp = 2 : i64, cp = 4 : i64, ep = 6 : i64} {}
+
+// -----
+
+// expected-remark @+2 {{ep does nothing where no layer has experts: 'none' is cut by tp and cp}}
 // expected-remark @+1 {{nothing of 'none' can be cut over 2 ranks: each computes all of it}}
 dist.module @none attributes {tp = 2 : i64, ep = 2 : i64} {}
 

@@ -1,0 +1,67 @@
+// Layers of experts where ranks share tokens (docs/experts.md). Each rank routes its own tokens to all experts: nothing but keys and values is gathered, and gradients of experts are partial sums.
+// RUN: dt-opt %source/test/models/extra/qwen3_moe/recipe.json --pass-pipeline='builtin.module(dt-import,dt-modules,dt-outline,dt-differentiate,dist.module(dist-prepare-shard{cp=2},dist-shard,dist-finish-shard),nn-verify-differentiated)' 2>/dev/null | FileCheck %s --check-prefix=OWN
+// The same where experts are shared out over the tensor-parallel axis: own tokens, own experts.
+// RUN: dt-opt %source/test/models/extra/gpt_oss/recipe.json --pass-pipeline='builtin.module(dt-import,dt-modules,dt-outline,dt-differentiate,dist.module(dist-prepare-shard{tp=2 cp=2 ep=2 sequence-parallel},dist-shard,dist-finish-shard),nn-verify-differentiated)' 2>/dev/null | FileCheck %s --check-prefix=INNER
+// Experts shared out over the axis of the tokens: gathered in front of the layer, scattered behind it. Gradients of experts are whole.
+// RUN: dt-opt %source/test/models/extra/qwen3_moe/recipe.json --pass-pipeline='builtin.module(dt-import,dt-modules,dt-outline,dt-differentiate,dist.module(dist-prepare-shard{cp=2 ep=2},dist-shard,dist-finish-shard),nn-verify-differentiated)' 2>/dev/null | FileCheck %s
+// Over both axes: experts of the outer one are counted from those of the inner one.
+// RUN: dt-opt %source/test/models/extra/qwen3_moe/recipe.json --pass-pipeline='builtin.module(dt-import,dt-modules,dt-outline,dt-differentiate,dist.module(dist-prepare-shard{tp=2 cp=2 ep=4},dist-shard,dist-finish-shard),nn-verify-differentiated)' 2>/dev/null | FileCheck %s --check-prefix=BOTH
+// Over neighbours of the axis: they gather the tokens of their pair. Stripes of queries are those of all four.
+// RUN: dt-opt %source/test/models/extra/qwen3_moe/recipe.json --pass-pipeline='builtin.module(dt-import,dt-modules,dt-outline,dt-differentiate,dist.module(dist-prepare-shard{cp=4 ep=2},dist-shard,dist-finish-shard),nn-verify-differentiated)' 2>/dev/null | FileCheck %s --check-prefix=PAIRS
+
+// OWN: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<8x48x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<0, 1, 2, 1>]
+// OWN-LABEL: func.func private @layers.fwd
+// OWN-COUNT-2: dist.all_gather {{.*}} to tensor<?x20x2x8xf32
+// OWN-NOT: dist.all
+// OWN: %[[ORDER:.*]], %[[PLACE:.*]], %[[OFFSETS:.*]] = nn.route %{{.*}} of 8 : tensor<?xi64, #nn.dims<20*batch>>
+// OWN-NEXT: nn.dispatch %{{.*}} by %[[ORDER]], %[[PLACE]] each 2 : tensor<?x32xf32, #nn.dims<10*batch>>
+// OWN: nn.grouped_linear %{{.*}} at %[[OFFSETS]] : tensor<?x32xf32, #nn.dims<20*batch>>, tensor<8x48x32xf32>, tensor<9xi32>
+// OWN: nn.combine %{{.*}} by %[[ORDER]], %[[PLACE]] each 2 : tensor<?x32xf32, #nn.dims<20*batch>>
+// OWN-NOT: dist.all
+// OWN-LABEL: func.func private @layers.bwd
+// OWN-NOT: dist.all
+// OWN: nn.grouped_linear_dw
+// OWN: nn.combine {{.*}} each 2 : tensor<?x32xf32, #nn.dims<20*batch>>
+// OWN-COUNT-2: dist.all_gather {{.*}} to tensor<?x20x2x8xf32
+// OWN-NOT: dist.all
+// OWN-LABEL: func.func @forward.fwd
+
+// INNER: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<2x32x128xf32> {{.*}}dist.layout = #dist.layout<4x32x128, [#dist.cut<0, 2, 2, 1>]>, dist.partial_gradient = [#dist.cut<0, 1, 2, 2>]
+// INNER-LABEL: func.func private @layers.fwd
+// INNER: dist.all_gather {{.*}} over 2 stride 1
+// INNER-NOT: over 2 stride 2
+// INNER: dist.rank over 2 stride 1
+// INNER: nn.route %{{.*}} of 4 from %{{.*}} take 2
+// INNER-NOT: over 2 stride 2
+// INNER: dist.reduce_scatter {{.*}} over 2 stride 1
+
+// CHECK: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<4x48x32xf32> {{.*}}{dist.layout = #dist.layout<8x48x32, [#dist.cut<0, 4, 2, 1>]>}
+// CHECK: @net.model.layers.0.mlp.gate.weight : tensor<8x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<0, 1, 2, 1>]
+// CHECK-LABEL: func.func private @layers.fwd
+// CHECK: dist.all_gather {{.*}} : tensor<?xi64, #nn.dims<20*batch>> to tensor<?xi64, #nn.dims<40*batch>>
+// CHECK: dist.rank over 2 stride 1
+// CHECK: nn.route %{{.*}} of 8 from %{{.*}} take 4
+// CHECK: %[[X:.*]] = dist.all_gather {{.*}} : tensor<?x32xf32, #nn.dims<10*batch>> to tensor<?x32xf32, #nn.dims<20*batch>>
+// CHECK: nn.dispatch %[[X]] by {{.*}} each 2 {parts = 2 : i64}
+// CHECK: nn.grouped_linear {{.*}} {parts = 2 : i64} : {{.*}}, tensor<4x48x32xf32>, tensor<5xi32>
+// CHECK: nn.combine {{.*}} each 2 {parts = 2 : i64}
+// CHECK: dist.reduce_scatter {{.*}} over 2 stride 1 : {{.*}}20{{.*}} to {{.*}}10
+// CHECK-NOT: dist.all
+// CHECK-LABEL: func.func private @layers.bwd
+// CHECK: dist.all_gather {{.*}} : tensor<?x32xf32, #nn.dims<10*batch>> to tensor<?x32xf32, #nn.dims<20*batch>>
+// CHECK: nn.grouped_linear_dw {{.*}} {parts = 2 : i64}
+
+// BOTH: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<2x48x32xf32> {{.*}}{dist.layout = #dist.layout<8x48x32, [#dist.cut<0, 4, 2, 1>, #dist.cut<0, 2, 2, 2>]>}
+// BOTH-LABEL: func.func private @layers.fwd
+// BOTH: dist.rank over 2 stride 1
+// BOTH: dist.rank over 2 stride 2
+// BOTH: nn.route %{{.*}} of 8 from %{{.*}} take 2
+// BOTH: nn.combine {{.*}} each 2 {parts = 4 : i64}
+
+// PAIRS: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<4x48x32xf32> {{.*}}dist.layout = #dist.layout<8x48x32, [#dist.cut<0, 4, 2, 1>]>, dist.partial_gradient = [#dist.cut<0, 1, 2, 2>]
+// PAIRS: @net.model.layers.0.mlp.gate.weight : tensor<8x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<0, 1, 2, 2>, #dist.cut<0, 1, 2, 1>]
+// PAIRS-LABEL: func.func private @layers.fwd
+// PAIRS: nn.attention {{.*}}stripes = #nn.stripes<chunk = 1, over = 4, stride = 1>
+// PAIRS: %[[X:.*]] = dist.all_gather {{.*}} over 2 stride 1 : tensor<?x32xf32, #nn.dims<5*batch>> to tensor<?x32xf32, #nn.dims<10*batch>>
+// PAIRS: nn.dispatch %[[X]] by {{.*}} {parts = 2 : i64}
+// PAIRS: dist.reduce_scatter {{.*}} over 2 stride 1
