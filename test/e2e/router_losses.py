@@ -46,6 +46,7 @@ PLANS = {
     "dp2": "model:dp=2;microbatches=2",
     "ep2-dp2": "model:tp=2,ep=2,dp=2,zero=1;microbatches=2",
     "ep4": "model:tp=4,ep=4,sequence_parallel=true",
+    "cp2-ep2": "model:cp=2,ep=2",
     "tp2-pp2": "model:tp=2,pp=2;microbatches=4",
 }
 GOES_ON = [("ep2-dp2", "one"), ("one", "ep4")]
@@ -116,7 +117,7 @@ def run(command, cwd):
 class Program:
     def __init__(self, dt_opt, work, name, plan):
         self.work, self.out = work, work / name
-        self.ranks = math.prod(int(s.split("=")[1]) for s in plan.split(";")[0].split(":")[-1].split(",") if s[:2] in ("tp", "dp", "pp"))
+        self.ranks = math.prod(int(s.split("=")[1]) for s in plan.split(";")[0].split(":")[-1].split(",") if s[:2] in ("tp", "cp", "dp", "pp"))
         done = emit(dt_opt, work / "recipe.json", self.out, "cpu", *([f"--plan={plan}"] if plan else []))
         if done.returncode:
             sys.exit(f"{name}: {done.stderr[-2000:]}")
