@@ -24,7 +24,7 @@ constexpr size_t kDense = 0, kNorm = 1, kExperts = 2, kAlike = 3, kTied = 4,
                  kCopy = 5, kParameters = 6;
 constexpr int kRanks = 8;
 
-constexpr Extent kHalf[] = {{0, -1, 8}, {0, -1, 16}}, kLine[] = {{0, -1, 16}};
+constexpr Extent kHalf[] = {{0, -1, 8}, {0, -1, 16}}, kLine[] = {{0, -1, 64}};
 constexpr int64_t kWhole[] = {16, 16};
 constexpr CutInfo kOverTensors[] = {{0, 8, 2, 1}},
                   kExpertCut[] = {{0, 8, 2, 2}},
@@ -124,7 +124,7 @@ TEST_P(GradientGroupsTest, ShareOutUpdates) {
     // two the copies, which each updates.
     if (GetParam())
       EXPECT_EQ(ownership.momentFloats(0),
-                (128 + 16) / 4 + (128 + 16) / 2 + 32u)
+                (128 + 64) / 4 + (128 + 64) / 2 + 128u)
           << rank;
   }
   auto all = [](const std::vector<int> &count, int wanted) {
