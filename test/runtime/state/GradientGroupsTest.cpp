@@ -22,29 +22,30 @@ namespace {
 
 constexpr size_t kDense = 0, kNorm = 1, kExperts = 2, kAlike = 3, kTied = 4,
                  kCopy = 5, kParameters = 6;
-constexpr int kRanks = 8;
+constexpr int kGroupRanks = 8;
 
-constexpr Extent kHalf[] = {{0, -1, 8}, {0, -1, 16}}, kLine[] = {{0, -1, 64}};
-constexpr int64_t kWhole[] = {16, 16};
+constexpr Extent kPart[] = {{0, -1, 8}, {0, -1, 16}},
+                 kVectorOf64[] = {{0, -1, 64}};
+constexpr int64_t kSquare[] = {16, 16};
 constexpr CutInfo kOverTensors[] = {{0, 8, 2, 1}},
                   kExpertCut[] = {{0, 8, 2, 2}},
                   kOverTokens[] = {{kTokenAxis, 1, 2, 2}},
                   kBoth[] = {{0, 1, 2, 1}, {kTokenAxis, 1, 2, 2}},
                   kNoTokens[] = {{0, 1, 2, 1}, {0, 1, 2, 2}};
 
-struct Tables {
-  explicit Tables(int32_t zero) {
+struct GroupTables {
+  explicit GroupTables(int32_t zero) {
     auto add = [&](const char *name, Span<CutInfo> cuts,
                    Span<CutInfo> partial) {
       ParameterInfo p{};
       bool cut = cuts.size > 0;
-      p.tensor = {name, DType::F32, cut ? 2 : 1, cut ? kHalf : kLine};
+      p.tensor = {name, DType::F32, cut ? 2 : 1, cut ? kPart : kVectorOf64};
       p.offset = p.gradient = next;
       next += partElements(p) * sizeof(float);
       p.trainable = p.hasGradient = true;
       p.cuts = cuts, p.partial = partial;
       if (cut)
-        p.whole = kWhole;
+        p.whole = kSquare;
       parameters.push_back(p);
     };
     add("dense", kOverTensors, kOverTokens);
@@ -64,8 +65,8 @@ struct Tables {
     info.bucketBytes = 1 << 20;
   }
   size_t next = 0;
-  int32_t ranks[kRanks] = {0, 1, 2, 3, 4, 5, 6, 7};
-  RankInfo rows[kRanks];
+  int32_t ranks[kGroupRanks] = {0, 1, 2, 3, 4, 5, 6, 7};
+  RankInfo rows[kGroupRanks];
   std::vector<ParameterInfo> parameters;
   ModuleInfo module{};
   ProgramInfo info{};
@@ -75,8 +76,8 @@ class GradientGroupsTest : public testing::TestWithParam<int32_t> {};
 
 /// By the parameter's cuts and partial sums, not by the plan.
 TEST_P(GradientGroupsTest, AreOfEachParameter) {
-  Tables tables(GetParam());
-  Placement placement(tables.info, 5, kRanks); // replica 1, c 0, t 1
+  GroupTables tables(GetParam());
+  Placement placement(tables.info, 5, kGroupRanks); // replica 1, c 0, t 1
   Ownership ownership(tables.info, placement);
   auto membersOf = [&](size_t p) {
     return ownership.groups(0)[ownership.groupOf(p)].members(placement, 0, 1);
@@ -101,10 +102,10 @@ TEST_P(GradientGroupsTest, AreOfEachParameter) {
 
 /// Each element is updated by one rank of those that have it, or by all.
 TEST_P(GradientGroupsTest, ShareOutUpdates) {
-  Tables tables(GetParam());
+  GroupTables tables(GetParam());
   std::vector<std::vector<int>> saved(kParameters), updates(kParameters);
-  for (int rank = 0; rank < kRanks; ++rank) {
-    Placement placement(tables.info, rank, kRanks);
+  for (int rank = 0; rank < kGroupRanks; ++rank) {
+    Placement placement(tables.info, rank, kGroupRanks);
     Ownership ownership(tables.info, placement);
     for (size_t p = 0; p < kParameters; ++p) {
       ParameterLayout layout(tables.parameters[p], placement.at(0).tp);
@@ -147,14 +148,14 @@ TEST_P(GradientGroupsTest, ShareOutUpdates) {
 /// The axis of tokens is none of a replica's own where buckets go over it; each
 /// group is a communicator and a stream.
 TEST_P(GradientGroupsTest, Links) {
-  Tables tables(GetParam());
+  GroupTables tables(GetParam());
   LinkPlan plan = planLinks(tables.info);
   EXPECT_EQ(plan.modules[0].reduces, 2);
   EXPECT_EQ(plan.modules[0].axes, (Axes{{2, 1}, {2, 2}})); // norm, copies
   for (size_t p : {kTied, kCopy})
     tables.parameters[p].partial = {};
   EXPECT_EQ(planLinks(tables.info).modules[0].axes, (Axes{{2, 1}}));
-  Placement placement(tables.info, 2, kRanks);
+  Placement placement(tables.info, 2, kGroupRanks);
   Ownership ownership(tables.info, placement);
   PlannedGroups groups = plannedGroups(plan, tables.info, placement, ownership);
   EXPECT_EQ(groups.count({"gradients m", {0, 2, 4, 6}}), 1u);
@@ -163,11 +164,11 @@ TEST_P(GradientGroupsTest, Links) {
 
 /// Other partial sums are over ranks of a replica only.
 TEST_P(GradientGroupsTest, OtherAxesAreNoTokens) {
-  Tables tables(GetParam());
+  GroupTables tables(GetParam());
   for (size_t p : {kDense, kTied, kCopy})
     tables.parameters[p].partial = {};
   tables.parameters[kNorm].partial = kNoTokens;
-  Placement placement(tables.info, 0, kRanks);
+  Placement placement(tables.info, 0, kGroupRanks);
   Ownership ownership(tables.info, placement);
   EXPECT_EQ(ownership.groups(0).size(), 1u);
   EXPECT_EQ(ownership.summedBefore(kNorm).size(), 2u);
