@@ -21,12 +21,12 @@ using namespace dt::rt;
 namespace {
 
 constexpr size_t kDense = 0, kNorm = 1, kExperts = 2, kAlike = 3, kTied = 4,
-                 kCopy = 5, kParameters = 6;
+                 kCopy = 5, kEntries = 6;
 constexpr int kGroupRanks = 8;
 
 constexpr Extent kPart[] = {{0, -1, 8}, {0, -1, 16}},
                  kVectorOf64[] = {{0, -1, 64}};
-constexpr int64_t kSquare[] = {16, 16};
+constexpr int64_t kUncut[] = {16, 16};
 constexpr CutInfo kOverTensors[] = {{0, 8, 2, 1}},
                   kExpertCut[] = {{0, 8, 2, 2}},
                   kOverTokens[] = {{kTokenAxis, 1, 2, 2}},
@@ -45,7 +45,7 @@ struct GroupTables {
       p.trainable = p.hasGradient = true;
       p.cuts = cuts, p.partial = partial;
       if (cut)
-        p.whole = kSquare;
+        p.whole = kUncut;
       parameters.push_back(p);
     };
     add("dense", kOverTensors, kOverTokens);
@@ -90,7 +90,7 @@ TEST_P(GradientGroupsTest, AreOfEachParameter) {
   // What is left is summed before: over the tensor-parallel axis, and all axes
   // of copies.
   std::map<size_t, Axes> before;
-  for (size_t p = 0; p < kParameters; ++p)
+  for (size_t p = 0; p < kEntries; ++p)
     for (const CutInfo &axis : ownership.summedBefore(p))
       before[p].insert({axis.over, axis.stride});
   EXPECT_EQ(before,
@@ -103,11 +103,11 @@ TEST_P(GradientGroupsTest, AreOfEachParameter) {
 /// Each element is updated by one rank of those that have it, or by all.
 TEST_P(GradientGroupsTest, ShareOutUpdates) {
   GroupTables tables(GetParam());
-  std::vector<std::vector<int>> saved(kParameters), updates(kParameters);
+  std::vector<std::vector<int>> saved(kEntries), updates(kEntries);
   for (int rank = 0; rank < kGroupRanks; ++rank) {
     Placement placement(tables.info, rank, kGroupRanks);
     Ownership ownership(tables.info, placement);
-    for (size_t p = 0; p < kParameters; ++p) {
+    for (size_t p = 0; p < kEntries; ++p) {
       ParameterLayout layout(tables.parameters[p], placement.at(0).tp);
       auto add = [&](const std::vector<OwnedPiece> &pieces,
                      std::vector<int> &count) {
@@ -133,7 +133,7 @@ TEST_P(GradientGroupsTest, ShareOutUpdates) {
                        [&](int n) { return n == wanted; });
   };
   bool zero = GetParam();
-  for (size_t p = 0; p < kParameters; ++p)
+  for (size_t p = 0; p < kEntries; ++p)
     EXPECT_TRUE(all(saved[p], p == kCopy ? 0 : 1)) << p;
   // On so many ranks is an element of it.
   for (auto [p, ranks, shared] : {std::tuple{kDense, 4, 4},
