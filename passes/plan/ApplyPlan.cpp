@@ -138,9 +138,9 @@ void remarkIdle(const PlanFile &plan, MLIRContext *context) {
           StringAttr::get(context, plan.path + ": " + unit.at("times"))))
           << "of " << unit.timesOf << " are not used where the unit has "
           << describeLayout(unit, plan.schedule, plan.microbatches);
-    if (unit.zero && unit.dp == 1)
+    if (unit.zero && unit.dp * unit.cp == 1)
       remark(unit, "zero",
-             "dp is 1: optimizer state is shared out over replicas");
+             "dp and cp are 1: optimizer state is shared out over their ranks");
     if (unit.sequenceParallel && unit.tp == 1)
       remark(unit, "sequence_parallel",
              "tp is 1: activations are cut over the tensor-parallel group");

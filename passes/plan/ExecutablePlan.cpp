@@ -123,7 +123,7 @@ std::optional<std::string> makeExecutable(Plan &plan,
     int64_t most = program.getMaxReplicas(unit.module, plan.microbatches);
     // What a microbatch has no items for is left idle.
     unit.dp = std::min(unit.dp, most);
-    unit.zero = unit.dp > 1;
+    unit.zero = unit.getSumRanks() > 1;
     unit.overlap = unit.tp > 1 ? std::max(unit.overlap, 1) : 1;
     unit.span = int(std::min<int64_t>(
         unit.span, program.items[unit.module] ? plan.microbatches : 1));

@@ -39,8 +39,8 @@ public:
       if (!placement.at(m).runs())
         continue;
       addPartial(m);
-      if (!program.modules[m].wholeBatch && placement.replicas(m) > 1)
-        addReplicas(m);
+      if (!program.modules[m].wholeBatch)
+        addBuckets(m);
     }
     addWholes();
     if (program.ranks.size > 1) {
@@ -150,56 +150,79 @@ private:
   static size_t roundUp(size_t value, size_t unit) {
     return (value + unit - 1) / unit * unit;
   }
-  /// Parameters of a module whose gradients are summed.
+  /// Parameters of a module whose gradients are summed: copies, or all others.
   std::vector<const ParameterInfo *> updatedOf(size_t module,
-                                               bool withTied) const {
+                                               bool copies) const {
     std::set<size_t> tied;
     for (const TieGroup &tie : ownership.ties())
       tied.insert(tie.rows.begin(), tie.rows.end());
     std::vector<const ParameterInfo *> list;
     for (size_t p = 0; p < program.parameters.size; ++p)
       if (size_t(program.parameters[p].module) == module &&
-          ownership.updated(p) && (withTied || !tied.count(p)))
+          ownership.updated(p) && copies == bool(tied.count(p)))
         list.push_back(&program.parameters[p]);
     return list;
   }
+  /// Of axes of partial sums (Tables.def).
+  static bool cutsTokens(const CutInfo &axis) { return axis.dim == 1; }
 
-  /// Partial sums, each with the padding behind it.
+  /// Partial sums, each with the padding behind it; over tokens' axes of copies
+  /// only.
   void addPartial(size_t m) {
-    for (const ParameterInfo *p : updatedOf(m, true))
-      for (const CutInfo &axis : p->partial)
-        if (axis.over > 1)
-          bytes[collectiveLabel(
-              program.modules[m].name, CollectiveKind::AllReduce, axis.over,
-              axis.stride)] += roundUp(endOf(*p), stepOf(m)) - p->gradient;
+    for (bool copies : {false, true})
+      for (const ParameterInfo *p : updatedOf(m, copies))
+        addPartial(m, *p, copies);
+  }
+  void addPartial(size_t m, const ParameterInfo &p, bool copy) {
+    const ModuleInfo &module = program.modules[m];
+    for (const CutInfo &axis : p.partial)
+      if (axis.over > 1 && (copy || module.wholeBatch || !cutsTokens(axis)))
+        bytes[collectiveLabel(module.name, CollectiveKind::AllReduce, axis.over,
+                              axis.stride)] +=
+            roundUp(endOf(p), stepOf(m)) - p.gradient;
   }
 
-  /// Sums over replicas: all of the gradients, whoever gets what; back come,
-  /// with ZeRO, parameters by lines of every replica, in runs of one type.
-  void addReplicas(size_t m) {
+  /// Those over which a gradient is a partial sum because of tokens.
+  static std::set<int64_t> tokenStrides(const ParameterInfo &p, size_t &ranks) {
+    std::set<int64_t> strides;
+    for (const CutInfo &axis : p.partial)
+      if (axis.over > 1 && cutsTokens(axis))
+        strides.insert(axis.stride), ranks *= size_t(axis.over);
+    return strides;
+  }
+
+  /// Sums over replicas and ranks with other tokens: all of the gradients,
+  /// whoever gets what; back come, with ZeRO, parameters by lines of every
+  /// rank, in runs of one type over the same ranks.
+  void addBuckets(size_t m) {
     const ModuleInfo &module = program.modules[m];
-    size_t replicas = size_t(placement.replicas(m)), step = stepOf(m),
-           begin = 0, end = 0; // of the run
+    size_t ranks = 1, step = stepOf(m), begin = 0, end = 0; // of the run
     const ParameterInfo *first = nullptr;
+    std::set<int64_t> strides;
     uint64_t gradients = 0, parameters = 0;
     auto close = [&] {
+      if (ranks == 1)
+        return;
       gradients += end - begin;
-      size_t lines = (end - begin) / (step * replicas) * step;
+      size_t lines = (end - begin) / (step * ranks) * step;
       if (first && module.zero > 0)
         parameters += lines / sizeof(float) * sizeOf(first->tensor.type);
     };
     for (const ParameterInfo *p : updatedOf(m, false)) {
-      size_t size = sizeOf(p->tensor.type);
-      if (!first || p->gradient != end ||
+      size_t size = sizeOf(p->tensor.type), own = size_t(placement.replicas(m));
+      std::set<int64_t> axes = tokenStrides(*p, own);
+      if (!first || p->gradient != end || axes != strides ||
           p->tensor.type != first->tensor.type ||
           p->offset - first->offset !=
               (p->gradient - begin) / sizeof(float) * size) {
         close();
-        first = p, begin = p->gradient;
+        first = p, begin = p->gradient, ranks = own, strides = axes;
       }
       end = std::min(roundUp(endOf(*p), step), module.trainableBytes);
     }
     close();
+    if (!gradients)
+      return;
     bytes[std::string("gradients ") + module.name] +=
         program.narrowSums ? gradients / 2 : gradients;
     bytes[std::string("parameters ") + module.name] += parameters;
@@ -210,7 +233,7 @@ private:
     for (const SharedSum &sum :
          allSums(planWholes(program, placement, ownership))) {
       const char *module = program.modules[sum.module].name;
-      if (sum.replicas)
+      if (sum.overGroup())
         bytes[optimizerLabel(module)] += sum.count * sizeof(float);
       for (auto [over, stride] : sum.axes)
         bytes[collectiveLabel(module, CollectiveKind::AllReduce, over,

@@ -45,13 +45,17 @@ Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
       kind(describe(program.optimizer.kind)), modules(program.modules.size),
       pieces(program.parameters.size), factorPlaces(program.parameters.size),
       isUpdated(program.parameters.size), isTied(program.parameters.size),
-      originals(program.parameters.size) {
+      originals(program.parameters.size),
+      groupIndex(program.parameters.size, kNoGroup),
+      earlier(program.parameters.size) {
   for (const ParameterInfo &p : program.parameters)
     if (p.trainable && p.tensor.type != DType::F32 &&
         p.tensor.type != DType::BF16)
       throw Error(std::string("parameter '") + p.tensor.name + "' trains as " +
                   textOf(p.tensor.type) + ", expected F32 or BF16");
   findTies();
+  for (size_t p = 0; p < program.parameters.size; ++p)
+    findGroup(p);
   for (size_t m = 0; m < program.modules.size; ++m)
     if (placement.at(m).runs())
       planModule(m);
@@ -117,18 +121,43 @@ void Ownership::findTies() {
   }
 }
 
+/// Copies are summed over all their ranks by themselves, after partial sums.
+void Ownership::findGroup(size_t p) {
+  const ParameterInfo &info = program.parameters[p];
+  if (!isUpdated[p])
+    return;
+  if (isTied[p] || program.modules[size_t(info.module)].wholeBatch) {
+    earlier[p].assign(info.partial.begin(), info.partial.end());
+    return;
+  }
+  PartialAxes axes = partialAxes(info);
+  earlier[p] = axes.others;
+  std::vector<GradientGroup> &groups = modules[size_t(info.module)].groups;
+  auto known = std::find_if(groups.begin(), groups.end(), [&](auto &group) {
+    return group.axes == axes.tokens;
+  });
+  groupIndex[p] = size_t(known - groups.begin());
+  if (known == groups.end())
+    groups.push_back({axes.tokens});
+}
+
 /// Neighbouring parameters whose gradients go the same way are one run; padding
 /// between them is zero everywhere and stays zero.
 void Ownership::planModule(size_t m) {
   Module &out = modules[m];
   out.step = findStep(m);
-  std::vector<FloatRange> runs, updated;
+  struct Run {
+    FloatRange range;
+    size_t group;
+  };
+  std::vector<Run> runs;
+  std::vector<FloatRange> updated;
   std::vector<size_t> ends; // of parameters, ascending
   for (size_t p = 0; p < program.parameters.size; ++p) {
     if (size_t(program.parameters[p].module) != m || !isUpdated[p])
       continue;
     FloatRange range = rangeOf(p);
-    if (isTied[p]) {
+    if (groupIndex[p] == kNoGroup) {
       updated.push_back(range);
       continue;
     }
@@ -136,14 +165,15 @@ void Ownership::planModule(size_t m) {
                            program.modules[m].trainableBytes / sizeof(float) -
                                range.begin);
     ends.push_back(range.end());
-    if (!runs.empty() && runs.back().end() == range.begin &&
-        runs.back().goesOnIn(range))
-      runs.back().count += range.count;
+    if (!runs.empty() && runs.back().group == groupIndex[p] &&
+        runs.back().range.end() == range.begin &&
+        runs.back().range.goesOnIn(range))
+      runs.back().range.count += range.count;
     else
-      runs.push_back(range);
+      runs.push_back({range, groupIndex[p]});
   }
-  for (const FloatRange &run : runs) {
-    std::vector<FloatRange> own = reduceRun(out, m, run, ends);
+  for (const Run &run : runs) {
+    std::vector<FloatRange> own = reduceRun(out, m, run.group, run.range, ends);
     updated.insert(updated.end(), own.begin(), own.end());
   }
   std::sort(updated.begin(), updated.end(),
@@ -154,16 +184,16 @@ void Ownership::planModule(size_t m) {
 
 /// Buckets of a run; returns what this rank updates of it. A bucket ends where
 /// a parameter does, so that it need not wait for a part of the next one; with
-/// blocks, at the last whole line of every replica before that.
+/// blocks, at the last whole line of every rank before that.
 std::vector<FloatRange>
-Ownership::reduceRun(Module &out, size_t m, FloatRange run,
+Ownership::reduceRun(Module &out, size_t m, size_t group, FloatRange run,
                      const std::vector<size_t> &ends) const {
-  size_t replicas = size_t(placement.replicas(m)),
-         replica = size_t(placement.at(m).replica);
-  if (program.modules[m].wholeBatch || replicas == 1)
+  size_t ranks = size_t(out.groups[group].size(placement, m)),
+         place = size_t(out.groups[group].place(placement.at(m)));
+  if (ranks == 1)
     return {run};
   bool zero = program.modules[m].zero > 0;
-  size_t unit = zero ? out.step * replicas : out.step; // blocks: whole lines
+  size_t unit = zero ? out.step * ranks : out.step; // blocks: whole lines
   size_t most =
       std::max(unit, program.bucketBytes / sizeof(float) / unit * unit);
   std::vector<FloatRange> own;
@@ -178,12 +208,12 @@ Ownership::reduceRun(Module &out, size_t m, FloatRange run,
       count = limit - at;
     if (zero && count >= unit)
       count = count / unit * unit;
-    Bucket bucket{run.part(at, count), zero && count % unit == 0,
+    Bucket bucket{group, run.part(at, count), zero && count % unit == 0,
                   out.sumFloats};
     out.buckets.push_back(bucket);
-    size_t block = count / replicas;
+    size_t block = count / ranks;
     out.sumFloats += bucket.scatter ? block : 0;
-    own.push_back(bucket.scatter ? run.part(at + replica * block, block)
+    own.push_back(bucket.scatter ? run.part(at + place * block, block)
                                  : bucket.range);
     at += count;
   }
@@ -293,7 +323,10 @@ std::vector<OwnedPiece> Ownership::updatedPieces(size_t p) const {
     return list;
   FloatRange range = rangeOf(p);
   std::vector<FloatRange> shared = scattered(modules[m].buckets);
-  bool first = placement.at(m).replica == 0;
+  const Placement::Place &place = placement.at(m);
+  bool first = groupIndex[p] == kNoGroup
+                   ? place.replica == 0
+                   : modules[m].groups[groupIndex[p]].place(place) == 0;
   auto isShared = [&](size_t at) {
     auto next = std::upper_bound(
         shared.begin(), shared.end(), at,
@@ -333,10 +366,14 @@ void Ownership::findOwned(size_t p) {
   const ParameterInfo &info = program.parameters[p];
   size_t m = size_t(info.module);
   const Placement::Place &place = placement.at(m);
+  int64_t inGroup = 0; // of the place what axes of its group say
+  if (groupIndex[p] != kNoGroup)
+    for (auto [over, stride] : modules[m].groups[groupIndex[p]].axes)
+      inGroup += place.tp / stride % over * stride;
   if (originals[p] != p || !place.runs() ||
-      canonicalPlace(info.cuts, place.tp) != place.tp)
+      canonicalPlace(info.cuts, place.tp) + inGroup != place.tp)
     return;
-  // Without a gradient, and where all replicas update alike: the first.
+  // Without a gradient, and where all ranks update alike: the first.
   if (!isUpdated[p]) {
     if (place.replica == 0)
       pieces[p].push_back({0, int64_t(partElements(info)), 0});
@@ -347,30 +384,28 @@ void Ownership::findOwned(size_t p) {
       pieces[p].push_back(piece);
 }
 
-static bool sameAxes(const Span<CutInfo> &a, const Span<CutInfo> &b) {
-  bool same = a.size == b.size;
-  for (size_t i = 0; same && i < a.size; ++i)
-    same = a[i].over == b[i].over && a[i].stride == b[i].stride;
-  return same;
+static bool sameAxes(const std::vector<CutInfo> &a,
+                     const std::vector<CutInfo> &b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const CutInfo &x, const CutInfo &y) {
+                      return x.over == y.over && x.stride == y.stride;
+                    });
 }
 
-PartialRun takePartialRun(const std::vector<const ParameterInfo *> &parameters,
-                          size_t &next, size_t end, size_t step) {
-  auto begin = [](const ParameterInfo &p) {
-    return p.gradient / sizeof(float);
-  };
-  auto padded = [&](const ParameterInfo &p) {
-    return (begin(p) + partElements(p) + step - 1) / step * step;
-  };
-  const ParameterInfo *first = parameters[next], *last = first;
-  while (++next < parameters.size()) {
-    const ParameterInfo &p = *parameters[next];
-    if (begin(p) >= end || begin(p) != padded(*last) ||
-        !sameAxes(p.partial, first->partial))
+PartialRun Ownership::takePartialRun(const std::vector<size_t> &rows,
+                                     size_t &next, size_t end) const {
+  size_t first = rows[next], last = first,
+         step = modules[size_t(program.parameters[first].module)].step;
+  auto begin = [&](size_t p) { return rangeOf(p).begin; };
+  auto padded = [&](size_t p) { return roundUp(rangeOf(p).end(), step); };
+  while (++next < rows.size()) {
+    size_t p = rows[next];
+    if (begin(p) >= end || begin(p) != padded(last) ||
+        !sameAxes(earlier[p], earlier[first]))
       break;
-    last = &p;
+    last = p;
   }
-  return {first, padded(*last) - begin(*first)};
+  return {first, padded(last) - begin(first)};
 }
 
 std::map<int64_t, std::set<int>> holdersOf(const ProgramInfo &program,

@@ -14,7 +14,7 @@
 #define DT_RUNTIME_STATE_OWNERSHIP_H
 
 #include "runtime/Optimizers.h"
-#include "runtime/state/Placement.h"
+#include "runtime/state/GradientGroups.h"
 
 #include <cstddef>
 #include <map>
@@ -42,12 +42,12 @@ struct FloatRange {
   }
 };
 
-/// Gradients that are summed over the replicas at once; a module's ascend, as
-/// parameters do in the order in which a backward function is done with them.
-/// `scatter`: replica r
-/// gets the sum of the r-th of as many equal blocks, and gives back updated
-/// parameters; else all get all.
+/// Gradients that are summed over a group of ranks at once; a module's ascend,
+/// as parameters do in the order in which a backward function is done with
+/// them. `scatter`: the r-th rank gets the sum of the r-th of as many equal
+/// blocks, and gives back updated parameters; else all get all.
 struct Bucket {
+  size_t group; ///< Ownership::groups
   FloatRange range;
   bool scatter;
   size_t sum; ///< where this rank's block of a scattered bucket is summed, in
@@ -92,10 +92,31 @@ struct TieGroup {
   std::vector<size_t> rows;
 };
 
+/// Parameters that follow one another in their module's gradients and are
+/// summed over the same axes of a replica (Ownership::takePartialRun), with the
+/// padding behind each.
+struct PartialRun {
+  size_t first;
+  size_t floats;
+};
+
 class Ownership {
 public:
   Ownership(const ProgramInfo &program, const Placement &placement);
 
+  /// Who adds up gradients of the module's parameters, of copies and of a whole
+  /// batch apart. Known of modules that this rank does not run, too.
+  const std::vector<GradientGroup> &groups(size_t module) const {
+    return modules[module].groups;
+  }
+  /// Of a parameter that no group adds up.
+  static constexpr size_t kNoGroup = size_t(-1);
+  /// Among its module's.
+  size_t groupOf(size_t parameter) const { return groupIndex[parameter]; }
+  /// Axes of a replica's ranks over which its gradient is summed before that.
+  const std::vector<CutInfo> &summedBefore(size_t parameter) const {
+    return earlier[parameter];
+  }
   const std::vector<Bucket> &buckets(size_t module) const {
     return modules[module].buckets;
   }
@@ -133,9 +154,14 @@ public:
     return pieces[parameter];
   }
   /// What this rank updates, in order. Counted are elements that no other
-  /// replica counts; of a parameter that is not spread() each counts all.
+  /// rank of its group counts; of a parameter that is not spread() each counts
+  /// all.
   std::vector<OwnedPiece> updatedPieces(size_t parameter) const;
-  /// Whether replicas have shares of what its optimizer keeps.
+  /// Of the module's rows that are updated, in order, the run from `next` on,
+  /// as far as they begin before `end` floats; `next` is then what follows.
+  PartialRun takePartialRun(const std::vector<size_t> &rows, size_t &next,
+                            size_t end) const;
+  /// Whether ranks of its group have shares of what its optimizer keeps.
   bool spread(size_t parameter) const;
   /// To the optimizer (ParameterInfo::matrix).
   bool isMatrix(size_t parameter) const;
@@ -155,15 +181,18 @@ public:
 
 private:
   struct Module {
+    std::vector<GradientGroup> groups;
     std::vector<Bucket> buckets;
     std::vector<UpdateRange> updates;
     size_t momentFloats = 0, masterFloats = 0, sumFloats = 0, step = 0;
     Moments<size_t> keptFloats{};
   };
   void findTies();
+  void findGroup(size_t parameter);
   size_t findStep(size_t module) const;
   void planModule(size_t module);
-  std::vector<FloatRange> reduceRun(Module &out, size_t module, FloatRange run,
+  std::vector<FloatRange> reduceRun(Module &out, size_t module, size_t group,
+                                    FloatRange run,
                                     const std::vector<size_t> &ends) const;
   void addUpdates(Module &out, size_t module,
                   const std::vector<FloatRange> &ranges);
@@ -179,7 +208,8 @@ private:
   std::vector<std::vector<OwnedPiece>> pieces;
   std::vector<Moments<size_t>> factorPlaces;
   std::vector<char> isUpdated, isTied;
-  std::vector<size_t> originals;
+  std::vector<size_t> originals, groupIndex;
+  std::vector<std::vector<CutInfo>> earlier;
   std::vector<TieGroup> tieGroups;
 };
 
@@ -190,19 +220,6 @@ struct PartMatrix {
   size_t matrices, rows, columns;
 };
 PartMatrix partMatrix(const ParameterInfo &parameter);
-
-/// Parameters that follow one another in their module's gradients and are
-/// summed over the same axes (ParameterInfo::partial), with the padding behind
-/// each.
-struct PartialRun {
-  const ParameterInfo *first;
-  size_t floats;
-};
-/// Of parameters of one module, in order, the run from `next` on, as far as
-/// they begin before `end` floats; `next` is then what follows. `step`:
-/// Ownership::gradientStep.
-PartialRun takePartialRun(const std::vector<const ParameterInfo *> &parameters,
-                          size_t &next, size_t end, size_t step);
 
 /// The ranks that hold a tied tensor, by what they hold of it
 /// (canonicalPlace).

@@ -53,8 +53,13 @@ private:
   /// Who adds up what of a tensor.
   SharedSum ranksOf(const WholeTensor &tensor, Over over) const {
     const ParameterInfo &info = program.parameters[tensor.parameter];
-    SharedSum sum{
-        size_t(info.module), ownership.spread(tensor.parameter), {}, 0, 0};
+    SharedSum sum{size_t(info.module),
+                  ownership.spread(tensor.parameter)
+                      ? ownership.groupOf(tensor.parameter)
+                      : Ownership::kNoGroup,
+                  {},
+                  0,
+                  0};
     for (const CutInfo &cut : info.cuts) {
       int64_t fromEnd = info.tensor.rank - cut.dim;
       bool adds = over == Over::All ||
@@ -103,7 +108,7 @@ private:
         want(first, Over::Columns, t.part.matrices * t.part.columns,
              t.columnSums);
         want(means, Over::Columns, t.part.matrices, t.means);
-        means.back().sum.replicas = false; // they have the same rows
+        means.back().sum.group = Ownership::kNoGroup; // has the same rows
       }
       want(first, Over::All, 1, t.totalSquares);
       want(last, Over::All, 1, t.totalSteps);

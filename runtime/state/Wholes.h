@@ -14,24 +14,24 @@
 
 #include "runtime/state/Ownership.h"
 
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace dt::rt {
 
-/// Floats that ranks of a module add up: all replicas, then the ranks of each
-/// axis (by over and stride, Collectives.h).
+/// Floats that ranks of a module add up: those of a group that share out what
+/// the optimizer keeps (Ownership::groups), then the ranks of each axis (by
+/// over and stride, Collectives.h).
 struct SharedSum {
   size_t module;
-  bool replicas;
-  std::set<std::pair<int64_t, int64_t>> axes;
+  size_t group; ///< Ownership::kNoGroup: none
+  Axes axes;
   size_t begin, count; ///< in the floats of scratch
 
-  bool isShared() const { return replicas || !axes.empty(); }
+  bool overGroup() const { return group != Ownership::kNoGroup; }
+  bool isShared() const { return overGroup() || !axes.empty(); }
   bool sameRanks(const SharedSum &o) const {
-    return module == o.module && replicas == o.replicas && axes == o.axes;
+    return module == o.module && group == o.group && axes == o.axes;
   }
 };
 
@@ -71,7 +71,7 @@ std::vector<SharedSum> allSums(const WholePlan &plan);
 /// Whether the program's optimizer sees all of it at once, if it trains.
 bool mayBeWhole(const ProgramInfo &program, const ParameterInfo &parameter);
 
-/// By which sums over replicas are counted (Comm::traffic).
+/// By which sums over groups are counted (Comm::traffic).
 inline std::string optimizerLabel(const std::string &module) {
   return "optimizer " + module;
 }

@@ -24,20 +24,21 @@ bool runsIn(const ProgramInfo &program, size_t m, TaskFn function) {
          function == module.backwardInput || function == module.backwardWeight;
 }
 
-void addAxes(const ProgramInfo &program, size_t m, Axes &axes) {
+void addAxes(const ProgramInfo &program, const Ownership &ownership, size_t m,
+             Axes &axes) {
   for (const CollectiveInfo &info : program.collectives)
     if (info.over > 1 && runsIn(program, m, info.function))
       axes.insert({info.over, info.stride});
-  auto add = [&](const Span<CutInfo> &list) {
+  auto add = [&](const auto &list) {
     for (const CutInfo &axis : list)
       if (axis.over > 1)
         axes.insert({axis.over, axis.stride});
   };
-  for (const ParameterInfo &parameter : program.parameters)
-    if (size_t(parameter.module) == m) {
-      add(parameter.partial);
-      if (mayBeWhole(program, parameter))
-        add(parameter.cuts);
+  for (size_t p = 0; p < program.parameters.size; ++p)
+    if (size_t(program.parameters[p].module) == m) {
+      add(ownership.summedBefore(p));
+      if (mayBeWhole(program, program.parameters[p]))
+        add(program.parameters[p].cuts);
     }
 }
 
@@ -57,7 +58,7 @@ void addMessages(const ProgramInfo &program, const Placement &placement,
 }
 
 /// Streams of a rank's collectives: the compute stream, the one beside it, and
-/// one a module whose gradients are summed.
+/// one a group that sums gradients of a module.
 int streamsOf(const LinkPlan &plan, const Placement &placement) {
   int gradients = 0;
   bool beside = false;
@@ -71,13 +72,6 @@ int streamsOf(const LinkPlan &plan, const Placement &placement) {
 
 } // namespace
 
-bool sumsOverReplicas(const ProgramInfo &program, const Placement &placement,
-                      size_t module) {
-  const ModuleInfo &info = program.modules[module];
-  return !info.wholeBatch && info.trainableBytes &&
-         placement.replicas(module) > 1;
-}
-
 LinkPlan planLinks(const ProgramInfo &program) {
   int world = int(program.ranks.size);
   LinkPlan plan;
@@ -85,9 +79,11 @@ LinkPlan planLinks(const ProgramInfo &program) {
   if (world < 2)
     return plan;
   Placement any(program, 0, world);
+  Ownership ownership(program, any);
   for (size_t m = 0; m < plan.modules.size(); ++m) {
-    addAxes(program, m, plan.modules[m].axes);
-    plan.modules[m].reduces = sumsOverReplicas(program, any, m);
+    addAxes(program, ownership, m, plan.modules[m].axes);
+    for (const GradientGroup &group : ownership.groups(m))
+      plan.modules[m].reduces += group.size(any, m) > 1;
   }
   for (int rank = 0; rank < world; ++rank) {
     Placement placement(program, rank, world);
@@ -118,9 +114,9 @@ PlannedGroups plannedGroups(const LinkPlan &plan, const ProgramInfo &program,
     for (auto [over, stride] : links.axes)
       for (size_t first = 0; first < replica.size(); ++first)
         add("", axisFrom(replica, int64_t(first), over, stride));
-    if (links.reduces)
+    for (const GradientGroup &group : ownership.groups(m))
       add(std::string("gradients ") + program.modules[m].name,
-          placement.peers(m, place.tp));
+          group.members(placement, m, place.tp));
   }
   for (const TieGroup &tie : ownership.ties())
     for (auto &[part, ranks] : holdersOf(program, placement, tie))

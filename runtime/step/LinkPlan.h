@@ -20,17 +20,13 @@ namespace dt::rt {
 struct ModuleLinks {
   Axes axes;            ///< that collectives and partial sums go over
   bool gathers = false; ///< chunks of what arrives, over a replica's ranks
-  bool reduces = false; ///< gradients, over replicas
+  int reduces = 0;      ///< groups of a rank that add up gradients
 };
 
 struct LinkPlan {
   LinkNeeds needs;
   std::vector<ModuleLinks> modules;
 };
-
-/// Whether replicas of a module add up gradients.
-bool sumsOverReplicas(const ProgramInfo &program, const Placement &placement,
-                      size_t module);
 
 LinkPlan planLinks(const ProgramInfo &program);
 

@@ -287,14 +287,15 @@ private:
     }
   }
 
-  /// Gradients: over the axes of a replica, over replicas, of tied tensors;
+  /// Gradients: over the axes of a replica, in buckets, of tied tensors;
   /// what an optimizer of matrices adds up; and parameters that ZeRO gathers.
   void addSums() {
     for (const SharedSum &sum :
          allSums(planWholes(program, placement, ownership))) {
-      if (sum.replicas)
+      if (sum.overGroup())
         addBlocking(CollectiveKind::AllReduce, DType::F32, int64_t(sum.count),
-                    placement.replicas(sum.module));
+                    ownership.groups(sum.module)[sum.group].size(placement,
+                                                                 sum.module));
       for (auto [over, stride] : sum.axes)
         addBlocking(CollectiveKind::AllReduce, DType::F32, int64_t(sum.count),
                     over);
@@ -313,14 +314,13 @@ private:
   }
 
   void addPartial(size_t m) {
-    std::vector<const ParameterInfo *> rows;
+    std::vector<size_t> rows;
     for (size_t p = 0; p < program.parameters.size; ++p)
       if (size_t(program.parameters[p].module) == m && ownership.updated(p))
-        rows.push_back(&program.parameters[p]);
+        rows.push_back(p);
     for (size_t next = 0; next < rows.size();) {
-      PartialRun run =
-          takePartialRun(rows, next, SIZE_MAX, ownership.gradientStep(m));
-      for (const CutInfo &axis : run.first->partial)
+      PartialRun run = ownership.takePartialRun(rows, next, SIZE_MAX);
+      for (const CutInfo &axis : ownership.summedBefore(run.first))
         addBlocking(CollectiveKind::AllReduce, DType::F32, int64_t(run.floats),
                     axis.over);
     }
@@ -329,24 +329,21 @@ private:
   /// All of them may be under way at once; when parameters are gathered all
   /// sums have ended.
   void addBuckets(size_t m) {
-    int64_t replicas = placement.replicas(m);
-    if (program.modules[m].wholeBatch || replicas == 1)
-      return;
     DType type = program.narrowSums ? DType::BF16 : DType::F32;
     BlockCounts sums, gathers;
     for (const Bucket &bucket : ownership.buckets(m)) {
       CollectiveKind kind = bucket.scatter ? CollectiveKind::ReduceScatter
                                            : CollectiveKind::AllReduce;
-      int64_t count = int64_t(bucket.range.count);
+      int64_t count = int64_t(bucket.range.count),
+              ranks = ownership.groups(m)[bucket.group].size(placement, m);
       if (carrier == Carrier::Tcp || isStaged())
-        addOne(plan.combined, combinedBytes(kind, type, count, replicas));
+        addOne(plan.combined, combinedBytes(kind, type, count, ranks));
       if (!isStaged())
         continue;
-      addOne(sums, pinnedBytes(kind, type, count, replicas));
+      addOne(sums, pinnedBytes(kind, type, count, ranks));
       if (bucket.scatter)
-        addOne(gathers,
-               pinnedBytes(CollectiveKind::AllGather, bucket.range.type,
-                           count / replicas, replicas));
+        addOne(gathers, pinnedBytes(CollectiveKind::AllGather,
+                                    bucket.range.type, count / ranks, ranks));
     }
     for (auto [bytes, count] : gathers)
       sums[bytes] = std::max(sums[bytes], count);

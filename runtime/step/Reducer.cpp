@@ -46,25 +46,40 @@ Reducer::Reducer(
     const std::vector<std::shared_ptr<TensorParallel>> &tensorParallel)
     : program(program), placement(placement), ownership(ownership),
       regions(regions), comm(comm), fabric(fabric),
-      tensorParallel(tensorParallel), replicas(program.modules.size),
+      tensorParallel(tensorParallel), groups(program.modules.size),
       updated(program.modules.size), begun(program.modules.size) {
   for (size_t p = 0; p < program.parameters.size; ++p)
     if (ownership.updated(p))
-      updated[size_t(program.parameters[p].module)].push_back(
-          &program.parameters[p]);
+      updated[size_t(program.parameters[p].module)].push_back(p);
   for (size_t m = 0; m < program.modules.size; ++m) {
     labels.push_back(std::string("gradients ") + program.modules[m].name);
     parameterLabels.push_back(std::string("parameters ") +
                               program.modules[m].name);
-    if (!sumsOverReplicas(program, placement, m))
-      continue;
-    for (int32_t t = 0; t < placement.tp(m); ++t) {
-      FabricGroup *group = fabric.group(placement.peers(m, t), labels[m]);
-      if (placement.at(m).runs() && placement.at(m).tp == t)
-        replicas[m] = group;
-    }
+    makeGroups(m);
   }
   makeTies();
+}
+
+/// All ranks construct all of them, in one order.
+void Reducer::makeGroups(size_t m) {
+  for (const GradientGroup &ranks : ownership.groups(m)) {
+    groups[m].push_back(nullptr);
+    if (ranks.size(placement, m) == 1)
+      continue;
+    for (int32_t t = 0; t < placement.tp(m); ++t) {
+      if (!ranks.isFirst(t))
+        continue;
+      std::vector<int> members = ranks.members(placement, m, t);
+      FabricGroup *group = fabric.group(members, labels[m]);
+      if (std::count(members.begin(), members.end(), placement.rank()))
+        groups[m].back() = group;
+    }
+  }
+}
+
+bool Reducer::reduces(size_t m) const {
+  return std::any_of(groups[m].begin(), groups[m].end(),
+                     [](const FabricGroup *group) { return group; });
 }
 
 /// Ranks with equal indices on the axes that cut the tensor hold the same part.
@@ -101,7 +116,7 @@ void Reducer::beginStep() {
 }
 
 GradientListener *Reducer::during(size_t m, bool last) {
-  if (!replicas[m] || (!last && !device::isHost()))
+  if (!reduces(m) || (!last && !device::isHost()))
     return nullptr;
   current = m;
   currentIsLast = last;
@@ -139,8 +154,6 @@ void Reducer::begin(size_t m) {
 /// Begins the buckets whose gradients, the first `complete` floats of the
 /// region, are there.
 void Reducer::advance(size_t m, size_t complete) {
-  if (!replicas[m])
-    return;
   const std::vector<Bucket> &buckets = ownership.buckets(m);
   for (size_t &next = begun[m].buckets;
        next < buckets.size() && buckets[next].range.end() <= complete; ++next) {
@@ -151,6 +164,7 @@ void Reducer::advance(size_t m, size_t complete) {
 
 void Reducer::start(size_t m, const Bucket &bucket) {
   const Region &region = regions.at(m);
+  FabricGroup &group = *groups[m][bucket.group];
   float *data =
       reinterpret_cast<float *>(region.gradients) + bucket.range.begin;
   bool narrow = program.narrowSums;
@@ -159,16 +173,15 @@ void Reducer::start(size_t m, const Bucket &bucket) {
     narrowInPlace(data, bucket.range.count);
   Sum sum{m, bucket.range.count * sizeOf(type), now(), 0, {}, data, data, 0};
   if (bucket.scatter) {
-    sum.count = bucket.range.count / size_t(placement.replicas(m));
-    sum.to = data + size_t(placement.at(m).replica) * sum.count;
+    sum.count = bucket.range.count / size_t(group.size());
+    sum.to = data + size_t(group.rank()) * sum.count;
     sum.from = region.sums + bucket.sum;
-    sum.request =
-        replicas[m]->ireduceScatter(type, data, region.sums + bucket.sum,
-                                    int64_t(sum.count), labels[m].c_str());
+    sum.request = group.ireduceScatter(type, data, region.sums + bucket.sum,
+                                       int64_t(sum.count), labels[m].c_str());
   } else {
     sum.request =
-        replicas[m]->iallReduce(Reduction::Sum, type, data, data,
-                                int64_t(bucket.range.count), labels[m].c_str());
+        group.iallReduce(Reduction::Sum, type, data, data,
+                         int64_t(bucket.range.count), labels[m].c_str());
   }
   running.push_back(std::move(sum));
 }
@@ -193,11 +206,10 @@ void Reducer::poll() {
 void Reducer::sumPartial(size_t m, size_t end) {
   size_t &next = begun[m].partial;
   while (next < updated[m].size() &&
-         updated[m][next]->gradient < end * sizeof(float)) {
-    PartialRun run =
-        takePartialRun(updated[m], next, end, ownership.gradientStep(m));
-    float *data = regions.gradient(*run.first);
-    for (const CutInfo &axis : run.first->partial)
+         program.parameters[updated[m][next]].gradient < end * sizeof(float)) {
+    PartialRun run = ownership.takePartialRun(updated[m], next, end);
+    float *data = regions.gradient(program.parameters[run.first]);
+    for (const CutInfo &axis : ownership.summedBefore(run.first))
       collective(tensorParallel[m].get(),
                  {.kind = CollectiveKind::AllReduce,
                   .type = DType::F32,
@@ -240,17 +252,16 @@ void Reducer::finish() {
 void Reducer::gatherParameters() {
   std::vector<Request> pending;
   for (size_t m = 0; m < program.modules.size; ++m) {
-    if (!replicas[m])
-      continue;
-    size_t replica = size_t(placement.at(m).replica),
-           count = size_t(placement.replicas(m));
     for (const Bucket &bucket : ownership.buckets(m)) {
       if (!bucket.scatter)
         continue;
+      FabricGroup &group = *groups[m][bucket.group];
       std::byte *data = regions.at(m).parameters + bucket.range.stored;
-      size_t block = bucket.range.count / count * sizeOf(bucket.range.type);
-      pending.push_back(replicas[m]->iallGather(
-          data + replica * block, block, data, parameterLabels[m].c_str()));
+      size_t block =
+          bucket.range.count / size_t(group.size()) * sizeOf(bucket.range.type);
+      pending.push_back(group.iallGather(data + size_t(group.rank()) * block,
+                                         block, data,
+                                         parameterLabels[m].c_str()));
     }
   }
   waitAll(pending);

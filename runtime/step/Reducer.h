@@ -3,12 +3,13 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // A module's gradients become the global batch's: partial sums inside the
-// tensor-parallel group, then over the replicas in buckets (Ownership.h), then
-// copies of tied tensors. A bucket begins inside the module's last backward, as
-// soon as that is done with its parameters, and runs while the rest and later
-// tasks compute. Every rank begins a module's buckets in the same order, on
-// communicators of the module's own. With ModuleInfo::zero each replica gets
-// its blocks only and gives back updated parameters.
+// tensor-parallel group, then over replicas and ranks with other tokens in
+// buckets (Ownership.h), then copies of tied tensors. A bucket begins inside
+// the module's last backward, as soon as that is done with its parameters, and
+// runs while the rest and later tasks compute. Every rank begins a module's
+// buckets in the same order, on communicators of the module's own. With
+// ModuleInfo::zero each rank gets its blocks only and gives back updated
+// parameters.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +25,7 @@ namespace dt::rt {
 
 class Reducer final : private GradientListener {
 public:
-  /// One bucket's way over the replicas.
+  /// One bucket's way over its group.
   struct Sum {
     size_t module, bytes;
     double begin, end; ///< as now() has them; when its end was seen
@@ -59,10 +60,12 @@ public:
   /// Processor seconds inside backward functions since the last call, without
   /// calls that wait.
   double takeSpent();
-  /// The ranks with this rank's part of each replica; null: nothing of the
-  /// module's is summed over replicas.
-  FabricGroup *replicasOf(size_t module) const { return replicas[module]; }
-  /// After the update: every replica gets the others' blocks of parameters.
+  /// This rank's of each of the module's groups (Ownership::groups); null: of
+  /// this rank alone, or the module is not run.
+  const std::vector<FabricGroup *> &groupsOf(size_t module) const {
+    return groups[module];
+  }
+  /// After the update: every rank gets the others' blocks of parameters.
   void gatherParameters();
 
 private:
@@ -82,9 +85,11 @@ private:
     bool all = false;
   };
   void makeTies();
+  bool reduces(size_t module) const;
   void ready(size_t begin, size_t end) override;
   void sumUpTo(size_t end);
   void advance(size_t module, size_t complete);
+  void makeGroups(size_t module);
   void start(size_t module, const Bucket &bucket);
   void end(Sum &sum);
   void sumPartial(size_t module, size_t end);
@@ -97,10 +102,10 @@ private:
   Comm &comm;
   Fabric &fabric;
   std::vector<std::shared_ptr<TensorParallel>> tensorParallel;
-  std::vector<FabricGroup *> replicas; ///< per module; null: nothing to sum
+  std::vector<std::vector<FabricGroup *>> groups; ///< per module
   std::vector<Tie> ties;
   /// Per module its parameters that change, in order.
-  std::vector<std::vector<const ParameterInfo *>> updated;
+  std::vector<std::vector<size_t>> updated;
   std::vector<Begun> begun;
   std::vector<Sum> running;
   size_t ended = 0;   ///< of these, as far as seen

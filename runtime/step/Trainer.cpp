@@ -88,7 +88,7 @@ void Trainer::makeUpdates() {
   WholeRanks groups;
   for (size_t m = 0; m < info.modules.size; ++m) {
     groups.axes.push_back(tensorParallel[m].get());
-    groups.replicas.push_back(reducer->replicasOf(m));
+    groups.groups.push_back(reducer->groupsOf(m));
   }
   wholeUpdates = std::make_unique<WholeUpdates>(
       updater, info, places, owners, memory, parameterValues, groups);

@@ -157,10 +157,10 @@ void WholeUpdates::makeFactored() {
 /// In a rank's group nobody has anything else to add then.
 void WholeUpdates::add(const SharedSum &sum) const {
   float *data = floats(sum.begin);
-  if (sum.replicas)
-    ranks.replicas[sum.module]->allReduce(Reduction::Sum, DType::F32, data,
-                                          data, int64_t(sum.count),
-                                          labels[sum.module].c_str());
+  if (sum.overGroup())
+    ranks.groups[sum.module][sum.group]->allReduce(
+        Reduction::Sum, DType::F32, data, data, int64_t(sum.count),
+        labels[sum.module].c_str());
   for (auto [over, stride] : sum.axes)
     collective(ranks.axes[sum.module],
                {.kind = CollectiveKind::AllReduce,

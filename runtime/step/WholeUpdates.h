@@ -28,10 +28,10 @@ namespace dt::rt {
 class Optimizer;
 
 /// Who adds up: of each module this rank's replica, null where it is not run,
-/// and the ranks with the same part of a replica.
+/// and its groups (Ownership::groups).
 struct WholeRanks {
   std::vector<TensorParallel *> axes;
-  std::vector<FabricGroup *> replicas;
+  std::vector<std::vector<FabricGroup *>> groups;
 };
 
 class WholeUpdates {

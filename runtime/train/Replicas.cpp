@@ -103,12 +103,39 @@ std::string difference(const std::vector<Hashes> &all, size_t at,
          " other values than " + listOf(best->second);
 }
 
-/// Calls f(module, peers) for the replicas of each place.
-template <typename F> void forPeers(const Trainer &trainer, F f) {
+/// Parameters that the same ranks hold.
+struct Shared {
+  size_t module;
+  GradientGroup group;
+  std::vector<size_t> parameters;
+};
+
+/// Of each module those that its groups add up, and all others.
+std::vector<Shared> sharedOf(const Trainer &trainer) {
+  const Ownership &ownership = trainer.ownership();
+  std::vector<Shared> list;
+  std::vector<size_t> first; // of each module
+  for (size_t m = 0; m < trainer.program().modules.size; ++m) {
+    first.push_back(list.size());
+    for (const GradientGroup &group : ownership.groups(m))
+      list.push_back({m, group, {}});
+    list.push_back({m, {}, {}});
+  }
+  for (size_t p = 0; p < trainer.program().parameters.size; ++p) {
+    auto m = size_t(trainer.program().parameters[p].module);
+    list[first[m] + std::min(ownership.groupOf(p), ownership.groups(m).size())]
+        .parameters.push_back(p);
+  }
+  return list;
+}
+
+/// Calls f(peers) for each set of ranks.
+template <typename F>
+void forPeers(const Trainer &trainer, const Shared &shared, F f) {
   const Placement &placement = trainer.placement();
-  for (size_t m = 0; m < trainer.program().modules.size; ++m)
-    for (int32_t t = 0; t < placement.tp(m); ++t)
-      f(m, placement.peers(m, t));
+  for (int32_t t = 0; t < placement.tp(shared.module); ++t)
+    if (shared.group.isFirst(t))
+      f(shared.group.members(placement, shared.module, t));
 }
 
 [[noreturn]] void fail(const Trainer &trainer, int64_t step,
@@ -116,14 +143,14 @@ template <typename F> void forPeers(const Trainer &trainer, F f) {
   const ProgramInfo &program = trainer.program();
   std::string first;
   size_t more = 0;
-  for (size_t i = 0; i < program.parameters.size; ++i) {
-    std::string wrong;
-    forPeers(trainer, [&](size_t module, const std::vector<int> &peers) {
-      if (wrong.empty() && module == size_t(program.parameters[i].module))
-        wrong = difference(all, i, peers);
-    });
-    if (wrong.empty())
-      continue;
+  std::map<size_t, std::string> found; // in the table's order
+  for (const Shared &shared : sharedOf(trainer))
+    for (size_t i : shared.parameters)
+      forPeers(trainer, shared, [&](const std::vector<int> &peers) {
+        if (std::string wrong = difference(all, i, peers); !wrong.empty())
+          found.emplace(i, wrong);
+      });
+  for (auto &[i, wrong] : found) {
     if (!first.empty())
       ++more;
     else
@@ -140,19 +167,19 @@ template <typename F> void forPeers(const Trainer &trainer, F f) {
 } // namespace
 
 void expectEqualReplicas(const Trainer &trainer, int64_t step) {
-  const ProgramInfo &program = trainer.program();
   Hashes own = ownHashes(trainer);
-  // A number a module; all of them only where these differ.
-  Hashes modules(program.modules.size, kNothing);
-  for (size_t i = 0; i < own.size(); ++i) {
-    uint64_t &hash = modules[size_t(program.parameters[i].module)];
-    hash = hashBytes(&own[i], sizeof own[i], hash);
-  }
-  std::vector<Hashes> all = gather(trainer.comm(), modules);
+  std::vector<Shared> list = sharedOf(trainer);
+  // A number for each; all of them only where these differ.
+  Hashes joined(list.size(), kNothing);
+  for (size_t k = 0; k < list.size(); ++k)
+    for (size_t i : list[k].parameters)
+      joined[k] = hashBytes(&own[i], sizeof own[i], joined[k]);
+  std::vector<Hashes> all = gather(trainer.comm(), joined);
   bool same = true;
-  forPeers(trainer, [&](size_t module, const std::vector<int> &peers) {
-    same = same && difference(all, module, peers).empty();
-  });
+  for (size_t k = 0; k < list.size(); ++k)
+    forPeers(trainer, list[k], [&](const std::vector<int> &peers) {
+      same = same && difference(all, k, peers).empty();
+    });
   if (!same)
     fail(trainer, step, gather(trainer.comm(), own));
 }

@@ -83,20 +83,21 @@ case("packed-tp2-pp2-sp", "extra/packed", 6, 3, "model:tp=2,pp=2,sequence_parall
 
 # Tokens over several ranks (docs/context.md): keys gathered, heads for tokens, beside all other axes; modules of one program may differ in it.
 case("llama-cp2", "llama", 8, 4, "model:cp=2")
+case("llama-cp2-zero1", "llama", 8, 4, "model:cp=2,zero=1")
 case("gpt2-cp4-heads", "gpt2", 8, 4, "model:cp=4", subset=True)
 case("llama-cp4-dp2", "llama", 8, 4, "model:cp=4,dp=2,zero=1")
-case("llama-cp2-tp2-pp2-sp", "llama", 8, 2, "model:cp=2,tp=2,pp=2,sequence_parallel=true", subset=True)
+case("llama-cp2-tp2-pp2-sp", "llama", 8, 2, "model:cp=2,tp=2,pp=2,zero=1,sequence_parallel=true", subset=True)
 case("llama-cp2-dp2-zero1-save-none", "llama", 8, 4, "model:cp=2,dp=2,zero=1,save=none | bucket_bytes=9000")
 case("llama-cp2-pp2-zb", "llama", 8, 2, "model:cp=2,pp=2 | schedule=zb-h1")
 case("gpt2-cp2-vpp2-sub2", "gpt2", 8, 2, "model:cp=2,pp=2,vpp=2,sub=2 | schedule=interleaved")
-case("gpt2-cp2-words", "gpt2", 8, 4, "model:cp=2,tp=2", words=250)
+case("gpt2-cp2-words", "gpt2", 8, 4, "model:cp=2,tp=2,zero=1", words=250)
 case("llama_loss-cp2-dp3", "llama_loss", 7, 4, "model:cp=2,dp=3")
-case("mllm-cp", "mllm", 12, 4, "vision:dp=2 llm:cp=4 generator:dp=2,cp=2", subset=True)
+case("mllm-cp", "mllm", 12, 4, "vision:dp=2 llm:cp=4 generator:dp=2,cp=2,zero=1", subset=True)
 case("mllm-cp-colocated", "mllm", 12, 4, "vision:dp=4,ranks=0-3 llm:tp=2,cp=2,ranks=0-3 generator:dp=2,cp=2,ranks=0-3 | schedule=phased")
 case("llava-cp2", "llava", 3, 3, "model:cp=2,pp=2")
 case("clip-cp2", "clip", 8, 4, "model_vision_model:tp=2 model_text_model:cp=4", patch=SPLIT)
-case("packed-cp2-tp2", "extra/packed", 6, 3, "model:tp=2,cp=2")
-case("windows-cp2", "extra/gpt_oss", 6, 3, "model:cp=2,dp=2")
+case("packed-cp2-tp2", "extra/packed", 6, 3, "model:tp=2,cp=2,zero=1")
+case("windows-cp2", "extra/gpt_oss", 6, 3, "model:cp=2,dp=2,zero=1")
 
 # Experts whose inner axis is cut: what they add to a token is summed over ranks behind the sum over its experts.
 case("qwen3_moe-tp2-dp2", "extra/qwen3_moe", 6, 3, "model:tp=2,dp=2,zero=1", subset=True)

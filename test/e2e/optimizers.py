@@ -47,7 +47,7 @@ PLANS = {
     "tp2-dp2-pp2": ("model:tp=2,dp=2,pp=2,zero=1;microbatches=2", "f32"),
     "bf16-tp2-dp2": ("model:tp=2,dp=2,zero=1", "bf16"),
 }
-GOES_ON = {"tp2": "dp2-zero", "dp2-zero": "tp2-dp2-pp2", "cp2-dp2": "one", "one": "cp2-dp2"}  # after STOPPED steps
+GOES_ON = {"tp2": "dp2-zero", "dp2-zero": "tp2-dp2-pp2", "cp2-dp2": "dp2-zero", "one": "cp2-dp2"}  # after STOPPED steps
 
 
 def is_matrix(name):

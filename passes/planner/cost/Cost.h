@@ -153,12 +153,12 @@ public:
   /// all at once.
   double sumBlocks(int begin, int end, int tp, int64_t replicas, bool zero,
                    int ep = 1) const;
-  /// `dp` > 1 shards the optimizer's state (ZeRO-1), `ep` divides what experts
-  /// hold.
-  StateBytes stateBytes(int begin, int end, int tp, int64_t dp,
+  /// `shards`: ranks that share out the optimizer's state (ZeRO-1); `ep`
+  /// divides what experts hold.
+  StateBytes stateBytes(int begin, int end, int tp, int64_t shards,
                         int ep = 1) const;
-  double state(int begin, int end, int tp, int64_t dp, int ep = 1) const {
-    return stateBytes(begin, end, tp, dp, ep).total();
+  double state(int begin, int end, int tp, int64_t shards, int ep = 1) const {
+    return stateBytes(begin, end, tp, shards, ep).total();
   }
   double parameters(int begin, int end) const;
   /// Of these, what one rank of a TP group has; what layers share once.

@@ -167,7 +167,7 @@ double ModuleCost::expertsElsewhere(int begin, int end, int tp, int ep) const {
   return experts / tp * (1 - 1.0 / ep);
 }
 
-StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t dp,
+StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
                                   int ep) const {
   double all = rankParameters(begin, end, tp);
   double own = all - expertsElsewhere(begin, end, tp, ep);
@@ -176,13 +176,13 @@ StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t dp,
   if (!description.trainable)
     return bytes;
   bytes.gradients = own * description.gradientBytes;
-  // The optimizer's state is sharded over all replicas, experts or not; copies
+  // The optimizer's state is sharded over all of them, experts or not; copies
   // of other stages' parameters are updated as a whole.
   double tied = tiedParameters(begin, end, tp);
-  bytes.shareOut((all - tied) * description.optimizerBytes, dp);
+  bytes.shareOut((all - tied) * description.optimizerBytes, shards);
   bytes.moments += tied * description.optimizerBytes;
-  if (dp > 1)
-    bytes.sums -= tied * description.gradientBytes / double(dp);
+  if (shards > 1)
+    bytes.sums -= tied * description.gradientBytes / double(shards);
   return bytes;
 }
 

@@ -67,6 +67,9 @@ struct UnitPlan {
 
   Save getSave(int stage) const { return saves.empty() ? save : saves[stage]; }
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
+  /// Ranks that add up a gradient, and those that share out optimizer state.
+  int64_t getSumRanks() const { return dp * cp; }
+  int64_t getShards() const { return zero ? getSumRanks() : 1; }
   bool hasRank(int64_t rank) const {
     return rank >= firstRank && rank < firstRank + getRanks();
   }

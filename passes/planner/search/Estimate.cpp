@@ -169,9 +169,10 @@ Needs needsOf(const PolicyInput &input, const Plan &plan,
   const Module &module = input.model().modules[unit.module];
   double weight = module.weightBytes;
   if (module.trainable)
-    weight += module.gradientBytes + module.optimizerBytes / double(unit.dp);
+    weight +=
+        module.gradientBytes + module.optimizerBytes / double(unit.getShards());
   // Blocks of sums are as large as gradients.
-  if (module.trainable && unit.dp * unit.cp > 1 &&
+  if (module.trainable && unit.getSumRanks() > 1 &&
       input.costs.cluster.isOnHost())
     weight += module.gradientBytes;
   // A replica may get the largest item, and then hold as much of it as others

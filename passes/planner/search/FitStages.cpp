@@ -83,11 +83,10 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
   }
   double largest = 0;
   for (int i = 0; i < layers; ++i) {
-    double bytes =
-        cost.state(i, i + 1, unit.tp, unit.zero ? unit.dp : 1, unit.ep);
+    double bytes = cost.state(i, i + 1, unit.tp, unit.getShards(), unit.ep);
     largest = std::max(largest, bytes);
     if (cluster.isOnHost())
-      bytes += cost.sumBlocks(i, i + 1, unit.tp, unit.dp * unit.cp, unit.zero,
+      bytes += cost.sumBlocks(i, i + 1, unit.tp, unit.getSumRanks(), unit.zero,
                               unit.ep);
     state.push_back(state.back() + bytes);
   }

@@ -83,7 +83,7 @@ double UnitBound::gather(int begin, int end) const {
   if (!module.trainable || !unit.zero || unit.ep > 1 ||
       cluster.nodes.front().cores > 0)
     return 0;
-  return cluster.allGather(cluster.getGroup(node, unit.dp * unit.cp, unit.tp),
+  return cluster.allGather(cluster.getGroup(node, unit.getSumRanks(), unit.tp),
                            cost.rankParameters(begin, end, unit.tp) *
                                module.weightBytes);
 }

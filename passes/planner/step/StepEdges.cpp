@@ -330,8 +330,9 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
   int position = plan.getPosition(unit, stages[stage].index);
-  Group group = cluster.getGroup(nodeOf(u), unit.dp * unit.cp, int64_t(unit.tp),
-                                 cluster.getPlace(unit.getRank(position, 0)));
+  Group group =
+      cluster.getGroup(nodeOf(u), unit.getSumRanks(), int64_t(unit.tp),
+                       cluster.getPlace(unit.getRank(position, 0)));
   double all = cost.rankParameters(begin, end, unit.tp),
          own = all - cost.expertsElsewhere(begin, end, unit.tp, unit.ep),
          gradients = own * module.gradientBytes;
@@ -343,7 +344,7 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   double busy = cluster.onNics(group, gradients) * (unit.zero ? 1 : 2),
          later =
              unit.zero ? cluster.onNics(group, own * module.weightBytes) : 0;
-  double updated = unit.zero ? all / double(unit.dp) : all;
+  double updated = all / double(unit.getShards());
   const DeviceKind &device = cluster.getDevice(nodeOf(u));
   double update = updated * (costs.profile && costs.profile->update
                                  ? *costs.profile->update

@@ -126,7 +126,7 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
     const UnitPlan &unit = plan.units[info.unit];
-    int64_t shards = unit.zero ? unit.dp : 1;
+    int64_t shards = unit.getShards();
     PlannedStep::Memory stage;
     int u = info.unit, begin = unit.cuts[info.index],
         end = unit.cuts[info.index + 1];

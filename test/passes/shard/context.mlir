@@ -42,8 +42,8 @@
 // HEADS-NOT: {{dist.(all_reduce|all_gather|reduce_scatter)|stripes}}
 // HEADS: @forward.fwd(
 
-// BOTH: nn.parameter @model.layers.0.self_attn.q_proj.weight : tensor<32x64xf32> {{.*}}{dist.layout = #dist.layout<64x64, [#dist.cut<0, 32, 2, 1>]>, dist.partial_gradient = [#dist.cut<0, 1, 2, 2>]}
-// BOTH: nn.parameter @model.layers.0.input_layernorm.weight : tensor<64xf32> {{.*}}{dist.partial_gradient = [#dist.cut<0, 1, 2, 2>]}
+// BOTH: nn.parameter @model.layers.0.self_attn.q_proj.weight : tensor<32x64xf32> {{.*}}{dist.layout = #dist.layout<64x64, [#dist.cut<0, 32, 2, 1>]>, dist.partial_gradient = [#dist.cut<1, 1, 2, 2>]}
+// BOTH: nn.parameter @model.layers.0.input_layernorm.weight : tensor<64xf32> {{.*}}{dist.partial_gradient = [#dist.cut<1, 1, 2, 2>]}
 // BOTH: @layers.fwd
 // BOTH: dist.all_gather {{.*}} axis 1 chunk 2 over 2 stride 2 : tensor<?x16x1x16xf32, #nn.dims<batch>> to tensor<?x32x1x16xf32
 // BOTH: nn.attention {{.*}}causal{{.*}}stripes = #nn.stripes<chunk = 2, over = 2, stride = 2>} : tensor<?x16x2x16xf32

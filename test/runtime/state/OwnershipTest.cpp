@@ -283,7 +283,7 @@ TEST_P(OwnershipTest, Wholes) {
     for (const SharedSum &sum : allSums(plan))
       EXPECT_TRUE(sum.isShared());
     EXPECT_EQ(std::any_of(plan.sums[0].begin(), plan.sums[0].end(),
-                          [](auto &sum) { return sum.replicas; }),
+                          [](auto &sum) { return sum.overGroup(); }),
               zero && ownership.spread(0));
   }
   for (size_t p : {0, 1, 2, 4}) {
