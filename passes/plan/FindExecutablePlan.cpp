@@ -384,6 +384,7 @@ static std::string printDecisions(Plan plan, const planner::Model &model) {
   plan.policy.clear();
   plan.predicted = {};
   plan.faster.reset();
+  plan.fuller.reset();
   plan.searched.reset();
   return planner::printPlan(plan, model);
 }
