@@ -210,7 +210,7 @@ std::string layoutOf(const Plan &plan) {
 }
 
 /// The planner's own plan beside the published layout: a row of the table of
-/// `tools/bench recipes`. Where that layout fits into the memory, what is
+/// docs/planning-recipes.md. Where that layout fits into the memory, what is
 /// chosen must be as fast.
 void compareRecipe(const Json &row) {
   Run run(row);
