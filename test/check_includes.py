@@ -41,7 +41,8 @@ ALLOWED["models/frontend/recipe"] |= {"runtime/Optimizers.h", "runtime/base", "r
 PIPELINE = ["passes/Pipeline.h", "passes/Pipeline.td"]
 ALLOWED |= chain(PIPELINE)
 ALLOWED |= chain(ALL_PHASES, {*DIALECTS, *PIPELINE, "passes/scheduler"})
-# Tasks are priced by the planner's code.
+# Cuts and tasks are priced by the planner's code.
+ALLOWED["passes/stages"] |= {"passes/planner"}
 ALLOWED["passes/schedule"] |= {"passes/planner"}
 # The planner prices layers as they will run: it compiles copies.
 ALLOWED["passes/plan"] = {*ALL_PHASES, *DIALECTS, *LIBRARIES, "runtime/reorder"}

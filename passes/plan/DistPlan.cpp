@@ -79,7 +79,7 @@ private:
   /// The policy's best plan that the compiler takes.
   llvm::Expected<planner::Plan>
   choose(StringRef policy, const planner::PolicyInput &input,
-         const PlannedProgram &program,
+         const PlannedProgram &program, Refusals &refusals,
          const planner::Robustness *robustness = nullptr,
          MeasurePlan measure = nullptr);
   /// What ranks allocate under a plan: a copy is compiled.
@@ -88,8 +88,10 @@ private:
   /// The same for comparisons: what cannot be executed is priced all the same.
   llvm::Expected<planner::Plan> compare(StringRef policy,
                                         const planner::PolicyInput &input,
-                                        const PlannedProgram &program);
+                                        const PlannedProgram &program,
+                                        Refusals &refusals);
 
+  Refusals refusals;           ///< of the program on its devices
   MeasureMemory measureMemory; ///< may be null
   PlanTexts *texts = nullptr;  ///< may be null
   bool isTold = false;         ///< the error was emitted
@@ -203,7 +205,7 @@ llvm::Error DistPlanPass::write(const planner::Plan &plan,
 
 llvm::Expected<planner::Plan>
 DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
-                     const PlannedProgram &program,
+                     const PlannedProgram &program, Refusals &refusals,
                      const planner::Robustness *robustness,
                      MeasurePlan measure) {
   auto batch = dist::getOnly<dist::BatchOp>(getOperation());
@@ -218,8 +220,8 @@ DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
       return file.takeError();
     return completePlan(*file, getOperation());
   };
-  return findExecutablePlan(policy, input, program, accepts, robustness,
-                            measure);
+  return findExecutablePlan(policy, input, program, accepts, refusals,
+                            robustness, measure);
 }
 
 llvm::Expected<std::vector<planner::RankBytes>>
@@ -244,8 +246,8 @@ DistPlanPass::measure(const planner::Plan &plan,
 
 llvm::Expected<planner::Plan>
 DistPlanPass::compare(StringRef policy, const planner::PolicyInput &input,
-                      const PlannedProgram &program) {
-  auto plan = choose(policy, input, program);
+                      const PlannedProgram &program, Refusals &refusals) {
+  auto plan = choose(policy, input, program, refusals);
   if (plan)
     return plan;
   std::string why = toString(plan.takeError());
@@ -281,7 +283,10 @@ llvm::Error DistPlanPass::writeExplained(const planner::Plan &plan,
     larger.microbatches.clear();
     for (auto [number, samples] : program.microbatches)
       larger.microbatches[number * factor] = samples;
-    return compare(policy, other, larger);
+    // Of other devices and batches nothing was compiled.
+    Refusals none;
+    bool same = &other.costs == &input.costs && factor == 1;
+    return compare(policy, other, larger, same ? refusals : none);
   };
   // Others are compared with before the program has a plan.
   auto explanation = planner::explain(input, plan, options);
@@ -315,7 +320,11 @@ llvm::Error DistPlanPass::run() {
   auto hardware = readHardware();
   if (!hardware)
     return hardware.takeError();
-  auto program = describe(hardware->getNumDevices());
+  // A TP group is inside a node.
+  int64_t mostTP = 1;
+  for (const planner::NodeKind &node : hardware->nodes)
+    mostTP = std::max<int64_t>(mostTP, node.devices);
+  auto program = describe(std::min(mostTP, hardware->getNumDevices()));
   if (!program)
     return program.takeError();
   program->cluster = cluster;
@@ -341,7 +350,7 @@ llvm::Error DistPlanPass::run() {
     return measure(plan, *program);
   };
   auto best =
-      choose(policy, input, *program, robust ? &robustness : nullptr,
+      choose(policy, input, *program, refusals, robust ? &robustness : nullptr,
              measureMemory ? MeasurePlan(measureOwn) : MeasurePlan(nullptr));
   if (!best)
     return llvm::createStringError("--policy=" + policy + ": " +

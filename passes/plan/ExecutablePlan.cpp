@@ -335,6 +335,22 @@ Plan planLayers(const PlannedProgram &program, int64_t ranks) {
   return plan;
 }
 
+std::string printDecisions(Plan plan, const planner::Model &model) {
+  plan.policy.clear();
+  plan.predicted = {};
+  plan.faster.reset();
+  plan.fuller.reset();
+  plan.searched.reset();
+  return planner::printPlan(plan, model);
+}
+
+std::vector<int64_t> getLayout(const Plan &plan) {
+  std::vector<int64_t> layout;
+  for (const UnitPlan &unit : plan.units)
+    layout.insert(layout.end(), {unit.firstRank, unit.tp, unit.dp, unit.pp});
+  return layout;
+}
+
 std::string printPlanFile(const planner::Plan &plan,
                           const PlannedProgram &program,
                           const planner::Explanation *explanation) {

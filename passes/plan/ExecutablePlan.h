@@ -18,6 +18,8 @@
 #include "passes/planner/explain/Explain.h"
 #include "passes/planner/search/Robust.h"
 
+#include <map>
+
 namespace dt::plan {
 
 /// Brings a plan into the program's bounds, or says why it cannot be run.
@@ -49,20 +51,36 @@ std::vector<planner::Plan> varyAhead(const planner::Plan &plan,
 /// The plans with less kept, and with less needed at once: parts in pieces.
 std::vector<planner::Plan> withLess(llvm::ArrayRef<planner::Plan> plans);
 
+/// What was decided, without what is predicted of it.
+std::string printDecisions(planner::Plan plan, const planner::Model &model);
+
+/// Of every unit its first rank, TP, DP and PP.
+std::vector<int64_t> getLayout(const planner::Plan &plan);
+
 /// What every rank allocates under a plan.
 using MeasurePlan =
     llvm::function_ref<llvm::Expected<std::vector<planner::RankBytes>>(
         const planner::Plan &)>;
 
+/// What compiled plans that did not fit have taught of others, for whoever asks
+/// about the same program on the same devices.
+struct Refusals {
+  /// By layout, how many times the bytes that were predicted refused plans
+  /// allocate: what does not fill arenas is much the same.
+  std::map<std::vector<int64_t>, double> excess;
+  planner::Reason reason;
+};
+
 /// The best plan of a policy that `accepts` (the compiler's own checks) takes,
 /// with its predictions; `robustness`: the best by that, of what is near to the
-/// fastest; `measure`, if there is one: and that fits by it. Error: nothing
+/// fastest; `measure`, if there is one: and that fits by it. `joint` chooses
+/// none that is slower than what another policy settles on. Error: nothing
 /// fits, or nothing can be executed, with the first reason.
 llvm::Expected<planner::Plan> findExecutablePlan(
     llvm::StringRef policy, const planner::PolicyInput &input,
     const PlannedProgram &program,
     llvm::function_ref<llvm::Error(const planner::Plan &)> accepts,
-    const planner::Robustness *robustness = nullptr,
+    Refusals &refusals, const planner::Robustness *robustness = nullptr,
     MeasurePlan measure = nullptr);
 
 /// Every kind of layer in stages of its own, all on the same ranks: what is run

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -35,11 +36,13 @@ constexpr int64_t kCompiled = 16;
 class Finder {
 public:
   Finder(const planner::PolicyInput &input, const PlannedProgram &program,
-         llvm::function_ref<Error(const Plan &)> accepts)
-      : input(input), program(program), accepts(accepts) {}
+         llvm::function_ref<Error(const Plan &)> accepts, Refusals &refusals)
+      : refusals(refusals), input(input), program(program), accepts(accepts) {}
 
   /// What a policy found.
-  void tryOwn(std::vector<Plan> plans);
+  void tryOwn(llvm::StringRef policy, std::vector<Plan> plans);
+  /// Seconds of the fastest plan that another policy than `chooser` settles on.
+  double getLimit(llvm::StringRef chooser) const;
   /// The best by estimate, and what may be as good and is simpler.
   void tryBest(std::vector<Plan> plans);
   /// From the fastest, one decision at a time; then how far units run ahead.
@@ -67,9 +70,9 @@ public:
   planner::Candidates found;    ///< executable, with predictions
   planner::Candidates doubtful; ///< measured only if nothing else is left
   planner::Reason reason;       ///< why others are not
-  planner::Reason refused;      ///< why those are not that were measured
   int64_t numRefused = 0;
   planner::Ledger ledger;
+  Refusals &refusals;
 
 private:
   bool fits = true; ///< what was simulated last, as far as is known
@@ -98,9 +101,9 @@ private:
   /// With the memory that is allocated, which must be there.
   Error predict(Plan &plan, MeasurePlan measure);
 
-  /// By layout, how many times the bytes that were predicted refused plans
-  /// allocate: what does not fill arenas is much the same.
-  std::map<std::vector<int64_t>, double> excess;
+  /// By what was decided: the policies that found a plan.
+  std::map<std::string, std::set<std::string>> finders;
+  std::string asked; ///< whose plans are tried
   const planner::PolicyInput &input;
   const PlannedProgram &program;
   llvm::function_ref<Error(const Plan &)> accepts;
@@ -108,6 +111,8 @@ private:
 
 double Finder::simulate(Plan &plan) {
   planner::placeBlocks(input, plan);
+  if (!asked.empty())
+    finders[printDecisions(plan, input.model())].insert(asked);
   auto note = [&](Error error) {
     reason.note(std::move(error));
     return INFINITY;
@@ -141,8 +146,9 @@ void Finder::simulateWhatFits(Plan plan) {
   for (Plan &other : withMicrobatches(plan, program)) {
     if (makeExecutable(other, input, program) || other.microbatches < first)
       continue;
+    bool known = ledger.has(other);
     simulate(other);
-    if (fits)
+    if (fits || known)
       return;
   }
 }
@@ -190,9 +196,26 @@ std::vector<Finder::Ranked> Finder::rank(std::vector<Plan> &plans) {
   return order;
 }
 
-void Finder::tryOwn(std::vector<Plan> plans) {
+void Finder::tryOwn(llvm::StringRef policy, std::vector<Plan> plans) {
+  asked = policy.str();
   for (auto [seconds, bytes, i] : rank(plans))
     simulateWhatFits(plans[i]);
+  asked.clear();
+}
+
+double Finder::getLimit(llvm::StringRef chooser) const {
+  std::map<std::string, planner::Candidates> byPolicy;
+  for (const Plan &plan : found.getPlans()) {
+    auto names = finders.find(printDecisions(plan, input.model()));
+    if (names != finders.end())
+      for (const std::string &name : names->second)
+        if (name != chooser)
+          byPolicy[name].add(plan);
+  }
+  double limit = INFINITY;
+  for (auto &[name, plans] : byPolicy)
+    limit = std::min(limit, plans.getSimplest().predicted.step);
+  return limit;
 }
 
 void Finder::tryBest(std::vector<Plan> plans) {
@@ -322,16 +345,9 @@ planner::Searched Finder::getSearched() const {
   return searched;
 }
 
-static std::vector<int64_t> getLayout(const Plan &plan) {
-  std::vector<int64_t> layout;
-  for (const UnitPlan &unit : plan.units)
-    layout.insert(layout.end(), {unit.firstRank, unit.tp, unit.dp, unit.pp});
-  return layout;
-}
-
 bool Finder::isExpectedToFit(const Plan &plan) const {
-  auto known = excess.find(getLayout(plan));
-  double more = known == excess.end() ? 1 : known->second;
+  auto known = refusals.excess.find(getLayout(plan));
+  double more = known == refusals.excess.end() ? 1 : known->second;
   return more == 1 || llvm::all_of(plan.units, [&](const UnitPlan &unit) {
            return plan.predicted.memory[unit.module] * more <=
                   input.costs.cluster.getLeastMemory(unit.firstRank,
@@ -361,7 +377,7 @@ Error Finder::checkAllocated(const Plan &plan, const planner::PlannedStep &step,
            has = input.costs.cluster.getLeastMemory(int64_t(rank), 1);
     if (needs <= has)
       continue;
-    if (double &known = excess[getLayout(plan)]; estimate > 0)
+    if (double &known = refusals.excess[getLayout(plan)]; estimate > 0)
       known = std::max({known, 1.0, needs / estimate});
     if (needs - has <= most)
       continue;
@@ -377,15 +393,6 @@ Error Finder::checkAllocated(const Plan &plan, const planner::PlannedStep &step,
   if (text.empty())
     return Error::success();
   return llvm::make_error<planner::DoesNotFit>(0, most, 0, std::move(text));
-}
-
-/// What was decided, without what is predicted of it.
-static std::string printDecisions(Plan plan, const planner::Model &model) {
-  plan.policy.clear();
-  plan.predicted = {};
-  plan.faster.reset();
-  plan.searched.reset();
-  return planner::printPlan(plan, model);
 }
 
 Expected<Plan> Finder::choose(const planner::Robustness *robustness,
@@ -427,7 +434,8 @@ Error Finder::predict(Plan &plan, MeasurePlan measure) {
 }
 
 Error Finder::explainNone() const {
-  std::string why = refused.get().empty() ? reason.get() : refused.get();
+  const std::string &measured = refusals.reason.get();
+  std::string why = measured.empty() ? reason.get() : measured;
   return llvm::createStringError(
       "no plan was found that can be executed: " +
       (why.empty() ? "there is no configuration" : why));
@@ -439,35 +447,44 @@ Expected<Plan>
 findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
                    const PlannedProgram &program,
                    llvm::function_ref<Error(const Plan &)> accepts,
-                   const planner::Robustness *robustness, MeasurePlan measure) {
-  Finder finder(input, program, accepts);
+                   Refusals &refusals, const planner::Robustness *robustness,
+                   MeasurePlan measure) {
+  Finder finder(input, program, accepts, refusals);
   bool joint = policy == "joint";
-  std::vector<Plan> plans;
   auto own = planner::findPlans(policy, input);
+  if (!own && !joint)
+    return own.takeError();
+  std::vector<Plan> plans;
   if (own)
     plans = own->getPlans().vec();
-  else if (!joint)
-    return own.takeError();
-  else
-    llvm::consumeError(own.takeError());
-  finder.tryOwn(plans);
+  llvm::consumeError(own.takeError());
+  finder.tryOwn(policy, plans);
   std::vector<Plan> others;
-  if (joint)
+  if (joint) {
+    for (const planner::Policy &other : planner::getPolicies())
+      if (auto found = planner::findPlans(other.name, input))
+        finder.tryOwn(other.name, found->getPlans().vec());
+      else
+        llvm::consumeError(found.takeError());
     others = listPlans(input, program);
+  }
   llvm::append_range(plans, others);
   while (true) {
     finder.setAside();
     if (joint)
       finder.search(others, plans);
-    if (finder.found.empty())
+    // Of what is only compared with nothing is known that was not compiled.
+    if (finder.found.empty() && (measure || refusals.excess.empty()))
       finder.found = std::exchange(finder.doubtful, {});
-    if (joint)
+    if (joint) {
       finder.found.searched = finder.getSearched();
+      finder.found.limit = finder.getLimit(policy);
+    }
     if (finder.found.empty() || finder.numRefused == kCompiled)
       return finder.explainNone();
     auto best = finder.choose(robustness, measure);
     if (!best && best.errorIsA<planner::DoesNotFit>()) {
-      finder.refused.note(best.takeError());
+      refusals.reason.note(best.takeError());
       continue;
     }
     if (best)

@@ -32,7 +32,7 @@ using planner::Linear;
 using planner::RankLayer;
 using planner::Save;
 using schedule::FunctionReader;
-using schedule::Sizes;
+using stages::Sizes;
 
 namespace {
 
@@ -71,7 +71,7 @@ class ChainReader {
 public:
   ChainReader(dist::ModuleOp stage, size_t count, int64_t tp)
       : stage(stage), functions(dist::getFunctions(stage)),
-        sizes(schedule::getSizesOfItem(stage)), count(double(count)),
+        sizes(stages::getSizesOfItem(stage)), count(double(count)),
         tp(double(tp)) {}
 
   /// Nothing, if the layers are no chain of calls or hand on whole tokens.
@@ -236,7 +236,7 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
         layers[kind] = std::move(*chained);
       else if (group.size() == 1)
         layers[kind] =
-            schedule::readStage(stage, schedule::getSizesOfItem(stage));
+            schedule::readStage(stage, stages::getSizesOfItem(stage));
       else if (alone != module.partitioned.end())
         layers[kind] = alone->second[kind];
       else
@@ -246,6 +246,86 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
     if (any && llvm::all_of(seen, [](bool s) { return s; }))
       module.partitioned[layout] = std::move(layers);
   }
+}
+
+/// Layers of a chain of equal ones that are described.
+constexpr int kShortChain = kChain + 2;
+
+/// How often names of symbols stand in a program, by their last part.
+llvm::DenseMap<Attribute, int> countUses(mlir::ModuleOp program) {
+  llvm::DenseMap<Attribute, int> uses;
+  program.walk([&](Operation *op) {
+    op->getAttrDictionary().walk(
+        [&](SymbolRefAttr symbol) { ++uses[symbol.getLeafReference()]; });
+  });
+  return uses;
+}
+
+/// Takes calls of layers out of modules.
+class ChainShortener {
+public:
+  explicit ChainShortener(mlir::ModuleOp program) : uses(countUses(program)) {}
+
+  void shorten(dist::ModuleOp module) {
+    func::FuncOp forward = module.getForward();
+    if (!forward || !forward.getBody().hasOneBlock())
+      return;
+    func::CallOp before;
+    int length = 1;
+    for (auto call :
+         llvm::make_early_inc_range(forward.getOps<func::CallOp>())) {
+      length = follows(call, before) ? length + 1 : 1;
+      if (length < kShortChain || !isFollowed(call))
+        before = call;
+      else
+        erase(module, call, before);
+    }
+  }
+
+private:
+  /// Whether the call takes what only the one before made, of the same layer,
+  /// and has parameters of its own.
+  bool follows(func::CallOp call, func::CallOp before) {
+    auto isOwn = [&](Value operand) {
+      auto read = operand.getDefiningOp<nn::ReadOp>();
+      return !read || (read->hasOneUse() &&
+                       uses[read.getParameterAttr().getLeafReference()] == 1);
+    };
+    return before && call.getCallee() == before.getCallee() &&
+           before.getNumResults() == 1 && before.getResult(0).hasOneUse() &&
+           llvm::is_contained(call.getOperands(), before.getResult(0)) &&
+           llvm::all_of(call.getOperands(), isOwn);
+  }
+
+  bool isFollowed(func::CallOp call) {
+    if (!call.getResult(0).hasOneUse())
+      return false;
+    auto next = dyn_cast<func::CallOp>(*call.getResult(0).user_begin());
+    return next && next.getCallee() == call.getCallee();
+  }
+
+  void erase(dist::ModuleOp module, func::CallOp call, func::CallOp before) {
+    SmallVector<nn::ReadOp> reads;
+    for (Value operand : call.getOperands())
+      if (auto read = operand.getDefiningOp<nn::ReadOp>())
+        reads.push_back(read);
+    call.getResult(0).replaceAllUsesWith(before.getResult(0));
+    call.erase();
+    for (nn::ReadOp read : reads) {
+      module.lookupSymbol(read.getParameterAttr())->erase();
+      read.erase();
+    }
+  }
+
+  llvm::DenseMap<Attribute, int> uses;
+};
+
+/// Of a long chain of equal layers, each of which takes what only the one
+/// before made, leaves a few: one is as another, and phases take time for each.
+void shortenChains(mlir::ModuleOp program) {
+  ChainShortener shortener(program);
+  for (auto module : program.getOps<dist::ModuleOp>())
+    shortener.shorten(module);
 }
 
 bool hasChains(const PlannedProgram &program) {
@@ -277,11 +357,19 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   if (failed(run(pm, outlined)))
     return llvm::createStringError(
         "dist-plan: layers of the program cannot be found");
-  mlir::ModuleOp described = copyProgram(outlined, program);
-  llvm::Expected<PlannedProgram> result = describeProgram(described);
-  described.erase();
+  auto describe = [&] {
+    mlir::ModuleOp copy = copyProgram(outlined, program);
+    llvm::scope_exit erase([&] { copy.erase(); });
+    return describeProgram(copy);
+  };
+  llvm::Expected<PlannedProgram> result = describe();
   if (!result)
     return result;
+  // Layers are read off a program of fewer of them.
+  shortenChains(outlined);
+  llvm::Expected<PlannedProgram> brief = describe();
+  if (!brief)
+    return brief;
   int64_t most = 1;
   for (const planner::Module &module : result->model.modules)
     most = std::max<int64_t>(most, module.maxTP);
@@ -289,17 +377,20 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   for (int64_t tp = 1; tp <= std::min(most, mostTP); tp *= 2)
     for (bool sequenceParallel : {false, true})
       for (Save save : {Save::None, Save::Vjp, Save::All}) {
-        if (sequenceParallel && (tp == 1 || !hasChains(*result)))
+        if (sequenceParallel && (tp == 1 || !hasChains(*brief)))
           continue;
         LayerVariant layout{int(tp), save, sequenceParallel};
         mlir::ModuleOp copy = copyProgram(outlined, program);
-        markLayers(copy, *result, layout);
+        markLayers(copy, *brief, layout);
         OpPassManager pm(mlir::ModuleOp::getOperationName());
         buildLayerWork(pm);
         if (succeeded(run(pm, copy)))
-          readLayers(copy, *result, layout);
+          readLayers(copy, *brief, layout);
         copy.erase();
       }
+  for (auto [module, few] :
+       llvm::zip_equal(result->model.modules, brief->model.modules))
+    module.partitioned = std::move(few.partitioned);
   return result;
 }
 

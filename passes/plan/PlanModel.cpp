@@ -8,8 +8,8 @@
 
 #include "passes/modules/CheckPadding.h"
 #include "passes/modules/ItemAxes.h"
-#include "passes/plan/LayerRules.h"
 #include "passes/planner/search/Formulation.h"
+#include "passes/stages/LayerRules.h"
 #include "passes/stages/StageCuts.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -58,12 +58,12 @@ void addState(dist::ModuleOp module, planner::Module &result) {
 class ModuleBuilder {
 public:
   ModuleBuilder(dist::ModuleOp module)
-      : module(module), cuts(module, 2),
-        sizes(schedule::getSizesOfItem(module)) {}
+      : module(module), cuts(module, 2), sizes(stages::getSizesOfItem(module)) {
+  }
 
   planner::Module build(std::vector<std::vector<std::string>> &names) {
     result.name = module.getSymName().str();
-    schedule::KindMeasures measures = schedule::getMeasures(module);
+    stages::KindMeasures measures = stages::getMeasures(module);
     if (measures.tokens)
       result.mostTokens = double(measures.tokens.getMax());
     if (measures.other)
@@ -115,7 +115,7 @@ private:
 
   dist::ModuleOp module;
   stages::StageCuts cuts;
-  schedule::Sizes sizes;
+  stages::Sizes sizes;
   planner::Module result;
   llvm::MapVector<Attribute, planner::Tie> readers; ///< of parameters
   int64_t heads = 0, mostHeads = 0, widths = 0;
@@ -123,7 +123,7 @@ private:
 
 void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
                              double output) {
-  LayerBuilder builder(module, sizes);
+  stages::LayerBuilder builder(module, sizes);
   for (size_t i = pieces.front().begin; i < pieces.back().end; ++i)
     builder.add(cuts.getPlaced()[i]);
   LayerKind kind = builder.finish(ofItem(pieces.front().bytes), ofItem(output));
@@ -202,7 +202,7 @@ public:
 
 private:
   ItemBound boundsOf(StringRef kind, int64_t most) {
-    schedule::KindMeasures measures = schedule::getMeasures(program, kind);
+    stages::KindMeasures measures = stages::getMeasures(program, kind);
     ItemBound bound{kind.str(), most, {1, 0}, {}};
     auto read = [&](dist::MeasureOp measure, int32_t &size) {
       if (!measure)
@@ -261,7 +261,7 @@ void ProgramBuilder::addBounds(dist::ModuleOp module, planner::Module &entry) {
     bool isAdded = llvm::any_of(module.getOps<nn::DimOp>(), [&](nn::DimOp dim) {
       return dim.getItem() == kind && dim.getMeasure() == measure.getName();
     });
-    schedule::KindMeasures known = schedule::getMeasures(program, kind);
+    stages::KindMeasures known = stages::getMeasures(program, kind);
     bool isOther = measure == known.other;
     if (!measure.getPart() || !isAdded ||
         (kind != own && own != dist::kSample) ||
@@ -332,7 +332,7 @@ void ProgramBuilder::addEdge(dist::EdgeOp edge) {
     return;
   auto source = program.lookupSymbol<dist::ModuleOp>(edge.getSource()),
        target = program.lookupSymbol<dist::ModuleOp>(edge.getTarget());
-  schedule::Sizes sizes = schedule::getSizesOfItem(source);
+  stages::Sizes sizes = stages::getSizesOfItem(source);
   func::FuncOp forward = source.getForward();
   planner::Linear bytes;
   double elementBytes = kFloatBytes;

@@ -17,7 +17,8 @@
 #include "passes/scheduler/core/Merge.h"
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/scheduler/messages/Communicate.h"
-#include "passes/stages/NominalCosts.h"
+#include "passes/stages/BoundSizes.h"
+#include "passes/stages/PlanCluster.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/MapVector.h"
@@ -56,9 +57,6 @@ public:
   FailureOr<sched::ProblemOp> build();
 
 private:
-  InFlightDiagnostic emitError() {
-    return plan ? plan.emitError() : program.emitError();
-  }
   LogicalResult openCluster();
   LogicalResult addUnits();
   LogicalResult addStage(dist::ModuleOp module);
@@ -92,33 +90,19 @@ private:
 
 int64_t nanoseconds(double seconds) { return toInteger(1e9 * seconds); }
 
-/// A plan for more ranks than the cluster has is one for a larger node of its
-/// first kind.
 LogicalResult ProblemBuilder::openCluster() {
   if (cluster)
     return success();
-  auto name = plan ? plan.getCluster() : std::nullopt;
-  auto opened = planner::openCluster(name.value_or("cpu-2"));
-  if (!opened)
-    return emitError() << "cluster: " << toString(opened.takeError());
-  cluster = std::move(*opened);
-  int64_t ranks = plan ? int64_t(plan.getRanks()) : 1;
-  if (cluster->getNumDevices() < ranks)
-    cluster->nodes[0].devices = int(ranks);
-  return success();
+  auto opened = stages::openPlanCluster(program);
+  if (succeeded(opened))
+    cluster = std::move(*opened);
+  return success(succeeded(opened));
 }
 
 FailureOr<planner::Times> ProblemBuilder::price(dist::ModuleOp module,
                                                 PriceOptions options) {
-  if (failed(openCluster()))
+  if (failed(openCluster()) || failed(stages::checkRate(*cluster, module)))
     return failure();
-  auto precision = module.getPrecision();
-  std::string type =
-      precision ? dist::stringifyPrecision(*precision).str() : "f32";
-  if (cluster->getDevice(0).peak(type) == 0)
-    return emitError() << "cluster: '" << cluster->name << "' has no rate for "
-                       << type << ", which module '" << module.getSymName()
-                       << "' computes in";
   return priceStage(module, *cluster, options);
 }
 
@@ -308,7 +292,7 @@ FailureOr<int64_t> ProblemBuilder::getMessageTime(dist::EdgeOp edge) {
   if (failed(openCluster()))
     return failure();
   func::FuncOp forward = dist::getFunctions(from).forward;
-  NominalCosts costs(from);
+  BoundSizes costs(from);
   double bytes = 0;
   for (auto other : program.getOps<dist::EdgeOp>())
     if (other.getSource() == edge.getSource() &&

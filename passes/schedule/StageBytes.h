@@ -13,9 +13,12 @@
 
 #include "dialects/dist/DistOps.h"
 #include "passes/planner/cost/Cost.h"
-#include "passes/schedule/ItemSizes.h"
+#include "passes/stages/ItemSizes.h"
 
 namespace dt::schedule {
+
+using stages::countItems, stages::getMainDim, stages::getMeasures,
+    stages::getSizesOfItem, stages::KindMeasures, stages::Sizes;
 
 /// What a rank holds of a module all the time, ZeRO's shares included.
 planner::StateBytes getStateBytes(dist::ModuleOp module);

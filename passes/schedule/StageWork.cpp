@@ -9,6 +9,7 @@
 #include "dialects/dist/DistOps.h"
 #include "dialects/dist/Strips.h"
 #include "dialects/nn/NNNames.h"
+#include "passes/stages/PlanCluster.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -221,10 +222,7 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   options.sequenceParallel = false;
   options.overlap = int(stage.getOverlap());
   planner::Module module;
-  if (auto precision = stage.getPrecision())
-    module.precision = dist::stringifyPrecision(*precision).str();
-  else
-    module.precision = "f32";
+  module.precision = stages::getPrecisionName(stage);
   module.kinds.emplace_back();
   module.layers = {0};
   module.inputGradient = true;

@@ -6,6 +6,7 @@
 
 #include "passes/scheduler/core/Schedule.h"
 #include "passes/stages/Passes.h"
+#include "passes/stages/PlanCluster.h"
 #include "passes/stages/StageEmit.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -43,7 +44,7 @@ private:
     if (failed(check(module, count, pp, vpp, pieces)))
       return failure();
     StageCuts cuts(module, placement.getNumParts());
-    if (failed(pieces ? cuts.assign(pieces) : cuts.balance(count)))
+    if (failed(pieces ? cuts.assign(pieces) : balance(cuts, module)))
       return failure();
     if (count == 1) { // the whole module, and its pieces are named rightly
       module.removeStagesAttr();
@@ -79,20 +80,29 @@ private:
     return success();
   }
 
+  bool goesBack() {
+    auto plan = dist::getOnly<dist::PlanOp>(getOperation());
+    return plan && scheduler::traitsOf(plan.getSchedule()).goesBack;
+  }
+
+  LogicalResult balance(StageCuts &cuts, dist::ModuleOp module) {
+    auto cluster = openPlanCluster(getOperation());
+    if (failed(cluster) || failed(checkRate(*cluster, module)))
+      return failure();
+    return cuts.balance(*cluster, module.getPp(), module.getVpp(), goesBack());
+  }
+
   /// Without a list: in order from rank 0.
   SmallVector<SmallVector<int64_t>> getRanks(dist::ModuleOp module,
                                              const dist::Placement &placement,
                                              int64_t count, int64_t pp) {
     auto given = module.getUnitRanks();
-    bool goesBack = false;
-    if (auto plan = dist::getOnly<dist::PlanOp>(getOperation()))
-      goesBack = scheduler::traitsOf(plan.getSchedule()).goesBack;
     SmallVector<SmallVector<int64_t>> ranks;
     int64_t size = placement.dp * placement.group;
     for (int64_t stage = 0; stage < count; ++stage) {
       ranks.emplace_back();
       for (int64_t i = 0; i < size; ++i) {
-        int64_t at = scheduler::positionOf(stage, pp, goesBack) * size + i;
+        int64_t at = scheduler::positionOf(stage, pp, goesBack()) * size + i;
         ranks.back().push_back(given ? (*given)[at] : at);
       }
     }
@@ -102,7 +112,7 @@ private:
   void describe(dist::ModuleOp module, StageCuts &cuts, int64_t stage) {
     InFlightDiagnostic remark = module.emitRemark();
     remark << "stage " << stage << " of " << module.getSymName() << ": "
-           << llvm::formatv("{0:f1}", cuts.getCost(stage).flops / 1e6).str()
+           << llvm::formatv("{0:f1}", cuts.getFlops(stage) / 1e6).str()
            << " MFLOP forward";
     if (stage == 0)
       return;

@@ -17,8 +17,8 @@ def StagesPipeline : Pipeline<["dist-cut-stages"]>;
 def CutStages : Pass<"dist-cut-stages", "::mlir::ModuleOp"> {
   let summary = "Cut modules into pipeline stages";
   let description = [{
-    A module with `pp`, `vpp` (or `stages`, the layers of each stage) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. The cuts balance nominal time and
-    bytes that cross.
+    A module with `pp`, `vpp` (or `stages`, the layers of each stage) becomes the modules `m.0`, `m.1`, … Cut points are between the ops of @forward, where layers are calls. Without a list the cuts are
+    those that the planner would make: its prices of ops and messages on the plan's cluster (`cpu-2` if it names none), the most expensive stage as cheap as can be.
 
     - A value that crosses becomes a `dist.edge` from the stage that computes it to each stage that uses it.
     - Raw inputs go where they are used.

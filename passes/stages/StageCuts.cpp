@@ -7,13 +7,16 @@
 #include "passes/stages/StageCuts.h"
 
 #include "passes/modules/ItemAxes.h"
+#include "passes/planner/describe/Plan.h"
+#include "passes/stages/LayerRules.h"
+#include "passes/stages/PlanCluster.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <limits>
+#include <numeric>
 
 using namespace mlir;
 
@@ -24,17 +27,51 @@ namespace {
 /// What a value comes from.
 enum Origin : unsigned { kRaw = 1, kEdge = 2, kParameter = 4 };
 
-/// Backward takes twice the forward's time, and gradients go back as
-/// activations came.
-constexpr double kWorkFactor = 3, kMessageFactor = 2;
-/// Of two ways to cut, the one that sends less may cost this much more.
-constexpr double kSlack = 1.05;
+/// Gradients go back as activations came.
+constexpr double kMessageFactor = 2;
 
 nn::Work::Kind workOf(Operation *op) {
   auto model = dyn_cast<nn::CostOpInterface>(op);
   return model ? model.getWork().kind : nn::Work::Stream;
 }
 bool isView(Operation *op) { return workOf(op) <= nn::Work::View; }
+
+/// Seconds of a part at its bounds in each of the ops, forward and backward, by
+/// the planner's rules for layers.
+std::vector<double> priceOps(dist::ModuleOp module, ArrayRef<Operation *> ops,
+                             const planner::Cluster &cluster) {
+  Sizes sizes(module);
+  planner::Module priced;
+  priced.precision = getPrecisionName(module);
+  priced.inputGradient = true;
+  priced.trainable =
+      llvm::any_of(module.getOps<nn::ParameterOp>(),
+                   [](nn::ParameterOp p) { return p.getTrainable(); });
+  llvm::StringMap<int> called; // equal layers are priced once
+  for (Operation *op : ops) {
+    auto call = dyn_cast<func::CallOp>(op);
+    int next = int(priced.kinds.size());
+    int kind =
+        call ? called.try_emplace(call.getCallee(), next).first->second : next;
+    priced.layers.push_back(kind);
+    if (kind < next)
+      continue;
+    LayerBuilder builder(module, sizes);
+    builder.add(op);
+    priced.kinds.push_back(builder.finish({}, {}));
+  }
+  planner::CostOptions options;
+  options.tp = int(module.getTp());
+  options.cp = int(module.getCp());
+  options.save = module.getSave().value_or(rt::Save::Vjp);
+  options.sequenceParallel = module.getSequenceParallel();
+  planner::ModuleCost cost(cluster, 0, priced);
+  std::vector<double> seconds;
+  for (int kind : priced.layers)
+    seconds.push_back(
+        cost.layer(kind, options, planner::TokenSums::of(0)).total());
+  return seconds;
+}
 
 } // namespace
 
@@ -112,11 +149,11 @@ bool StageCuts::isFree(Value value) const {
   return !op || !indexOf.contains(op);
 }
 
-NominalCost StageCuts::getCost(int64_t stage) const {
-  NominalCost cost;
+double StageCuts::getFlops(int64_t stage) {
+  double flops = 0;
   for (size_t i = cuts[stage]; i < cuts[stage + 1]; ++i)
-    cost += const_cast<NominalCosts &>(costs).of(placed[i]);
-  return cost;
+    flops += costs.flopsOf(placed[i]);
+  return flops;
 }
 
 void StageCuts::namePieces() {
@@ -156,13 +193,11 @@ void StageCuts::findCrossing() {
   crossing.assign(n + 1, {});
   legal.assign(n + 1, true);
   bytes.assign(n + 1, 0);
-  prefix.assign(n + 1, 0);
   std::optional<modules::ItemAnalysis> items;
   if (parts > 1)
     items.emplace(module, modules::takesLocalStatistics(
                               module->getParentOfType<mlir::ModuleOp>()));
   for (auto [i, op] : llvm::enumerate(placed)) {
-    prefix[i + 1] = prefix[i] + costs.of(op).ns;
     for (Value value : op->getResults()) {
       size_t last = i;
       for (Operation *user : value.getUsers()) {
@@ -191,11 +226,9 @@ void StageCuts::findCrossing() {
   }
 }
 
-double StageCuts::getMessageTime(size_t cut) {
-  return bytes[cut] / kMessageBytesPerNs + kMessageNs * crossing[cut].size();
-}
-
-LogicalResult StageCuts::balance(int64_t stages) {
+LogicalResult StageCuts::balance(const planner::Cluster &cluster, int64_t pp,
+                                 int64_t vpp, bool goesBack) {
+  int64_t stages = pp * vpp;
   std::vector<size_t> points = {0};
   for (size_t c = 1; c < placed.size(); ++c)
     if (legal[c])
@@ -212,43 +245,20 @@ LogicalResult StageCuts::balance(int64_t stages) {
                            "first axis"
                          : "")
            << (module.getEp() > 1 ? " outside of layers of experts (ep)" : "");
-  auto time = [&](size_t a, size_t b) {
-    return kWorkFactor * (prefix[points[b]] - prefix[points[a]]) +
-           kMessageFactor * getMessageTime(points[a]);
-  };
-  constexpr double none = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(stages + 1,
-                                        std::vector<double>(count, none));
-  std::vector<std::vector<size_t>> from(stages + 1,
-                                        std::vector<size_t>(count, 0));
-  auto search = [&](double limit, bool fewestBytes) {
-    for (auto &row : best)
-      row.assign(count, none);
-    best[0][0] = 0;
-    for (int64_t s = 1; s <= stages; ++s)
-      for (size_t b = s; b < count; ++b)
-        for (size_t a = s - 1; a < b; ++a) {
-          double t = time(a, b);
-          if (best[s - 1][a] == none || t > limit)
-            continue;
-          double value = fewestBytes ? best[s - 1][a] + bytes[points[a]]
-                                     : std::max(best[s - 1][a], t);
-          if (value < best[s][b]) {
-            best[s][b] = value;
-            from[s][b] = a;
-          }
-        }
-    return best[stages][count - 1];
-  };
-  double cheapest = search(none, /*fewestBytes=*/false);
-  search(cheapest * kSlack, /*fewestBytes=*/true);
-  std::vector<size_t> inner;
-  for (size_t s = stages, b = count - 1; s > 0; --s) {
-    b = from[s][b];
-    inner.insert(inner.begin(), points[b]);
+  std::vector<double> seconds = priceOps(module, placed, cluster), work,
+                      messages;
+  dist::Placement place(module);
+  bool inNode = place.dp * place.group < cluster.nodes[0].devices;
+  planner::Link link = cluster.pointToPoint(0, 0, inNode, 1);
+  for (size_t i = 0; i + 1 < count; ++i) {
+    work.push_back(std::accumulate(seconds.begin() + points[i],
+                                   seconds.begin() + points[i + 1], 0.0));
+    messages.push_back(kMessageFactor * link.time(bytes[points[i]]));
   }
-  cuts = inner; // begins with 0
-  cuts.push_back(placed.size());
+  cuts.clear();
+  for (int i :
+       planner::balancedRounds(work, int(pp), int(vpp), goesBack, messages))
+    cuts.push_back(points[i]);
   return success();
 }
 

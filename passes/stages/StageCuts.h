@@ -12,7 +12,8 @@
 #ifndef PASSES_STAGES_STAGECUTS_H
 #define PASSES_STAGES_STAGECUTS_H
 
-#include "passes/stages/NominalCosts.h"
+#include "passes/planner/hardware/Cluster.h"
+#include "passes/stages/BoundSizes.h"
 
 namespace dt::stages {
 
@@ -25,10 +26,11 @@ public:
   /// values that cross must have their items first.
   StageCuts(dist::ModuleOp module, int64_t parts);
 
-  /// Chooses cuts for `stages` stages: the most expensive stage, with its
-  /// messages, is as cheap as can be, and then fewest bytes cross. Emits an
-  /// error if there are too few places to cut at.
-  mlir::LogicalResult balance(int64_t stages);
+  /// Chooses cuts for pp * vpp stages with the planner's costs of ops and of
+  /// messages on the cluster's first devices: planner::balancedRounds(). Emits
+  /// an error if there are too few places to cut at.
+  mlir::LogicalResult balance(const planner::Cluster &cluster, int64_t pp,
+                              int64_t vpp, bool goesBack);
   /// Cuts as the plan says: names of pieces ("embed", "layers.0", "layers.1-3",
   /// "head") for every stage.
   mlir::LogicalResult assign(mlir::ArrayAttr stages);
@@ -36,12 +38,11 @@ public:
   /// The stage of a placed op, or -1 if it is free.
   int64_t getStage(mlir::Operation *op) const;
   bool isFree(mlir::Value value) const;
-  NominalCost getCost(int64_t stage) const;
+  double getFlops(int64_t stage);
   /// Values that go from earlier stages to `stage` or later ones.
   llvm::ArrayRef<mlir::Value> getCrossing(int64_t stage) const {
     return crossing[cuts[stage]];
   }
-  NominalCosts &getCosts() { return costs; }
 
   /// What a plan names: placed ops `begin` to `end`.
   struct Piece {
@@ -60,21 +61,20 @@ private:
   bool mayCross(mlir::Value value) const;
   /// Rows are those of a rank's own experts up to the last use of the order.
   bool ordersExperts(mlir::Operation *op) const;
-  double getMessageTime(size_t cut);
   mlir::LogicalResult parsePieces(mlir::StringRef text,
                                   std::vector<size_t> &pieces);
 
   dist::ModuleOp module;
   mlir::func::FuncOp forward;
   int64_t parts;
-  NominalCosts costs;
+  BoundSizes costs;
   std::vector<mlir::Operation *> placed; ///< in order
   llvm::DenseMap<mlir::Operation *, size_t> indexOf;
   std::vector<Piece> pieces;
   /// Before placed op i: what crosses, whether it may, its bytes.
   std::vector<llvm::SmallVector<mlir::Value>> crossing;
   std::vector<bool> legal;
-  std::vector<double> bytes, prefix;
+  std::vector<double> bytes;
   /// Stage s is placed[cuts[s]] to placed[cuts[s + 1]].
   std::vector<size_t> cuts;
 };

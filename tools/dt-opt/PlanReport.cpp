@@ -14,7 +14,7 @@
 #include "passes/schedule/StageWork.h"
 #include "passes/scheduler/core/Footprint.h"
 #include "passes/scheduler/messages/Communicate.h"
-#include "passes/stages/NominalCosts.h"
+#include "passes/stages/BoundSizes.h"
 
 using namespace mlir;
 
@@ -24,7 +24,7 @@ namespace {
 
 /// Bytes of a module's output at the bounds of its dims.
 double getOutputBytes(dist::ModuleOp module, StringRef output,
-                      stages::NominalCosts &costs) {
+                      stages::BoundSizes &costs) {
   if (func::FuncOp function = dist::getFunctions(module).forward)
     if (auto i = dist::ModuleOp::findResult(function, output))
       return costs.bytesOf(function.getResultTypes()[*i]);
@@ -54,7 +54,7 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.times = schedule::getTimes(module);
   if (entry.times)
     entry.timesFrom = module.getTimesAttr().getSource().str();
-  stages::NominalCosts costs(module);
+  stages::BoundSizes costs(module);
   entry.slotBytes = stages::toInteger(schedule::getSlotBytes(module).all());
   entry.activationBytes = entry.slotBytes;
   double sent = 0;

@@ -116,7 +116,8 @@ Error write(StringRef file, StringRef text) {
   });
 }
 
-void printRow(const Plan &plan, const Model &model, double seconds) {
+void printRow(const Plan &plan, const PolicyInput &input, double seconds) {
+  const Model &model = input.model();
   const Prediction &p = plan.predicted;
   outs() << format(
       "%-18s %9.3f s  ceiling %5.2f  MFU %5.1f %%  bubble %5.1f %% "
@@ -132,6 +133,8 @@ void printRow(const Plan &plan, const Model &model, double seconds) {
                    100 * l.again, 100 * l.waiting, 100 * l.tail, 100 * l.idle);
   if (plan.faster)
     outs() << "    " << describeFaster(plan) << "\n";
+  if (std::string idle = describeIdle(plan, input.gpus()); !idle.empty())
+    outs() << "    " << idle << "\n";
   if (plan.searched)
     outs() << "    " << describeSearch(plan) << "\n";
   if (p.spread)
@@ -265,20 +268,21 @@ Error run() {
     for (const Policy &policy : getPolicies())
       names.push_back(policy.name);
   }
+  PolicyInput input{costs, batch};
   std::optional<Plan> last;
   std::optional<Robustness> robustness = makeRobustness(**data);
   if (!givenPlan.empty()) {
     names.clear();
-    auto plan = priceGiven({costs, batch}, robustness);
+    auto plan = priceGiven(input, robustness);
     if (!plan)
       return plan.takeError();
-    printRow(*plan, *model, 0);
+    printRow(*plan, input, 0);
     last = *plan;
   }
   for (const std::string &name : names) {
     auto begin = std::chrono::steady_clock::now();
-    auto plan = robustness ? makeRobustPlan(name, {costs, batch}, *robustness)
-                           : makePlan(name, {costs, batch});
+    auto plan = robustness ? makeRobustPlan(name, input, *robustness)
+                           : makePlan(name, input);
     if (!plan) {
       if (names.size() == 1)
         return plan.takeError();
@@ -288,12 +292,12 @@ Error run() {
     }
     std::chrono::duration<double> seconds =
         std::chrono::steady_clock::now() - begin;
-    printRow(*plan, *model, seconds.count());
+    printRow(*plan, input, seconds.count());
     last = *plan;
   }
   if (!last)
     return wrong("no policy has a plan");
-  return writeOutputs({costs, batch}, *last, **data);
+  return writeOutputs(input, *last, **data);
 }
 
 } // namespace

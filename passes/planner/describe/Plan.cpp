@@ -140,76 +140,68 @@ std::vector<int> evenCuts(int layers, int stages) {
   return cuts;
 }
 
-std::vector<int> balancedCuts(const std::vector<double> &costs, int stages,
-                              double first, double last) {
+std::vector<int> balancedCuts(ArrayRef<double> costs, int stages,
+                              ArrayRef<double> begins) {
   int layers = int(costs.size());
-  // Cuts into stages of at most `limit`, taken greedily, each of at least one
-  // layer; empty if there would be too many. The same for all limits from
-  // `below` to before `above`.
-  double below = 0, above = 0;
-  auto cut = [&](double limit) {
-    below = -INFINITY;
-    above = INFINITY;
-    auto exceeds = [&](double sum) {
-      if (sum > limit)
-        above = std::min(above, sum);
-      else
-        below = std::max(below, sum);
-      return sum > limit;
-    };
-    std::vector<int> cuts = {0};
-    double sum = first;
-    for (int i = 0; i < layers; ++i) {
-      double cost = costs[i] + (i + 1 == layers ? last : 0);
-      int open = stages - int(cuts.size()); // stages after this one
-      bool begun = i > cuts.back();
-      if (begun && (exceeds(sum + cost) || layers - i <= open)) {
-        if (open == 0)
-          return std::vector<int>();
-        cuts.push_back(i);
-        sum = 0;
-      }
-      sum += cost;
-      if (exceeds(sum))
-        return std::vector<int>();
-    }
-    cuts.push_back(layers);
-    return cuts;
-  };
-  double low = 0, high = first + last;
+  if (layers < stages)
+    return evenCuts(layers, stages);
+  std::vector<double> sums = {0};
   for (double cost : costs)
-    high += cost;
-  std::vector<int> best = evenCuts(layers, stages);
-  // From `enough` on limits are known to suffice, up to `few` not to.
-  double enough = INFINITY, few = -INFINITY;
-  for (int i = 0; i < 40; ++i) {
-    double middle = (low + high) / 2;
-    if (middle >= few && middle < enough) {
-      std::vector<int> cuts = cut(middle);
-      if (int(cuts.size()) == stages + 1) {
-        best = std::move(cuts);
-        enough = below;
-      } else {
-        few = above;
-      }
+    sums.push_back(sums.back() + cost);
+  // By stage and end: where the stage begins in the best cuts up to there.
+  std::vector<std::vector<int>> from(stages + 1,
+                                     std::vector<int>(layers + 1, 0));
+  // The least `join` of all stages' costs, none of which is above the limit.
+  auto search = [&](double limit, auto join) {
+    limit *= 1 + 1e-12 * layers; // sums are rounded
+    std::vector<double> best(layers + 1, INFINITY), next;
+    best[0] = 0;
+    for (int s = 1; s <= stages; ++s, best.swap(next)) {
+      next.assign(layers + 1, INFINITY);
+      for (int end = s; end <= layers - (stages - s); ++end)
+        for (int i = end - 1; i >= s - 1 && sums[end] - sums[i] <= limit; --i) {
+          double cost =
+              sums[end] - sums[i] + (i > 0 && !begins.empty() ? begins[i] : 0);
+          double all = cost <= limit ? join(best[i], cost) : INFINITY;
+          if (all < next[end]) {
+            next[end] = all;
+            from[s][end] = i;
+          }
+        }
     }
-    (middle >= enough ? high : low) = middle;
-  }
-  return best;
+    return best[layers];
+  };
+  // As much always suffices.
+  double enough = sums.back() / stages + *llvm::max_element(costs) +
+                  (begins.empty() ? 0 : *llvm::max_element(begins));
+  double least = search(
+      enough, [](double most, double cost) { return std::max(most, cost); });
+  search(least, [](double sum, double cost) { return sum + cost * cost; });
+  std::vector<int> cuts(stages + 1, layers);
+  for (int s = stages; s > 0; --s)
+    cuts[s - 1] = from[s][cuts[s]];
+  return cuts;
 }
 
-std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
-                                int vpp, bool back) {
+std::vector<int> balancedRounds(ArrayRef<double> costs, int pp, int vpp,
+                                bool back, ArrayRef<double> begins) {
   int layers = int(costs.size()), stages = pp * vpp;
-  std::vector<int> best = balancedCuts(costs, stages);
+  std::vector<int> best = balancedCuts(costs, stages, begins);
   if (vpp == 1 || layers < stages)
     return best;
-  auto highest = [&](const std::vector<int> &cuts) {
+  // The most expensive position, and the sum of squares of all.
+  auto rate = [&](const std::vector<int> &cuts) {
     std::vector<double> load(pp, 0);
-    for (int s = 0; s < stages; ++s)
+    for (int s = 0; s < stages; ++s) {
+      double &own = load[scheduler::positionOf(s, pp, back)];
+      own += s > 0 && !begins.empty() ? begins[cuts[s]] : 0;
       for (int i = cuts[s]; i < cuts[s + 1]; ++i)
-        load[scheduler::positionOf(s, pp, back)] += costs[i];
-    return *std::max_element(load.begin(), load.end());
+        own += costs[i];
+    }
+    double squares = 0;
+    for (double one : load)
+      squares += one * one;
+    return std::pair(*llvm::max_element(load), squares);
   };
   // The ends are what they are, layers between them count as alike: one after
   // the other goes to the position with least to do, and there to the stage
@@ -234,7 +226,7 @@ std::vector<int> balancedRounds(const std::vector<double> &costs, int pp,
   std::vector<int> cuts = {0};
   for (int s = 0; s < stages; ++s)
     cuts.push_back(cuts.back() + count[s]);
-  return highest(cuts) < highest(best) ? cuts : best;
+  return rate(cuts) < rate(best) ? cuts : best;
 }
 
 /// Of a stage's tasks, as the compiler reads them again.
@@ -259,6 +251,22 @@ std::string describeFaster(const Plan &plan) {
                  "{2}; this has {3}",
                  percent < 0.01 ? "less than " : "", std::max(percent, 0.01),
                  plan.faster->has, plan.faster->here);
+}
+
+std::string describeIdle(const Plan &plan, int64_t devices) {
+  if (plan.ranks >= devices)
+    return "";
+  std::string text =
+      formatv("{0} of {1} devices are idle: ", devices - plan.ranks, devices);
+  if (!plan.fuller)
+    return text + "no plan was found that uses more of them and fits";
+  auto [ranks, step] = *plan.fuller;
+  double longer = 100 * (step / plan.predicted.step - 1);
+  return text +
+         formatv("the fastest plan found that uses more, {0}, {1}", ranks,
+                 longer < 0 ? formatv("is only {0:f2} % faster", -longer).str()
+                            : formatv("is {0:f2} % slower", longer).str())
+             .str();
 }
 
 std::string describeSaves(const UnitPlan &unit) {
@@ -441,6 +449,9 @@ std::string printPlan(const Plan &plan, const Model &model) {
     for (auto [percent, step] : listPercentiles(*p.spread))
       spread["steps"][std::to_string(percent)] = step;
   }
+  if (plan.fuller)
+    json["predicted"]["with_more_ranks"] = {{"ranks", plan.fuller->first},
+                                            {"step", plan.fuller->second}};
   if (plan.faster)
     json["predicted"]["fastest"] = {{"step", plan.faster->step},
                                     {"has", plan.faster->has},

@@ -183,6 +183,12 @@ struct Searched {
   };
   std::map<int64_t, Size> sizes = {}; ///< where it was searched too
   int64_t refused = 0;                ///< that were compiled and did not fit
+  /// What another search listed and simulated beside it.
+  void add(const Searched &other) {
+    plans += other.plans;
+    simulated += other.simulated;
+    bound = std::min(bound, other.bound);
+  }
   /// What there may be to gain: the step over the bound, less 1, or 0.
   double getGap(double step) const {
     return bound > 0 && bound < step ? step / bound - 1 : 0;
@@ -205,6 +211,8 @@ struct Plan {
   std::string notExecutable;
   Prediction predicted;
   std::optional<Faster> faster; ///< Candidates::choose()
+  /// Ranks and seconds of the fastest plan found that has more ranks.
+  std::optional<std::pair<int64_t, double>> fuller;
   std::optional<Searched> searched;
 
   /// Whether a unit has some of another one's ranks, not all: those of one of
@@ -241,6 +249,8 @@ llvm::Error checkPlan(const Plan &plan, const Model &model,
 /// "0.4 % slower than the fastest plan found, which has 18 stages; this has 2
 /// stages"; empty if none is faster.
 std::string describeFaster(const Plan &plan);
+/// "8 of 64 devices are idle: …", and what those would give; empty if none is.
+std::string describeIdle(const Plan &plan, int64_t devices);
 /// "gap 3.1 %: of 4210 plans searched 96 were simulated, no other is faster
 /// than 1.21 s"; empty where nothing was searched.
 std::string describeSearch(const Plan &plan);
@@ -260,14 +270,16 @@ std::string printPlan(const Plan &plan, const Model &model);
 
 /// Cuts of `layers` into `stages` that are as equal as possible.
 std::vector<int> evenCuts(int layers, int stages);
-/// Cuts so that the most expensive stage is as cheap as possible; `fixed` is
-/// added to the first and the last.
-std::vector<int> balancedCuts(const std::vector<double> &layerCosts, int stages,
-                              double first = 0, double last = 0);
+/// Cuts so that the most expensive stage is as cheap as can be, and of such
+/// cuts the least sum of squares; both are exact. `begins`: what a stage takes
+/// more that begins with a layer; empty: nothing.
+std::vector<int> balancedCuts(llvm::ArrayRef<double> layerCosts, int stages,
+                              llvm::ArrayRef<double> begins = {});
 /// The same for pp * vpp stages in rounds over pp positions (`back`: every
-/// second round goes back): what counts is the most expensive position.
-std::vector<int> balancedRounds(const std::vector<double> &layerCosts, int pp,
-                                int vpp, bool back);
+/// second round goes back): what counts first is the most expensive position.
+std::vector<int> balancedRounds(llvm::ArrayRef<double> layerCosts, int pp,
+                                int vpp, bool back,
+                                llvm::ArrayRef<double> begins = {});
 
 } // namespace dt::planner
 

@@ -389,6 +389,8 @@ void printText(raw_ostream &os, const Explanation &e,
                       "cluster names");
   if (e.plan.faster)
     os << describeFaster(e.plan) << "\n";
+  if (std::string idle = describeIdle(e.plan, input.gpus()); !idle.empty())
+    os << idle << "\n";
   if (e.plan.searched)
     os << describeSearch(e.plan) << "\n";
   if (p.spread)

@@ -33,7 +33,7 @@ Policies &getPolicies() {
        listColocated},
       {"bubble", "encoder and generator in the backbone's bubbles", listBubble},
       {"joint", "all of these, item by item", listJoint, /*mixesKinds=*/true,
-       /*also=*/"context"},
+       /*takesAll=*/true},
       {"context",
        "joint with context parallelism, and priced only: with experts over "
        "replicas",

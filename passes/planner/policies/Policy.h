@@ -85,6 +85,12 @@ private:
   std::map<int, bool> uniform;
 };
 
+/// What findPlans() found, or why there is nothing.
+struct FoundPlans {
+  std::optional<Candidates> plans;
+  std::string error;
+};
+
 struct PolicyInput {
   const Costs &costs;
   const std::vector<Sample> &batch;
@@ -94,6 +100,9 @@ struct PolicyInput {
   int finalists = 0;
   std::shared_ptr<PriceCache> cache =
       std::make_shared<PriceCache>(costs, batch);
+  /// By policy, simulations and finalists: a policy is asked once.
+  std::shared_ptr<std::map<std::tuple<std::string, int, int>, FoundPlans>>
+      known = std::make_shared<decltype(known)::element_type>();
 
   /// What estimates price parts of so many samples at: a power of two between
   /// 2^-6 and 2^10.
@@ -187,8 +196,9 @@ struct Policy {
   ListLayouts *layouts;
   /// Whether its layouts put units on several kinds of devices.
   bool mixesKinds = false;
-  /// A policy of which the plans that programs can run are this one's, too.
-  const char *also = nullptr;
+  /// Whether what programs can run of all other policies' plans is this one's,
+  /// too: it chooses none that is slower than any of them.
+  bool takesAll = false;
 };
 
 using Policies = std::vector<Policy>;

@@ -60,7 +60,9 @@ void cutAroundGuests(const PolicyInput &input, const Uniform &layout,
       for (size_t i = 0; i + 1 < prices.total.size(); ++i)
         byLayer.push_back(prices.seconds(int(i), int(i) + 1));
   }
-  pace.cuts = cuts = balancedCuts(byLayer, pace.pp * pace.vpp, first, last);
+  byLayer.front() += first;
+  byLayer.back() += last;
+  pace.cuts = cuts = balancedCuts(byLayer, pace.pp * pace.vpp);
 }
 
 /// Encoder and generator on the ranks of the first and of the last stage, whose

@@ -76,10 +76,12 @@ const Plan &Candidates::getFastest() const {
 
 const Plan &Candidates::getSimplest() const {
   const Plan *best = &getFastest();
-  double limit = best->predicted.step * (1 + kNegligible);
+  double most =
+      std::max(best->predicted.step,
+               std::min(limit, best->predicted.step * (1 + kNegligible)));
   Complexity least = getComplexity(*best);
   for (const Plan &plan : plans) {
-    if (plan.predicted.step > limit)
+    if (plan.predicted.step > most)
       continue;
     Complexity own = getComplexity(plan);
     if (own < least ||
@@ -95,7 +97,12 @@ Plan Candidates::choose() const {
   const Plan &fastest = getFastest();
   Plan plan = getSimplest();
   plan.faster.reset();
+  plan.fuller.reset();
   plan.searched = searched;
+  for (const Plan &other : plans)
+    if (other.ranks > plan.ranks &&
+        (!plan.fuller || other.predicted.step < plan.fuller->second))
+      plan.fuller = {other.ranks, other.predicted.step};
   if (plan.predicted.step <= fastest.predicted.step)
     return plan;
   Complexity here = getComplexity(plan), there = getComplexity(fastest);

@@ -17,6 +17,7 @@
 #include "llvm/ADT/ArrayRef.h"
 
 #include <array>
+#include <limits>
 
 namespace dt::planner {
 
@@ -66,13 +67,16 @@ public:
 
   /// The earliest of the fastest; not of an empty set.
   const Plan &getFastest() const;
-  /// Of those at most kNegligible slower the simplest; of equally simple ones
-  /// the fastest, of these the earliest.
+  /// Of those at most kNegligible slower, and not slower than `limit`, the
+  /// simplest; of equally simple ones the fastest, of these the earliest.
   const Plan &getSimplest() const;
   /// The simplest, with Plan::faster if another one is faster.
   Plan choose() const;
 
   std::optional<Searched> searched; ///< of what was compared
+  /// Seconds of the fastest plan that others show beside the chosen one, which
+  /// is no slower, however simple.
+  double limit = std::numeric_limits<double>::infinity();
 
 private:
   std::vector<Plan> plans;

@@ -6,8 +6,9 @@
 
 #include "passes/planner/search/PlanSearch.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <algorithm>
-#include <cmath>
 
 using namespace llvm;
 
@@ -127,43 +128,6 @@ Expected<Candidates> findOwn(const Policy &policy, const PolicyInput &input) {
   return found;
 }
 
-/// Null: there is none of that name.
-const Policy *findPolicy(StringRef name) {
-  for (const Policy &policy : getPolicies())
-    if (policy.name == name)
-      return &policy;
-  return nullptr;
-}
-
-/// With those of the policy that it knows, too. Each has a search of its own,
-/// so that neither takes simulations from the other.
-Expected<Candidates> findOnKind(const Policy &policy,
-                                const PolicyInput &input) {
-  auto own = findOwn(policy, input);
-  if (!policy.also)
-    return own;
-  auto other = expectedToOptional(findOwn(*findPolicy(policy.also), input));
-  if (!other)
-    return own;
-  double best = own ? own->getFastest().predicted.step : INFINITY;
-  std::vector<Plan> faster;
-  for (const Plan &plan : other->getPlans())
-    if (plan.notExecutable.empty() && plan.predicted.step < best)
-      faster.push_back(plan);
-  if (faster.empty())
-    return own;
-  Candidates all = own ? std::move(*own) : Candidates();
-  consumeError(own.takeError());
-  for (Plan &plan : faster) {
-    StringRef layout =
-        StringRef(plan.policy).drop_while([](char c) { return c != '('; });
-    plan.policy = (Twine(policy.name) + " " + layout).str();
-    all.add(std::move(plan));
-  }
-  all.searched.reset(); // its bounds are of other plans
-  return all;
-}
-
 /// Layouts are for one kind of device. On a cluster with several they are
 /// listed with all devices as the first kind, as the weakest, and with each
 /// kind alone; what is best on the devices as they are is the policy's plan.
@@ -173,7 +137,7 @@ Expected<Candidates> findOnKinds(const Policy &policy,
                                  const PolicyInput &input) {
   Candidates all;
   Reason reason;
-  if (auto found = findOnKind(policy, input))
+  if (auto found = findOwn(policy, input))
     all = std::move(*found);
   else
     reason.note(found.takeError());
@@ -187,7 +151,7 @@ Expected<Candidates> findOnKinds(const Policy &policy,
                       policy.mixesKinds ? std::max(most / 4, std::min(most, 12))
                                         : most,
                       input.finalists};
-    auto found = findOnKind(policy, shown);
+    auto found = findOwn(policy, shown);
     if (!found) {
       reason.note(found.takeError());
       continue;
@@ -207,6 +171,41 @@ Expected<Candidates> findOnKinds(const Policy &policy,
   return all;
 }
 
+Expected<Candidates> findAll(const Policy &policy, const PolicyInput &input) {
+  auto own = input.costs.cluster.hasSeveralKinds() ? findOnKinds(policy, input)
+                                                   : findOwn(policy, input);
+  if (!policy.takesAll)
+    return own;
+  Candidates all = own ? std::move(*own) : Candidates();
+  for (const Policy &other : getPolicies()) {
+    auto found = &other == &policy
+                     ? std::nullopt
+                     : expectedToOptional(findPlans(other.name, input));
+    if (!found)
+      continue;
+    Candidates runs;
+    for (Plan &plan : found->getPlans())
+      if (plan.notExecutable.empty()) {
+        StringRef layout = StringRef(plan.policy).split(" (").second;
+        plan.policy = formatv("{0} ({1})", policy.name,
+                              layout.empty() ? other.name : layout.drop_back())
+                          .str();
+        runs.add(std::move(plan));
+      }
+    if (runs.empty())
+      continue;
+    all.limit = std::min(all.limit, runs.getSimplest().predicted.step);
+    for (const Plan &plan : runs.getPlans())
+      all.add(plan);
+    if (all.searched && found->searched)
+      all.searched->add(*found->searched);
+  }
+  if (all.empty())
+    return own;
+  consumeError(own.takeError());
+  return all;
+}
+
 } // namespace
 
 Cluster meanOfKinds(const Cluster &cluster) {
@@ -216,7 +215,7 @@ Cluster meanOfKinds(const Cluster &cluster) {
   });
 }
 
-Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
+static Expected<Candidates> findAnew(StringRef name, const PolicyInput &input) {
   if (Error error = input.model().check())
     return std::move(error);
   if (Error error = checkPrecision(input.costs.cluster, input.model()))
@@ -228,14 +227,29 @@ Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
   if (input.samples() > 4096)
     own.simulations =
         int(std::max<int64_t>(4, input.simulations * 4096 / input.samples()));
-  if (const Policy *policy = findPolicy(name))
-    return input.costs.cluster.hasSeveralKinds() ? findOnKinds(*policy, own)
-                                                 : findOnKind(*policy, own);
   std::string names;
-  for (const Policy &policy : getPolicies())
+  for (const Policy &policy : getPolicies()) {
+    if (policy.name == name)
+      return findAll(policy, own);
     names += (names.empty() ? "" : ", ") + std::string(policy.name);
+  }
   return createStringError("no policy is named '" + name +
                            "' (known: " + names + ")");
+}
+
+Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
+  auto [at, isNew] = input.known->try_emplace(
+      {name.str(), input.simulations, input.finalists});
+  if (isNew) {
+    auto found = findAnew(name, input);
+    if (found)
+      at->second.plans = std::move(*found);
+    else
+      at->second.error = toString(found.takeError());
+  }
+  if (!at->second.plans)
+    return createStringError(at->second.error);
+  return *at->second.plans;
 }
 
 Expected<Plan> makePlan(StringRef name, const PolicyInput &input) {

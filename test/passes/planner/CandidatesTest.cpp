@@ -53,6 +53,31 @@ TEST(Candidates, ExactlyOnePercentIsNegligible) {
   EXPECT_EQ(stagesOf(both.getSimplest()), 18);
 }
 
+/// Of what others show none is faster.
+TEST(Candidates, SimplicityCostsNothingThatIsShown) {
+  auto row = makeCandidates(
+      {makePlanOf(2, 18), makePlanOf(2.004, 4), makePlanOf(2.01, 2)});
+  EXPECT_EQ(stagesOf(row.choose()), 2);
+  row.limit = 2.005;
+  EXPECT_EQ(stagesOf(row.choose()), 4);
+}
+
+TEST(Candidates, IdleDevicesAreSaid) {
+  auto row = makeCandidates(
+      {makePlanOf(2, 2, 56), makePlanOf(2.5, 2, 60), makePlanOf(2.1, 2, 64)});
+  EXPECT_EQ(describeIdle(row.choose(), 64),
+            "8 of 64 devices are idle: the fastest plan found that uses more, "
+            "64, is 5.00 % slower");
+  row = makeCandidates({makePlanOf(2, 2, 56), makePlanOf(1.99, 2, 64)});
+  EXPECT_EQ(describeIdle(row.choose(), 64),
+            "8 of 64 devices are idle: the fastest plan found that uses more, "
+            "64, is only 0.50 % faster");
+  Plan only = makeCandidates({makePlanOf(2, 2, 56)}).choose();
+  EXPECT_EQ(describeIdle(only, 64), "8 of 64 devices are idle: no plan was "
+                                    "found that uses more of them and fits");
+  EXPECT_EQ(describeIdle(only, 56), "");
+}
+
 /// Running ahead holds more: within 1 % it is not chosen.
 TEST(Candidates, RunningAheadMustGain) {
   Plan ahead = makePlanOf(1, 1);

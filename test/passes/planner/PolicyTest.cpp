@@ -53,6 +53,27 @@ TEST(Policy, AllFitAndNoneBeatsTheBound) {
   }
 }
 
+/// Whatever the others find, `joint` has it too, also where it would settle on
+/// something simpler.
+TEST(Policy, JointIsNoSlowerThanAnyOther) {
+  Cluster cluster = takeDevices("h100-80g", 64);
+  Model model = llvm::cantFail(openModel("llama3_70b"));
+  Costs costs(cluster, model);
+  std::vector<Sample> batch(64, Sample{8192, {}});
+  Setting towers(24, 24, "documents");
+  PolicyInput inputs[] = {{costs, batch, 6}, towers.input()};
+  for (const PolicyInput &input : inputs) {
+    Plan joint = llvm::cantFail(makePlan("joint", input));
+    for (const Policy &policy : getPolicies()) {
+      auto plan = makePlan(policy.name, input);
+      if (plan && plan->notExecutable.empty()) {
+        EXPECT_LE(joint.predicted.step, plan->predicted.step) << policy.name;
+      }
+      llvm::consumeError(plan.takeError());
+    }
+  }
+}
+
 TEST(Policy, DistTrainsPlanHasItsObjective) {
   Setting setting(24, 24);
   auto plan = makePlan("disttrain", setting.input());

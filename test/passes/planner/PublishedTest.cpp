@@ -7,15 +7,18 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/step/Step.h"
+#include "passes/planner/policies/Policy.h"
 #include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Clusters.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -80,25 +83,48 @@ Plan planOf(const Json &row, int layers) {
 /// Pieces of products and collectives where these run beside each other.
 constexpr int kPieces = 4;
 
-double predict(const Json &row) {
-  static const std::map<std::string, std::string> kClusters = {
-      {"A100", "a100-80g"}, {"H100", "h100-80g"}, {"GB200", "gb200-nvl72"}};
+Model modelOf(const Json &row) {
   Model model;
-  TransformerShape shape = shapeOf(row);
-  model.modules = {makeTransformer("gpt", ItemKind::Sample, shape)};
+  model.modules = {makeTransformer("gpt", ItemKind::Sample, shapeOf(row))};
   model.modules[0].gradientBytes =
       row.value("gradient_bytes", row["hardware"] == "A100" ? 4 : 2);
+  return model;
+}
+
+Cluster clusterOf(const Json &row) {
+  static const std::map<std::string, std::string> kClusters = {
+      {"A100", "a100-80g"}, {"H100", "h100-80g"}, {"GB200", "gb200-nvl72"}};
   Cluster cluster = takeDevices(kClusters.at(row["hardware"]), row["gpus"]);
   for (NodeKind &node : cluster.nodes)
     node.pieces = row.value("overlap", false) ? kPieces : 1;
-  Plan plan = planOf(row, shape.layers);
-  Sample sample;
-  sample.tokens = row["seq"];
-  Costs costs(cluster, model);
-  StepOptions options;
-  options.requireMemory = false;
-  auto result = simulateStep(
-      costs, plan, std::vector<Sample>(row["global_batch"], sample), options);
+  return cluster;
+}
+
+/// What a row was run with.
+struct Run {
+  explicit Run(const Json &row)
+      : model(modelOf(row)), cluster(clusterOf(row)), costs(cluster, model),
+        plan(planOf(row, row["layers"])) {
+    Sample sample;
+    sample.tokens = row["seq"];
+    batch.assign(row["global_batch"].get<size_t>(), sample);
+  }
+
+  llvm::Expected<PlannedStep> simulate(bool requireMemory) const {
+    StepOptions options;
+    options.requireMemory = requireMemory;
+    return simulateStep(costs, plan, batch, options);
+  }
+
+  Model model;
+  Cluster cluster;
+  Costs costs;
+  Plan plan;
+  std::vector<Sample> batch;
+};
+
+double predict(const Json &row) {
+  auto result = Run(row).simulate(/*requireMemory=*/false);
   if (!result) {
     ADD_FAILURE() << llvm::toString(result.takeError());
     return 0;
@@ -173,6 +199,60 @@ TEST(Published, H100AndGB200) {
     limits[row["family"]] = row.value("assumed", false) ? 0.15 : 0.1;
   for (auto &[family, error] : errorsOf(rows))
     EXPECT_LE(error, limits[family]) << family;
+}
+
+std::string layoutOf(const Plan &plan) {
+  const UnitPlan &unit = plan.units[0];
+  return llvm::formatv("TP {0}, PP {1}, VPP {2}, CP {3}, DP {4}, {5}, save {6}",
+                       unit.tp, unit.pp, unit.vpp, unit.cp, unit.dp,
+                       plan.schedule, describeSaves(unit))
+      .str();
+}
+
+/// The planner's own plan beside the published layout: a row of the table of
+/// docs/planning-recipes.md. Where that layout fits into the memory, what is
+/// chosen must be as fast.
+void compareRecipe(const Json &row) {
+  Run run(row);
+  auto recipe = run.simulate(/*requireMemory=*/false);
+  ASSERT_TRUE(bool(recipe)) << llvm::toString(recipe.takeError());
+  auto chosen = makePlan("joint", {run.costs, run.batch});
+  ASSERT_TRUE(bool(chosen)) << llvm::toString(chosen.takeError());
+  double theirs = recipe->predicted.step, ours = chosen->predicted.step,
+         has = run.cluster.getMemory(0), needs = recipe->predicted.memory[0];
+  if (needs <= has) {
+    EXPECT_LE(ours, theirs);
+  }
+  if (getenv("DT_PRINT"))
+    std::printf(
+        "%s\n",
+        llvm::formatv("| {0} | {1} | {2:f2} | {3:f2} | {4} | {5:f2} | "
+                      "{6}{7:f1} % | {8} |",
+                      row["family"].get<std::string>(),
+                      row["id"].get<std::string>(), measured(row), theirs,
+                      needs <= has ? "fits"
+                                   : llvm::formatv("{0:f1} GiB too much",
+                                                   (needs - has) / (1 << 30))
+                                         .str(),
+                      ours, ours > theirs ? "+" : "", 100 * (ours / theirs - 1),
+                      layoutOf(*chosen))
+            .str()
+            .c_str());
+}
+
+/// The smallest of four families; DT_PRINT=1: all, which takes minutes
+/// (tools/bench recipes).
+TEST(Recipes, JointIsAsFast) {
+  std::string last;
+  for (const Json &row : readRows("published_h100.json")) {
+    std::string family = row["family"];
+    bool small = family != std::exchange(last, family) &&
+                 row["gpus"].get<int>() <= 64 && !row.value("assumed", false);
+    if (small || getenv("DT_PRINT")) {
+      SCOPED_TRACE(family + " " + row["id"].get<std::string>());
+      compareRecipe(row);
+    }
+  }
 }
 
 } // namespace

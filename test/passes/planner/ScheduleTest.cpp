@@ -12,8 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <gtest/gtest.h>
 #include <map>
+#include <random>
 
 using namespace dt::planner;
 namespace scheduler = dt::scheduler;
@@ -208,6 +210,55 @@ TEST(Cost, PiecesOverlap) {
     EXPECT_GT(y.reduce, 0.25 * x.reduce);
     EXPECT_NEAR(x.total() - x.reduce, y.total() - y.reduce, 1e-9 * x.total());
   }
+}
+
+/// Of all cuts: the most expensive stage, then the sum of squares.
+std::pair<double, double> leastOfAll(const std::vector<double> &costs,
+                                     const std::vector<double> &begins,
+                                     int stages, int from, double most,
+                                     double squares) {
+  std::pair<double, double> least(INFINITY, INFINITY);
+  double sum = from > 0 && !begins.empty() ? begins[from] : 0;
+  int layers = int(costs.size());
+  for (int end = from + 1; end <= layers - (stages - 1); ++end) {
+    sum += costs[end - 1];
+    double all = squares + sum * sum;
+    if (stages > 1)
+      least = std::min(least, leastOfAll(costs, begins, stages - 1, end,
+                                         std::max(most, sum), all));
+    else if (end == layers)
+      least = std::min(least, {std::max(most, sum), all});
+  }
+  return least;
+}
+
+TEST(Cuts, AreTheBestOfAll) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 200; ++i) {
+    int layers = 2 + int(random() % 9),
+        stages = 1 + int(random() % unsigned(layers));
+    std::vector<double> costs(layers), begins(i % 2 ? layers : 0);
+    for (double &cost : costs)
+      cost = double(random() % 6);
+    for (double &begin : begins)
+      begin = double(random() % 4);
+    std::vector<int> cuts = balancedCuts(costs, stages, begins);
+    ASSERT_EQ(int(cuts.size()), stages + 1);
+    double most = 0, squares = 0;
+    for (int s = 0; s < stages; ++s) {
+      ASSERT_LT(cuts[s], cuts[s + 1]);
+      double sum = s > 0 && !begins.empty() ? begins[cuts[s]] : 0;
+      for (int layer = cuts[s]; layer < cuts[s + 1]; ++layer)
+        sum += costs[layer];
+      most = std::max(most, sum);
+      squares += sum * sum;
+    }
+    EXPECT_EQ(leastOfAll(costs, begins, stages, 0, 0, 0),
+              std::pair(most, squares));
+  }
+  // Where one stage must have more, the others are alike.
+  EXPECT_EQ(balancedCuts(std::vector<double>(9, 1.0), 4),
+            (std::vector<int>{0, 3, 5, 7, 9}));
 }
 
 TEST(Cuts, RoundsAreEvenByPosition) {

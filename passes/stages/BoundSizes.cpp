@@ -1,10 +1,10 @@
-//===- NominalCosts.cpp - Nominal times of functions ------------*- C++ -*-===//
+//===- BoundSizes.cpp - FLOPs and bytes at the bounds of a part -----------===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/stages/NominalCosts.h"
+#include "passes/stages/BoundSizes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ using namespace mlir;
 
 namespace dt::stages {
 
-double NominalCosts::atBounds(const nn::DimExpr &size) {
+double BoundSizes::atBounds(const nn::DimExpr &size) {
   double total = 0;
   for (const nn::DimExpr::Term &term : size.terms()) {
     double product = double(term.coefficient);
@@ -26,34 +26,28 @@ double NominalCosts::atBounds(const nn::DimExpr &size) {
   return total;
 }
 
-double NominalCosts::bytesOf(Type type) {
+double BoundSizes::bytesOf(Type type) {
   return isa<RankedTensorType>(type) ? atBounds(nn::getNumBytes(type)) : 0;
 }
 
-NominalCost NominalCosts::of(Operation *op) {
-  NominalCost cost;
+double BoundSizes::flopsOf(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op)) {
     auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
-    return callee ? of(callee) : cost;
+    return callee ? flopsOf(callee) : 0;
   }
   auto model = dyn_cast<nn::CostOpInterface>(op);
-  if (!model)
-    return cost;
-  cost.flops = atBounds(model.getFlops());
-  cost.ns = std::max(cost.flops / kFlopsPerNs,
-                     atBounds(model.getBytes()) / kBytesPerNs);
-  return cost;
+  return model ? atBounds(model.getFlops()) : 0;
 }
 
-NominalCost NominalCosts::of(func::FuncOp function) {
+double BoundSizes::flopsOf(func::FuncOp function) {
   auto [known, fresh] = functions.try_emplace(function);
   if (!fresh)
     return known->second; // zero in a recursion, which is no valid IR
-  NominalCost total;
+  double total = 0;
   // Bodies of ops are in the ops' own figures.
   for (Block &block : function.getBody())
     for (Operation &op : block)
-      total += of(&op);
+      total += flopsOf(&op);
   return functions[function] = total;
 }
 

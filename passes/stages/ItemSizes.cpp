@@ -4,13 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/schedule/ItemSizes.h"
+#include "passes/stages/ItemSizes.h"
 
 #include <algorithm>
 
 using namespace mlir;
 
-namespace dt::schedule {
+namespace dt::stages {
 
 using planner::Linear;
 
@@ -152,4 +152,4 @@ double countItems(nn::DimOp dim) {
          double(std::max<int64_t>(1, dim.getLargest().value_or(1)));
 }
 
-} // namespace dt::schedule
+} // namespace dt::stages

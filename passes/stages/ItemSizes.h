@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_SCHEDULE_ITEMSIZES_H
-#define PASSES_SCHEDULE_ITEMSIZES_H
+#ifndef PASSES_STAGES_ITEMSIZES_H
+#define PASSES_STAGES_ITEMSIZES_H
 
 #include "dialects/dist/DistOps.h"
 #include "passes/planner/describe/Model.h"
@@ -18,7 +18,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace dt::schedule {
+namespace dt::stages {
 
 /// Sizes as so much for the part and so much an item more, with its measures
 /// and their products. What an item is, is said by how much of each dim that
@@ -75,6 +75,6 @@ nn::DimOp getMainDim(dist::ModuleOp module, llvm::StringRef kind);
 /// Items of the largest size that a part has room for.
 double countItems(nn::DimOp dim);
 
-} // namespace dt::schedule
+} // namespace dt::stages
 
-#endif // PASSES_SCHEDULE_ITEMSIZES_H
+#endif // PASSES_STAGES_ITEMSIZES_H

@@ -8,21 +8,21 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef PASSES_PLAN_LAYERRULES_H
-#define PASSES_PLAN_LAYERRULES_H
+#ifndef PASSES_STAGES_LAYERRULES_H
+#define PASSES_STAGES_LAYERRULES_H
 
 #include "passes/planner/describe/Model.h"
-#include "passes/schedule/ItemSizes.h"
+#include "passes/stages/ItemSizes.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
 
-namespace dt::plan {
+namespace dt::stages {
 
 /// Takes the ops of one layer of the planner, in order, with what they call.
 class LayerBuilder {
 public:
-  LayerBuilder(dist::ModuleOp module, const schedule::Sizes &sizes)
+  LayerBuilder(dist::ModuleOp module, const Sizes &sizes)
       : module(module), sizes(sizes) {}
 
   void add(mlir::Operation *op);
@@ -55,7 +55,7 @@ private:
                  const planner::Linear &bytes);
 
   dist::ModuleOp module;
-  const schedule::Sizes &sizes;
+  const Sizes &sizes;
   planner::LayerKind kind;
   int64_t heads = 0, widths = 0;
   llvm::MapVector<mlir::Value, unsigned> kept;
@@ -63,6 +63,6 @@ private:
   llvm::MapVector<mlir::Attribute, double> parameters;
 };
 
-} // namespace dt::plan
+} // namespace dt::stages
 
-#endif // PASSES_PLAN_LAYERRULES_H
+#endif // PASSES_STAGES_LAYERRULES_H

@@ -4,13 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/plan/LayerRules.h"
+#include "passes/stages/LayerRules.h"
 
 #include <numeric>
 
 using namespace mlir;
 
-namespace dt::plan {
+namespace dt::stages {
 
 using planner::LayerKind;
 using planner::Linear;
@@ -221,4 +221,4 @@ void LayerBuilder::addStream(Operation *op, const nn::Work &work,
     cut.insert(op->result_begin(), op->result_end());
 }
 
-} // namespace dt::plan
+} // namespace dt::stages
