@@ -10,6 +10,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,12 +21,20 @@ from .errors import Failure
 from .producers import OPENING, Alone, Pool
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
+STARTER = "DT_STARTER"  # in a worker's environment: the process that has started it
 
 
 def environment():
     """Processes are how producers use cores."""
     path = [str(TOOLS), str(TOOLS.parent / "models"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
+
+
+def start_worker(module, *words, fds):
+    """It ends with this process (worker.py). Where util-linux is there that holds before Python begins, too: a worker that is stopped until then would be left."""
+    setpriv = shutil.which("setpriv")
+    command = [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), sys.executable, "-m", module, *map(str, words)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=fds, env=environment() | {STARTER: str(os.getpid())})
 
 
 class Local:
@@ -35,8 +44,7 @@ class Local:
     def open(self):
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "finetuning.worker", str(theirs.fileno())]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment())
+            self.process = start_worker("finetuning.worker", theirs.fileno(), fds=[theirs.fileno()])
         self.channel = channels.Channel(ours)
         channels.send_object(self.channel, self.spec)
         note, _ = channels.receive_object(self.channel, OPENING)

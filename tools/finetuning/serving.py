@@ -13,7 +13,6 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -21,7 +20,7 @@ from . import channel as channels
 from .arguments import Parser, whole
 from .errors import Failure, one_line
 from .maker import make_encoder
-from .processes import environment, parse_address
+from .processes import parse_address, start_worker
 from .sources import open_source
 from .worker import alone, open_maker, serve
 
@@ -85,8 +84,7 @@ def listen_address(text):
 def start(spec, listening):
     """What a worker is told comes by a pipe: a token on a command line is everybody's."""
     read, write = os.pipe()
-    command = [sys.executable, "-m", "finetuning.serving", "--worker", str(listening.fileno()), str(read)]
-    worker = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[listening.fileno(), read], env=environment())
+    worker = start_worker("finetuning.serving", "--worker", listening.fileno(), read, fds=[listening.fileno(), read])
     os.close(read)
     with os.fdopen(write, "w") as pipe:
         json.dump(spec, pipe)

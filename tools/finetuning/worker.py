@@ -23,6 +23,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from . import channel as channels
 from .errors import Failure, one_line
 from .maker import Arrays, LazyEncoder, Maker, Ref
+from .processes import STARTER
 from .sources import open_source
 
 PR_SET_PDEATHSIG = 1
@@ -31,6 +32,8 @@ PR_SET_PDEATHSIG = 1
 def alone():
     """The process ends with the one that started it, and not by Ctrl-C, which is the program's; nothing of a source reaches standard output."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.environ.get(STARTER, str(os.getppid())) != str(os.getppid()):
+        sys.exit(0)  # it had ended before that
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
 
