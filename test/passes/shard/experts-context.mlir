@@ -9,7 +9,7 @@
 // Over neighbours of the axis: they gather the tokens of their pair. Stripes of queries are those of all four.
 // RUN: dt-opt %source/test/models/extra/qwen3_moe/recipe.json --pass-pipeline='builtin.module(dt-import,dt-modules,dt-outline,dt-differentiate,dist.module(dist-prepare-shard{cp=4 ep=2},dist-shard,dist-finish-shard),nn-verify-differentiated)' 2>/dev/null | FileCheck %s --check-prefix=PAIRS
 
-// OWN: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<8x48x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<0, 1, 2, 1>]
+// OWN: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<8x48x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<1, 1, 2, 1>]
 // OWN-LABEL: func.func private @layers.fwd
 // OWN-COUNT-2: dist.all_gather {{.*}} to tensor<?x20x2x8xf32
 // OWN-NOT: dist.all
@@ -26,7 +26,7 @@
 // OWN-NOT: dist.all
 // OWN-LABEL: func.func @forward.fwd
 
-// INNER: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<2x32x128xf32> {{.*}}dist.layout = #dist.layout<4x32x128, [#dist.cut<0, 2, 2, 1>]>, dist.partial_gradient = [#dist.cut<0, 1, 2, 2>]
+// INNER: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<2x32x128xf32> {{.*}}dist.layout = #dist.layout<4x32x128, [#dist.cut<0, 2, 2, 1>]>, dist.partial_gradient = [#dist.cut<1, 1, 2, 2>]
 // INNER-LABEL: func.func private @layers.fwd
 // INNER: dist.all_gather {{.*}} over 2 stride 1
 // INNER-NOT: over 2 stride 2
@@ -36,7 +36,7 @@
 // INNER: dist.reduce_scatter {{.*}} over 2 stride 1
 
 // CHECK: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<4x48x32xf32> {{.*}}{dist.layout = #dist.layout<8x48x32, [#dist.cut<0, 4, 2, 1>]>}
-// CHECK: @net.model.layers.0.mlp.gate.weight : tensor<8x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<0, 1, 2, 1>]
+// CHECK: @net.model.layers.0.mlp.gate.weight : tensor<8x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<1, 1, 2, 1>]
 // CHECK-LABEL: func.func private @layers.fwd
 // CHECK: dist.all_gather {{.*}} : tensor<?xi64, #nn.dims<20*batch>> to tensor<?xi64, #nn.dims<40*batch>>
 // CHECK: dist.rank over 2 stride 1
@@ -58,8 +58,8 @@
 // BOTH: nn.route %{{.*}} of 8 from %{{.*}} take 2
 // BOTH: nn.combine {{.*}} each 2 {parts = 4 : i64}
 
-// PAIRS: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<4x48x32xf32> {{.*}}dist.layout = #dist.layout<8x48x32, [#dist.cut<0, 4, 2, 1>]>, dist.partial_gradient = [#dist.cut<0, 1, 2, 2>]
-// PAIRS: @net.model.layers.0.mlp.gate.weight : tensor<8x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<0, 1, 2, 2>, #dist.cut<0, 1, 2, 1>]
+// PAIRS: @net.model.layers.0.mlp.experts.gate_up_proj : tensor<4x48x32xf32> {{.*}}dist.layout = #dist.layout<8x48x32, [#dist.cut<0, 4, 2, 1>]>, dist.partial_gradient = [#dist.cut<1, 1, 2, 2>]
+// PAIRS: @net.model.layers.0.mlp.gate.weight : tensor<8x32xf32> {{.*}}dist.partial_gradient = [#dist.cut<1, 1, 2, 2>, #dist.cut<1, 1, 2, 1>]
 // PAIRS-LABEL: func.func private @layers.fwd
 // PAIRS: nn.attention {{.*}}stripes = #nn.stripes<chunk = 1, over = 4, stride = 1>
 // PAIRS: %[[X:.*]] = dist.all_gather {{.*}} over 2 stride 1 : tensor<?x32xf32, #nn.dims<5*batch>> to tensor<?x32xf32, #nn.dims<10*batch>>
