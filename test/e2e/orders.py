@@ -29,7 +29,7 @@ CHOSEN = [
     ("gpt2", 8, 4, "cpu-2", 2, {}),
     ("gpt2", 16, 2, EIGHT, 4, {}),
     ("llama", 8, 1, EIGHT, 4, {}),
-    ("mllm", 12, 3, "cpu-2", 2, {}),
+    ("mllm", 12, 3, EIGHT, 3, {}),
     ("mllm", 12, 4, EIGHT, 5, {}),
     ("unet", 8, 1, "h100-80g", 4, {}),
     ("clip", 8, 2, EIGHT, 4, SPLIT),
