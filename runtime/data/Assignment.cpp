@@ -238,6 +238,13 @@ double utilisation(const ProgramInfo &program, const Assignment &assignment) {
   return bounds > 0 ? rows / bounds : 0;
 }
 
+std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
+  std::vector<int64_t> shape(size_t(tensor.rank));
+  for (int32_t i = 0; i < tensor.rank; ++i)
+    shape[size_t(i)] = extentOf(tensor.shape[i], dims);
+  return shape;
+}
+
 int64_t ItemRows::total() const {
   int64_t sum = measure ? 0 : int64_t(count());
   for (size_t i = 0; measure && i < count(); ++i)

@@ -189,6 +189,7 @@ inline int64_t roundUp(const SymbolInfo &symbol, int64_t rows) {
 inline int64_t extentOf(const Extent &e, const int64_t *dims) {
   return e.symbol < 0 ? e.offset : e.scale * dims[e.symbol] / e.per + e.offset;
 }
+std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims);
 
 /// The items of a block: each has as many rows as its measure says, or one.
 struct ItemRows {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/data/MadeBatch.h"
+#include "runtime/base/Safetensors.h"
 
 #include <algorithm>
 #include <cstring>
@@ -93,10 +94,8 @@ Part BatchMaker::makePart(size_t m, const PartItems &items) {
     const TensorInfo &tensor = module.inputs[i].buffer.tensor;
     if (module.inputs[i].fromModule >= 0)
       continue;
-    size_t count = 1;
-    for (int32_t axis = 0; axis < tensor.rank; ++axis)
-      count *= size_t(extentOf(tensor.shape[axis], part.dims.data()));
-    storage.push_back(contents(tensor, count));
+    storage.push_back(contents(
+        tensor, size_t(elementCount(shapeOf(tensor, part.dims.data())))));
     part.inputs[i] = {storage.back().data(), storage.back().size()};
   }
   return part;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/data/Parcels.h"
+#include "runtime/base/Safetensors.h"
 
 #include <algorithm>
 
@@ -15,10 +16,8 @@ namespace {
 constexpr size_t kAlignment = 16;
 
 size_t bytesOf(const TensorInfo &tensor, const Part &part) {
-  size_t count = 1;
-  for (int32_t axis = 0; axis < tensor.rank; ++axis)
-    count *= size_t(extentOf(tensor.shape[axis], part.dims.data()));
-  return count * sizeOf(tensor.type);
+  return size_t(elementCount(shapeOf(tensor, part.dims.data()))) *
+         sizeOf(tensor.type);
 }
 
 /// Calls run(part, items) for all parts of a replica.

@@ -267,9 +267,7 @@ void ShardBatch::assemblePart(StepWork &step, size_t m, int64_t task,
     if (bindings[m].entries[i] < 0)
       continue;
     const TensorInfo &info = module.inputs[i].buffer.tensor;
-    std::vector<int64_t> shape;
-    for (int32_t d = 0; d < info.rank; ++d)
-      shape.push_back(extentOf(info.shape[d], out.dims.data()));
+    std::vector<int64_t> shape = shapeOf(info, out.dims.data());
     const HostTensor &made = tensors.get(bindings[m].entries[i]);
     HostTensor typed = convert(made, info.type, info.name);
     padInput(module.inputs[i], out, typed.bytes, typed.shape);

@@ -9,15 +9,14 @@
 #include "runtime/base/Files.h"
 #include "runtime/base/Log.h"
 #include "runtime/comm/Agreement.h"
-#include "runtime/data/Padding.h"
 #include "runtime/device/Device.h"
+#include "runtime/save/OutputRows.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <numeric>
 #include <set>
 #include <unistd.h>
 
@@ -77,31 +76,6 @@ std::vector<int64_t> readNumbers(const TensorView &view) {
   return list;
 }
 
-/// An output's extents before it was cut, and before it was padded unless
-/// `padded`.
-std::vector<Extent> wholeExtents(const BufferInfo &output, bool padded) {
-  const TensorInfo &tensor = output.tensor;
-  std::vector<Extent> extents(tensor.shape, tensor.shape + tensor.rank);
-  for (const CutInfo &cut : output.cuts) {
-    Extent &extent = extents[size_t(cut.dim)];
-    extent.scale *= cut.over, extent.offset *= cut.over;
-    int64_t common = std::gcd(extent.scale, extent.per);
-    extent.scale /= common, extent.per /= common;
-  }
-  for (size_t i = 0; i < output.unpadded.size && !padded; ++i)
-    if (output.unpadded[i] >= 0)
-      extents[i] = {0, -1, output.unpadded[i]};
-  return extents;
-}
-
-std::vector<int64_t> wholeShape(const BufferInfo &output, const int64_t *dims,
-                                bool padded = false) {
-  std::vector<Extent> extents = wholeExtents(output, padded);
-  TensorInfo whole = output.tensor;
-  whole.shape = extents.data();
-  return shapeOf(whole, dims);
-}
-
 /// How the rows of a part that a rank has lie in the part's.
 ParameterLayout layoutOf(const std::vector<int64_t> &whole,
                          const std::vector<int64_t> &padded,
@@ -110,61 +84,6 @@ ParameterLayout layoutOf(const std::vector<int64_t> &whole,
   for (size_t i = 0; i + 4 <= cuts.size(); i += 4)
     list.push_back({cuts[i], cuts[i + 1], cuts[i + 2], cuts[i + 3]});
   return {whole, padded, std::move(list), "--save-outputs"};
-}
-
-/// A batch's output as bytes [outer][rows][unit], which parts are put into.
-struct Rows {
-  size_t outer, unit;
-  std::vector<std::byte> bytes;
-
-  /// Bytes [begin, begin + count) of a part whose items have `rows` rows each,
-  /// from the row `first` of the whole on.
-  void place(const std::vector<int64_t> &first,
-             const std::vector<int64_t> &rows, size_t begin,
-             const std::byte *from, size_t count);
-};
-
-void Rows::place(const std::vector<int64_t> &first,
-                 const std::vector<int64_t> &rows, size_t begin,
-                 const std::byte *from, size_t count) {
-  std::vector<int64_t> ends(rows.size());
-  std::partial_sum(rows.begin(), rows.end(), ends.begin());
-  size_t total = bytes.size() / std::max<size_t>(outer, 1),
-         own = ends.empty() ? 0 : size_t(ends.back()) * unit;
-  while (count > 0 && own > 0) {
-    size_t at = begin % own;
-    auto i =
-        size_t(std::upper_bound(ends.begin(), ends.end(), int64_t(at / unit)) -
-               ends.begin());
-    size_t step = std::min(count, size_t(ends[i]) * unit - at),
-           in = at - size_t(ends[i] - rows[i]) * unit,
-           to = begin / own * total + size_t(first[i]) * unit + in;
-    if (first[i] >= 0 && size_t(first[i]) * unit + in + step <= total &&
-        to + step <= bytes.size())
-      std::memcpy(bytes.data() + to, from, step);
-    begin += step, from += step, count -= step;
-  }
-}
-
-/// Where the rows of a part's items begin in the whole, and how many there are;
-/// -1: nowhere, as they are no item's.
-void findRows(const Part &part, size_t symbol, std::vector<int64_t> &first,
-              std::vector<int64_t> &rows) {
-  const Items &items = part.items[symbol];
-  first = items;
-  rows.assign(items.size(), 1);
-  const std::vector<int64_t> *measure = part.rows(symbol).measure;
-  if (!measure)
-    return;
-  std::vector<int64_t> begins(measure->size());
-  std::exclusive_scan(measure->begin(), measure->end(), begins.begin(),
-                      int64_t(0));
-  for (size_t i = 0; i < items.size(); ++i) {
-    first[i] = begins[size_t(items[i])];
-    rows[i] = (*measure)[size_t(items[i])];
-  }
-  if (int64_t padding = paddingOf(part, symbol))
-    first.push_back(-1), rows.push_back(padding);
 }
 
 } // namespace
@@ -235,8 +154,8 @@ OutputCollector::OutputCollector(const Trainer &trainer, const Batch &batch)
     for (size_t o = 0; o < module.outputs.size; ++o) {
       const BufferInfo &info = module.outputs[o];
       std::string name = std::string(module.origin) + "." + info.tensor.name;
-      int axis =
-          parts == 1 || info.unjoined ? -1 : itemAxis(info.tensor, module);
+      bool joins = parts > 1 || hasPadding(info.tensor, module);
+      int axis = joins && !info.unjoined ? itemAxis(info.tensor, module) : -1;
       if (info.unjoined || (axis < 0 && parts != 1)) {
         leaveOut(m, info, name);
         continue;
@@ -330,7 +249,7 @@ std::optional<std::vector<std::byte>> OutputCollector::whole(
     const Output &output, size_t number, std::vector<int64_t> &shape,
     const std::vector<std::unique_ptr<SafetensorsFile>> &files) const {
   const size_t size = sizeOf(output.type);
-  Rows rows{1, size, {}};
+  OutputRows rows{1, size, {}};
   bool found = false;
   for (auto &file : files) {
     std::string prefix = std::to_string(number) + ".";

@@ -22,14 +22,12 @@ namespace {
 /// Bytes of a tensor, from a dim on, in the largest part of its module.
 size_t mostBytes(const TensorInfo &tensor, const ModuleInfo &module,
                  int32_t firstDim = 0) {
+  std::vector<int64_t> most;
+  for (const SymbolInfo &symbol : module.symbols)
+    most.push_back(symbol.max);
   size_t bytes = sizeOf(tensor.type);
-  for (int32_t i = firstDim; i < tensor.rank; ++i) {
-    const Extent &e = tensor.shape[i];
-    bytes *= size_t(
-        e.symbol < 0 ? e.offset
-                     : e.scale * module.symbols[size_t(e.symbol)].max / e.per +
-                           e.offset);
-  }
+  for (int32_t i = firstDim; i < tensor.rank; ++i)
+    bytes *= size_t(extentOf(tensor.shape[i], most.data()));
   return bytes;
 }
 

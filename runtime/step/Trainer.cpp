@@ -23,15 +23,6 @@
 
 namespace dt::rt {
 
-namespace {} // namespace
-
-std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims) {
-  std::vector<int64_t> shape(size_t(tensor.rank));
-  for (int32_t i = 0; i < tensor.rank; ++i)
-    shape[size_t(i)] = extentOf(tensor.shape[i], dims);
-  return shape;
-}
-
 bool isAdapter(const ParameterInfo &original) {
   std::string name = original.tensor.name;
   return original.onnx.empty() &&

@@ -33,9 +33,6 @@ class Reducer;
 class StepScalars;
 class Transfers;
 
-/// Extents of a tensor for given symbol values.
-std::vector<int64_t> shapeOf(const TensorInfo &tensor, const int64_t *dims);
-
 /// Shape of a parameter in files: neither cut nor padded.
 std::vector<int64_t> wholeShape(const ParameterInfo &parameter);
 

@@ -6,6 +6,7 @@
 
 #include "runtime/step/Transfers.h"
 #include "runtime/base/Error.h"
+#include "runtime/data/Padding.h"
 #include "runtime/device/Device.h"
 
 #include <algorithm>
@@ -343,8 +344,8 @@ void Transfers::pad(const End &end, const TaskRow &row,
   const Part &part =
       batch->part(program, end.module, row.microbatch, row.piece);
   size_t unit = rowBytes(end, row);
-  int64_t rows = part.rows(size_t(symbol)).total(),
-          padding = part.dims[size_t(symbol)] - rows;
+  int64_t padding = paddingOf(part, size_t(symbol)),
+          rows = part.dims[size_t(symbol)] - padding;
   if (padding)
     device::zero(block + size_t(rows) * unit, size_t(padding) * unit);
 }
