@@ -126,6 +126,28 @@ std::optional<Cut> tokenCutOf(const ShardingRule &rule,
   return std::nullopt;
 }
 
+/// With operands and results as `cutOf` says of their dims; other operands are
+/// whole, other results partial sums. Nothing where a value has no such cut.
+std::optional<Strategy>
+runCut(const ShardProblem &program, const Step &step, const ShardingRule &rule,
+       const Axis &axis,
+       function_ref<std::optional<Cut>(const ShardingRule::Dims &)> cutOf) {
+  Strategy s;
+  s.flops = step.flops / static_cast<double>(axis.over);
+  bool possible = true;
+  auto states = [&](auto &variables, auto &lists, State without, auto &into) {
+    for (auto [v, dims] : llvm::zip(variables, lists)) {
+      auto cut = cutOf(dims);
+      auto state = cut ? program.variables[v].find(*cut) : without;
+      possible &= state.has_value();
+      into.push_back(state.value_or(kWhole));
+    }
+  };
+  states(step.operands, rule.operands, kWhole, s.operands);
+  states(step.results, rule.results, kPartial, s.results);
+  return possible ? std::optional(s) : std::nullopt;
+}
+
 } // namespace
 
 bool dt::shard::isRouted(const ShardingRule &rule) {
@@ -174,22 +196,13 @@ std::optional<Strategy> dt::shard::runRouted(const ShardProblem &program,
                                              const Step &step,
                                              const ShardingRule &rule,
                                              const Axis &axis) {
-  Strategy s;
-  s.factor = static_cast<int>(*findFactor(rule, FactorKind::routed));
-  s.chunk = countOwn(rule, axis);
-  s.flops = step.flops / static_cast<double>(axis.over);
-  bool possible = true;
-  auto states = [&](auto &variables, auto &lists, State without, auto &into) {
-    for (auto [v, dims] : llvm::zip(variables, lists)) {
-      auto cut = cutOf(rule, dims, axis);
-      auto state = cut ? program.variables[v].find(*cut) : without;
-      possible &= state.has_value();
-      into.push_back(state.value_or(kWhole));
-    }
-  };
-  states(step.operands, rule.operands, kWhole, s.operands);
-  states(step.results, rule.results, kPartial, s.results);
-  return possible ? std::optional(s) : std::nullopt;
+  auto s = runCut(program, step, rule, axis,
+                  [&](auto &dims) { return cutOf(rule, dims, axis); });
+  if (s) {
+    s->factor = static_cast<int>(*findFactor(rule, FactorKind::routed));
+    s->chunk = countOwn(rule, axis);
+  }
+  return s;
 }
 
 std::optional<Strategy> dt::shard::runAlongRows(const ShardProblem &program,
@@ -227,20 +240,9 @@ std::optional<Strategy> dt::shard::runOnTokens(const ShardProblem &program,
   auto chunk = findRowChunk(program, step, rule);
   if (!chunk)
     return std::nullopt;
-  Strategy s; // of no factor: the op is the same on the rank's rows
-  s.flops = step.flops / static_cast<double>(axis.over);
-  bool possible = true;
-  auto states = [&](auto &variables, auto &lists, State without, auto &into) {
-    for (auto [v, dims] : llvm::zip(variables, lists)) {
-      auto cut = tokenCutOf(rule, dims, *chunk);
-      auto state = cut ? program.variables[v].find(*cut) : without;
-      possible &= state.has_value();
-      into.push_back(state.value_or(kWhole));
-    }
-  };
-  states(step.operands, rule.operands, kWhole, s.operands);
-  states(step.results, rule.results, kPartial, s.results);
-  return possible ? std::optional(s) : std::nullopt;
+  // Of no factor: the op is the same on the rank's rows.
+  return runCut(program, step, rule, axis,
+                [&](auto &dims) { return tokenCutOf(rule, dims, *chunk); });
 }
 
 namespace {
@@ -384,13 +386,10 @@ bool dt::shard::sharesOverTokens(dist::ModuleOp module) {
 }
 
 LogicalResult dt::shard::checkExperts(dist::ModuleOp module) {
-  int64_t ranks = module.getEp(), group = getTensorParallel(module),
-          tokens = module.getCp();
+  int64_t ranks = module.getEp(), group = getTensorParallel(module);
   if (ranks == 1)
     return success();
-  bool fits =
-      group % ranks == 0 || (ranks % group == 0 && group * tokens % ranks == 0);
-  if (!fits)
+  if (!dist::canShareExperts(ranks, group, module.getCp()))
     return module.emitError("ep = ")
            << ranks << " neither divides the tensor-parallel group of " << group
            << " ranks (tp) nor is " << group

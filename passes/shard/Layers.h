@@ -27,12 +27,12 @@ std::vector<Layer> findLayers(const ShardProblem &whole);
 /// that is no parameter has it too.
 mlir::RankedTensorType getStream(const Layer &layer);
 
-/// Where a stream of tokens is cut for sequence or context parallelism: the
-/// last dim before the features. Nothing if the ranks do not divide it.
 /// Of rows so many that there are always a multiple of them: all, the tokens of
 /// each of a batch's samples ([batch * tokens]), or what packed rows are
 /// rounded up to a multiple of.
 std::optional<int64_t> getTokens(const nn::DimExpr &rows);
+/// Where a stream of tokens is cut for sequence or context parallelism: the
+/// last dim before the features. Nothing if the ranks do not divide it.
 std::optional<Cut> getTokenCut(mlir::RankedTensorType stream, const Axis &axis);
 
 } // namespace dt::shard

@@ -206,7 +206,8 @@ void ModuleSharder::recordParameters(const ShardProblem &program,
       if (auto old = nn::ParameterOp(v.symbol)->getAttrOfType<ArrayAttr>(
               dist::kPartialGradientAttr))
         llvm::append_range(axes, old.getValue());
-      axes.push_back(dist::CutAttr::get(context, axis.context ? 1 : 0, 1,
+      axes.push_back(dist::CutAttr::get(context,
+                                        axis.context ? rt::kTokenAxis : 0, 1,
                                         axis.over, axis.stride));
       nn::ParameterOp(v.symbol)->setAttr(dist::kPartialGradientAttr,
                                          ArrayAttr::get(context, axes));
