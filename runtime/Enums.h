@@ -22,6 +22,10 @@
 
 namespace dt::rt {
 
+/// What an axis over which gradients are partial sums has for a dim, where its
+/// ranks have other tokens (ParameterInfo::partial).
+inline constexpr int64_t kTokenAxis = 1;
+
 struct EnumCase {
   const char *name, *text;
 };

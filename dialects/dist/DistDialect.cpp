@@ -178,6 +178,11 @@ std::optional<int64_t> getItemMax(mlir::ModuleOp program, StringRef kind) {
   return std::nullopt;
 }
 
+bool hasPadding(ModuleOp module) {
+  return llvm::any_of(module.getOps<nn::DimOp>(),
+                      [](nn::DimOp dim) { return dim.getMultiple() > 1; });
+}
+
 MeasureOp getMeasure(mlir::ModuleOp program, StringRef kind, StringRef name) {
   for (auto measure : program.getOps<MeasureOp>())
     if (measure.getKind() == kind && measure.getName() == name)

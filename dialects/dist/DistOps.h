@@ -65,7 +65,8 @@ inline constexpr llvm::StringLiteral kSample = "sample";
 inline constexpr llvm::StringLiteral kCutHintAttr = "dist.cut_hint";
 /// On nn.parameter, arguments and results: #dist.layout.
 inline constexpr llvm::StringLiteral kLayoutAttr = "dist.layout";
-/// On nn.parameter: axes (#dist.cut) over which gradients are partial sums.
+/// On nn.parameter: axes (#dist.cut) over which gradients are partial sums;
+/// their dim is rt::kTokenAxis where ranks have other tokens, else 0.
 inline constexpr llvm::StringLiteral kPartialGradientAttr =
     "dist.partial_gradient";
 /// On a result of @forward in a batch that is cut (unit): rows of parts put
@@ -85,6 +86,16 @@ struct Placement {
   /// Parts that a microbatch is cut into.
   int64_t getNumParts() const { return dp * sub; }
 };
+
+/// Whether parts of a module may have rows that are no item's, as a dim has a
+/// `multiple` (docs/sizes.md).
+bool hasPadding(ModuleOp module);
+
+/// Whether `ep` ranks of a replica share out experts: a divisor of `tp`, or
+/// `tp` times one of `cp` (docs/experts.md).
+inline bool canShareExperts(int64_t ep, int64_t tp, int64_t cp) {
+  return tp % ep == 0 || (ep % tp == 0 && tp * cp % ep == 0);
+}
 
 /// The functions that a dist.forward names; null where there is none.
 template <typename FuncT> struct FunctionSet {

@@ -48,7 +48,7 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
     collectives and the products beside them; `memory_price`: bytes of traffic that a stored element of a parameter is worth.
 
     Who runs it (docs/parallel.md; `Placement` has the values of absent ones): `unit`: the plan's unit that the module is a `stage` of; `dp`: replicas, with their `ranks` (replica d's from d * cp * tp on) and `speeds` (only ratios count);
-    `sub`: pieces of a replica's share of a microbatch; `span`: microbatches that a task works on at once; `zero`: 1 if optimizer state is sharded over replicas; `split_backward`: gradients of inputs and of parameters are tasks of
+    `sub`: pieces of a replica's share of a microbatch; `span`: microbatches that a task works on at once; `zero`: 1 if optimizer state is sharded over replicas and ranks with other tokens; `split_backward`: gradients of inputs and of parameters are tasks of
     their own; `run_ahead`: microbatches that its forwards run ahead; `times`: what its tasks take; `work`: FLOPs of the model in a part, forward and backward, on all ranks of a replica together (dist-count-work).
 
     From dist-apply-plan to dist-cut-stages: `pp` pipeline stages with `vpp` virtual stages a rank; `stages`: names of pieces for every stage; `saves`: `save` of every stage; `unit_ranks`: ranks of (pp, dp, cp, tp) at ((pp * DP + dp) * CP + cp) * TP + tp.

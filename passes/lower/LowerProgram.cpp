@@ -221,12 +221,6 @@ private:
                              d.unjoined, d.layout);
   }
 
-  /// Whether rows of the module's parts are rounded up.
-  static bool hasMultiples(dist::ModuleOp module) {
-    return llvm::any_of(module.getOps<nn::DimOp>(),
-                        [](nn::DimOp dim) { return dim.getMultiple() > 1; });
-  }
-
   /// What an input's segments are checked together with, by name; null: they
   /// are none.
   StringAttr keptApart(dist::ModuleOp module, StringRef input) {
@@ -267,7 +261,7 @@ private:
     rt::InputOp::create(
         b, m.op.getLoc(), b.getStringAttr(input.name), ref(declaration.name),
         from, b.getI64IntegerAttr(index), apart,
-        raw && hasMultiples(m.op)
+        raw && dist::hasPadding(m.op)
             ? getPadding(m.op, input.name,
                          cast<rt::BufferType>(declaration.type), bool(apart))
             : b.getI64IntegerAttr(0));

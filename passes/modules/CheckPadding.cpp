@@ -128,15 +128,6 @@ private:
 
 } // namespace
 
-bool hasPadding(mlir::ModuleOp program) {
-  return llvm::any_of(
-      program.getOps<dist::ModuleOp>(), [](dist::ModuleOp module) {
-        return llvm::any_of(module.getOps<nn::DimOp>(), [](nn::DimOp dim) {
-          return dim.getMultiple() > 1;
-        });
-      });
-}
-
 std::optional<PaddingTrouble> findPaddingTrouble(dist::ModuleOp module,
                                                  nn::DimOp dim) {
   return PaddingChecker(module, dim).find();

@@ -17,9 +17,6 @@
 
 namespace dt::modules {
 
-/// Whether parts of some module have such rows.
-bool hasPadding(mlir::ModuleOp program);
-
 /// Why a module may not have such rows of a dim.
 struct PaddingTrouble {
   mlir::Location where;

@@ -72,13 +72,14 @@ struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
   void roundAsSaid(dist::ModuleOp module, nn::DimOp dim) {
     auto measure =
         dist::getMeasure(getOperation(), *dim.getItem(), *dim.getMeasure());
-    if (measure && dim.getMultiple() % measure.getMultiple() != 0)
-      setMultiple(module, dim, measure.getMultiple());
+    if (measure)
+      setMultiple(module, dim,
+                  std::lcm(dim.getMultiple(), measure.getMultiple()));
   }
 
   void roundFor(int64_t sharers, dist::ModuleOp module, nn::DimOp dim) {
-    int64_t after = std::lcm(int64_t(dim.getMultiple()),
-                             findMultiple(sharers, *dim.getBound()));
+    auto after = std::lcm(int64_t(dim.getMultiple()),
+                          findMultiple(sharers, *dim.getBound()));
     if (auto trouble = findPaddingTrouble(module, dim))
       module.emitRemark("rows of '")
           << dim.getQuantity() << "' are not rounded up to a multiple of "
@@ -92,6 +93,8 @@ struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
 
   static void setMultiple(dist::ModuleOp module, nn::DimOp dim,
                           int64_t multiple) {
+    if (multiple == int64_t(dim.getMultiple()))
+      return;
     int64_t bound = *dim.getBound();
     rescale(module, dim, multiple / int64_t(dim.getMultiple()));
     dim.setMultiple(multiple);

@@ -31,7 +31,8 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
       if (module.getForward())
         findSegments(module);
     // Rows behind those of the last item are one more of them.
-    bool padded = hasPadding(program);
+    bool padded =
+        llvm::any_of(program.getOps<dist::ModuleOp>(), dist::hasPadding);
     if (!isCut(program) && !padded)
       return;
     for (auto module : program.getOps<dist::ModuleOp>()) {

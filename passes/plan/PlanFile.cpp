@@ -6,6 +6,7 @@
 
 #include "passes/plan/PlanJson.h"
 
+#include "dialects/dist/DistOps.h"
 #include "passes/planner/describe/PricedOnly.h"
 #include "passes/scheduler/core/Schedule.h"
 
@@ -111,9 +112,7 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   read("tp", entry.tp);
   read("ep", entry.ep);
   read("cp", entry.cp);
-  bool fits = entry.tp % entry.ep == 0 ||
-              (entry.ep % entry.tp == 0 && entry.tp * entry.cp % entry.ep == 0);
-  if (json.ok() && !fits)
+  if (json.ok() && !dist::canShareExperts(entry.ep, entry.tp, entry.cp))
     json.at("ep").fail(
         "expected a divisor of tp = " + Twine(entry.tp) +
         ", whose ranks share out experts, or tp times a divisor of cp = " +

@@ -145,13 +145,13 @@ Attribute ProblemBuilder::getReplicas(dist::ModuleOp module) {
 /// rest is the main dim's. `item`: ns of the largest of its own.
 LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
   StringRef own = module.getItem().value_or(dist::kSample);
-  nn::DimOp mine = getMainDim(module, own);
+  nn::DimOp mine = stages::getMainDim(module, own);
   // Items of a kind count once, and so does each measure of its own.
   llvm::MapVector<StringRef, nn::DimOp> others;
   std::list<std::string> quantities;
   for (auto dim : module.getOps<nn::DimOp>()) {
     if (dim.getItem() && *dim.getItem() != own && own == dist::kSample)
-      if (nn::DimOp main = getMainDim(module, *dim.getItem()))
+      if (nn::DimOp main = stages::getMainDim(module, *dim.getItem()))
         others.try_emplace(*dim.getItem(), main);
     if (dim.getItem() == own && dim.getMeasure() &&
         dim.getMax().value_or(0) > 0 && dim.getQuantity() != mine.getQuantity())
@@ -162,7 +162,7 @@ LogicalResult ProblemBuilder::setItemCosts(dist::ModuleOp module, double item) {
     double one = std::max(0.0, all) / double(*dim.getBound());
     dim.setCost(APFloat(std::round(256 * one) / 256));
   };
-  double all = mine ? item * countItems(mine) : 0, left = all;
+  double all = mine ? item * stages::countItems(mine) : 0, left = all;
   if (all <= 0) {
     if (mine)
       set(mine, 0);
@@ -219,8 +219,9 @@ ProblemBuilder::findTimes(dist::ModuleOp module) {
   times.waits = toInteger(bytes.whole + bytes.late);
   times.late = toInteger(bytes.late);
   if (nn::DimOp dim =
-          getMainDim(module, module.getItem().value_or(dist::kSample)))
-    times.item = nanoseconds(priced->total() / std::max(1.0, countItems(dim)));
+          stages::getMainDim(module, module.getItem().value_or(dist::kSample)))
+    times.item =
+        nanoseconds(priced->total() / std::max(1.0, stages::countItems(dim)));
   // The same for every stage: a module knows which it is.
   setTimes(module,
            SmallVector<planner::StageTimes>(

@@ -42,7 +42,7 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
 }
 
 /// Results of a function that have an attribute.
-static Linear getResultBytes(const Sizes &sizes, func::FuncOp function,
+static Linear getResultBytes(const stages::Sizes &sizes, func::FuncOp function,
                              StringRef attribute) {
   Linear bytes;
   for (unsigned i = 0; function && i < function.getNumResults(); ++i)
@@ -51,7 +51,7 @@ static Linear getResultBytes(const Sizes &sizes, func::FuncOp function,
   return bytes;
 }
 
-Linear getResidualBytes(const Sizes &sizes, func::FuncOp function) {
+Linear getResidualBytes(const stages::Sizes &sizes, func::FuncOp function) {
   return getResultBytes(sizes, function, nn::kResidualAttr);
 }
 
@@ -69,7 +69,7 @@ static StringAttr getEdge(func::FuncOp function, unsigned i) {
 
 /// Arguments of functions for which `nameOf` has a name, each once.
 static Linear
-getArgumentBytes(const Sizes &sizes, ArrayRef<func::FuncOp> functions,
+getArgumentBytes(const stages::Sizes &sizes, ArrayRef<func::FuncOp> functions,
                  function_ref<StringAttr(func::FuncOp, unsigned)> nameOf) {
   Linear bytes;
   llvm::DenseSet<StringAttr> counted;
@@ -81,7 +81,7 @@ getArgumentBytes(const Sizes &sizes, ArrayRef<func::FuncOp> functions,
   return bytes;
 }
 
-Linear getInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+Linear getInputBytes(dist::ModuleOp module, const stages::Sizes &sizes) {
   return getArgumentBytes(sizes, dist::getFunctions(module).getBackwards(),
                           getInput);
 }
@@ -90,7 +90,7 @@ static bool hasHalves(const dist::Functions &functions) {
   return functions.input && functions.weight;
 }
 
-Linear getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
+Linear getKeptToWeights(dist::ModuleOp module, const stages::Sizes &sizes) {
   dist::Functions functions = dist::getFunctions(module);
   func::FuncOp forward = functions.forward, weight = functions.weight;
   if (!hasHalves(functions))
@@ -108,12 +108,12 @@ Linear getKeptToWeights(dist::ModuleOp module, const Sizes &sizes) {
   return bytes;
 }
 
-Linear getGradientBytes(dist::ModuleOp module, const Sizes &sizes) {
+Linear getGradientBytes(dist::ModuleOp module, const stages::Sizes &sizes) {
   return getArgumentBytes(sizes, dist::getFunctions(module).weight, getEdge);
 }
 
 /// Outputs that some module takes, or those that none does.
-static Linear getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
+static Linear getOutputBytes(dist::ModuleOp module, const stages::Sizes &sizes,
                              bool taken) {
   llvm::StringSet<> sent;
   for (auto edge :
@@ -131,7 +131,8 @@ static Linear getOutputBytes(dist::ModuleOp module, const Sizes &sizes,
 }
 
 /// Inputs that come over no edge and that only the forward reads.
-static Linear getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
+static Linear getPassingInputBytes(dist::ModuleOp module,
+                                   const stages::Sizes &sizes) {
   llvm::StringSet<> others;
   for (auto edge :
        module->getParentOfType<mlir::ModuleOp>().getOps<dist::EdgeOp>())
@@ -152,7 +153,7 @@ static Linear getPassingInputBytes(dist::ModuleOp module, const Sizes &sizes) {
   return bytes;
 }
 
-Linear getPassingBytes(dist::ModuleOp module, const Sizes &sizes) {
+Linear getPassingBytes(dist::ModuleOp module, const stages::Sizes &sizes) {
   return getOutputBytes(module, sizes, /*taken=*/false) +
          getPassingInputBytes(module, sizes);
 }
@@ -162,7 +163,7 @@ namespace {
 /// Values that are there at once in a function and in what it calls.
 class ScratchReader {
 public:
-  ScratchReader(dist::ModuleOp module, const Sizes &sizes, bool whole)
+  ScratchReader(dist::ModuleOp module, const stages::Sizes &sizes, bool whole)
       : module(module), sizes(sizes), whole(whole) {}
 
   /// `kept`: results that stay inside, if halves are read as one.
@@ -259,14 +260,15 @@ private:
   }
 
   dist::ModuleOp module;
-  const Sizes &sizes;
+  const stages::Sizes &sizes;
   bool whole;
   llvm::DenseMap<func::FuncOp, Linear> peaks;
 };
 
 } // namespace
 
-Linear getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
+Linear getScratchBytes(dist::ModuleOp module, const stages::Sizes &sizes,
+                       bool whole) {
   ScratchReader reader(module, sizes, whole);
   Linear most;
   for (auto function : module.getOps<func::FuncOp>())
@@ -276,7 +278,7 @@ Linear getScratchBytes(dist::ModuleOp module, const Sizes &sizes, bool whole) {
 }
 
 SlotBytes getSlotBytes(dist::ModuleOp module) {
-  Sizes sizes(module);
+  stages::Sizes sizes(module);
   dist::Functions functions = dist::getFunctions(module);
   Linear kept = getResidualBytes(sizes, functions.forward) +
                 getInputBytes(module, sizes),

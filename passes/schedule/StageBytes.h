@@ -17,30 +17,31 @@
 
 namespace dt::schedule {
 
-using stages::countItems, stages::getMainDim, stages::getMeasures,
-    stages::getSizesOfItem, stages::KindMeasures, stages::Sizes;
-
 /// What a rank holds of a module all the time, ZeRO's shares included.
 planner::StateBytes getStateBytes(dist::ModuleOp module);
 
 /// Residuals that a function returns.
-planner::Linear getResidualBytes(const Sizes &sizes,
+planner::Linear getResidualBytes(const stages::Sizes &sizes,
                                  mlir::func::FuncOp function);
 /// Inputs that backward functions read again.
-planner::Linear getInputBytes(dist::ModuleOp module, const Sizes &sizes);
+planner::Linear getInputBytes(dist::ModuleOp module,
+                              const stages::Sizes &sizes);
 /// Of both, what the weights' half reads: all, if there is no other half.
-planner::Linear getKeptToWeights(dist::ModuleOp module, const Sizes &sizes);
+planner::Linear getKeptToWeights(dist::ModuleOp module,
+                                 const stages::Sizes &sizes);
 /// Gradients of outputs that the weights' half reads again.
-planner::Linear getGradientBytes(dist::ModuleOp module, const Sizes &sizes);
+planner::Linear getGradientBytes(dist::ModuleOp module,
+                                 const stages::Sizes &sizes);
 /// Outputs that no module takes and raw inputs that no backward reads: there is
 /// one of each, however many microbatches are in flight.
-planner::Linear getPassingBytes(dist::ModuleOp module, const Sizes &sizes);
+planner::Linear getPassingBytes(dist::ModuleOp module,
+                                const stages::Sizes &sizes);
 /// The most that lives at once inside one of the module's tasks, for the
 /// largest item. Places are not given: what the allocator cannot fill comes on
 /// top. `whole`: as if the halves of its backward were one, what one keeps for
 /// the other is inside.
-planner::Linear getScratchBytes(dist::ModuleOp module, const Sizes &sizes,
-                                bool whole);
+planner::Linear getScratchBytes(dist::ModuleOp module,
+                                const stages::Sizes &sizes, bool whole);
 
 /// What a microbatch has from its forward on, all its pieces, by kind of slot
 /// (runtime/Enums.h, SlotKind): what is kept, what goes to other modules, and

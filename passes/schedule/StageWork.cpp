@@ -143,7 +143,7 @@ FunctionReader::getRows(dist::CollectiveOpInterface collective) {
   return perItem(sizes.ofNothing(rows)) + sizes.ofItem(rows);
 }
 
-RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes) {
+RankLayer readStage(dist::ModuleOp stage, const stages::Sizes &sizes) {
   RankLayer layer;
   dist::Functions functions = dist::getFunctions(stage);
   FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
@@ -204,19 +204,20 @@ void setTimes(dist::ModuleOp module, ArrayRef<planner::StageTimes> stages,
 planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
                           PriceOptions what) {
   StringRef own = stage.getItem().value_or(dist::kSample);
-  nn::DimOp main = getMainDim(stage, own);
+  nn::DimOp main = stages::getMainDim(stage, own);
   // Items that are all alike are one, the part.
   bool measured = main && main.getMeasure();
-  double items = measured ? countItems(main) : 1,
+  double items = measured ? stages::countItems(main) : 1,
          tokens = measured ? double(*main.getBound()) / items : 1;
-  auto share = [&](nn::DimOp dim) -> Sizes::Share {
+  auto share = [&](nn::DimOp dim) -> stages::Sizes::Share {
     bool counts = what.without.empty() || (dim.getItem() != what.without &&
                                            dim.getQuantity() != what.without);
     double each = counts ? double(dim.getMax().value_or(0)) / items : 0;
     bool grows = measured && dim.getMeasure() && dim.getItem() == own;
-    return grows ? Sizes::Share{0, each / tokens} : Sizes::Share{each};
+    return grows ? stages::Sizes::Share{0, each / tokens}
+                 : stages::Sizes::Share{each};
   };
-  Sizes sizes(stage, share, {tokens, 0});
+  stages::Sizes sizes(stage, share, {tokens, 0});
   planner::CostOptions options;
   options.tp = int(dist::Placement(stage).group);
   options.sequenceParallel = false;

@@ -19,7 +19,7 @@ namespace dt::schedule {
 /// A function's operations and collectives, with those of what it calls.
 class FunctionReader {
 public:
-  FunctionReader(dist::ModuleOp module, const Sizes &sizes,
+  FunctionReader(dist::ModuleOp module, const stages::Sizes &sizes,
                  std::vector<planner::Op> &ops,
                  std::vector<planner::Exchange> &exchanges)
       : module(module), sizes(sizes), ops(ops), exchanges(exchanges) {}
@@ -41,13 +41,13 @@ private:
   planner::Linear getRows(dist::CollectiveOpInterface collective);
 
   dist::ModuleOp module;
-  const Sizes &sizes;
+  const stages::Sizes &sizes;
   std::vector<planner::Op> &ops;
   std::vector<planner::Exchange> &exchanges;
 };
 
 /// What a rank does of a stage, its backward in halves or not.
-planner::RankLayer readStage(dist::ModuleOp stage, const Sizes &sizes);
+planner::RankLayer readStage(dist::ModuleOp stage, const stages::Sizes &sizes);
 
 /// Elements of all parameters, as a rank has them.
 double countParameters(dist::ModuleOp stage);

@@ -164,7 +164,7 @@ private:
     return list;
   }
   /// Of axes of partial sums (Tables.def).
-  static bool cutsTokens(const CutInfo &axis) { return axis.dim == 1; }
+  static bool cutsTokens(const CutInfo &axis) { return axis.dim == kTokenAxis; }
 
   /// Partial sums, each with the padding behind it; over tokens' axes of copies
   /// only.

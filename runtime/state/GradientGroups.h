@@ -43,8 +43,6 @@ struct PartialAxes {
   std::vector<CutInfo> others; ///< in the table's order
 };
 PartialAxes partialAxes(const ParameterInfo &parameter);
-/// CutInfo::dim of axes over which tokens are cut.
-constexpr int64_t kTokenAxis = 1;
 
 } // namespace dt::rt
 

@@ -140,12 +140,13 @@ static bool hasMeasures(dist::ModuleOp module) {
 }
 
 void LossBuilder::padTarget(int64_t value) {
+  if (!hasMeasures(module))
+    return;
   ignoresPadding = true;
   StringRef input = loss.target;
   input.consume_front((module.getSymName() + ".").str());
   OpBuilder top = OpBuilder::atBlockEnd(module->getBlock());
-  if (hasMeasures(module))
-    dist::PaddingOp::create(top, loc, module.getExternalName(), input, value);
+  dist::PaddingOp::create(top, loc, module.getExternalName(), input, value);
 }
 
 /// "module.input" is an input that the loss's own module has; a plain name may
@@ -207,7 +208,7 @@ LogicalResult LossBuilder::build() {
       top, loc, top.getStringAttr(loss.name),
       FlatSymbolRefAttr::get(module.getSymNameAttr()), top.getStringAttr(name),
       symbol, top.getF64FloatAttr(loss.weight));
-  op.setIgnoresPadding(ignoresPadding && hasMeasures(module));
+  op.setIgnoresPadding(ignoresPadding);
   return success();
 }
 
