@@ -91,12 +91,6 @@ struct Placement {
 /// `multiple` (docs/sizes.md).
 bool hasPadding(ModuleOp module);
 
-/// Whether `ep` ranks of a replica share out experts: a divisor of `tp`, or
-/// `tp` times one of `cp` (docs/experts.md).
-inline bool canShareExperts(int64_t ep, int64_t tp, int64_t cp) {
-  return tp % ep == 0 || (ep % tp == 0 && tp * cp % ep == 0);
-}
-
 /// The functions that a dist.forward names; null where there is none.
 template <typename FuncT> struct FunctionSet {
   FuncT forward, backward, input, weight;

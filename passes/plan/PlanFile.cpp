@@ -6,7 +6,7 @@
 
 #include "passes/plan/PlanJson.h"
 
-#include "dialects/dist/DistOps.h"
+#include "dialects/dist/SharedExperts.h"
 #include "passes/planner/describe/PricedOnly.h"
 #include "passes/scheduler/core/Schedule.h"
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/CutExperts.h"
+#include "dialects/dist/SharedExperts.h"
 #include "passes/shard/Passes.h"
 
 using namespace mlir;
