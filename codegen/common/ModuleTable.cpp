@@ -27,11 +27,11 @@ static std::string symbols(TableWriter &writer, rt::ModuleOp module,
     row.max = int64_t(symbol.getMax()) * int64_t(symbol.getMultiple());
     if (!symbol.getCost().isZero())
       row.cost = symbol.getCost().convertToDouble();
+    if (symbol.getMultiple() > 1)
+      row.multiple = int64_t(symbol.getMultiple());
     if (symbol.getMeasure()) {
       row.measure = quoted(*symbol.getMeasure());
       row.largest = int64_t(symbol.getLargest().value_or(1));
-      if (symbol.getMultiple() > 1)
-        row.multiple = int64_t(symbol.getMultiple());
       row.squareCost = symbol.getSquareCost().convertToDouble();
     }
     table.push_back(listText(row));

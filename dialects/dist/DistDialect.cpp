@@ -68,7 +68,8 @@ std::optional<unsigned> ModuleOp::findResult(func::FuncOp function,
 Placement::Placement(dist::ModuleOp module)
     : unit(module.getUnit().value_or(module.getSymName())),
       stage(module.getStage()), dp(module.getDp()), sub(module.getSub()),
-      zero(module.getZero()), group(module.getTp() * module.getCp()) {
+      zero(module.getZero()),
+      group(module.getTp() * module.getCp() * module.getJoined()) {
   if (auto list = module.getRanks())
     ranks.assign(list->begin(), list->end());
   if (auto list = module.getSpeeds())
@@ -179,8 +180,9 @@ std::optional<int64_t> getItemMax(mlir::ModuleOp program, StringRef kind) {
 }
 
 bool hasPadding(ModuleOp module) {
-  return llvm::any_of(module.getOps<nn::DimOp>(),
-                      [](nn::DimOp dim) { return dim.getMultiple() > 1; });
+  return llvm::any_of(module.getOps<nn::DimOp>(), [](nn::DimOp dim) {
+    return dim.getMeasure() && dim.getMultiple() > 1;
+  });
 }
 
 MeasureOp getMeasure(mlir::ModuleOp program, StringRef kind, StringRef name) {

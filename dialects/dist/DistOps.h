@@ -77,8 +77,8 @@ inline constexpr llvm::StringLiteral kUnjoinedAttr = "dist.unjoined";
 struct Placement {
   llvm::StringRef unit;
   int64_t stage = 0, dp = 1, sub = 1, zero = 0;
-  /// Ranks of a replica: tensor-parallel times context-parallel ones, rank
-  /// (c, t) at c * tp + t.
+  /// Ranks of a replica: tensor-parallel times context-parallel ones, times
+  /// joined replicas, rank (j, c, t) at (j * cp + c) * tp + t.
   int64_t group = 1;
   llvm::SmallVector<int64_t> ranks{0}, speeds;
 
@@ -87,8 +87,8 @@ struct Placement {
   int64_t getNumParts() const { return dp * sub; }
 };
 
-/// Whether parts of a module may have rows that are no item's, as a dim has a
-/// `multiple` (docs/sizes.md).
+/// Whether parts of a module may have rows that are no item's, as a dim that
+/// adds up a measure has a `multiple` (docs/sizes.md).
 bool hasPadding(ModuleOp module);
 
 /// The functions that a dist.forward names; null where there is none.

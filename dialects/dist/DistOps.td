@@ -44,21 +44,21 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
     the global batch; all others run once a microbatch. `origin` names the recipe's module that this one was cut from: its parameters, inputs and outputs are known outside
     (files, command line) by that name. `split`: it may hold several modules, which the modules phase tells apart (docs/modules.md). `save`: the saved set of its functions.
 
-    How it computes (docs/sharding.md, docs/precision.md): `precision` (absent: float32); `tp`: ranks of the tensor-parallel group; `cp`: of the context-parallel group, over which tokens are cut (docs/context.md); `ep`: how many of them share out experts (docs/experts.md); `sequence_parallel`: activations between layers are cut along the tokens; `overlap`: strips of
+    How it computes (docs/sharding.md, docs/precision.md): `precision` (absent: float32); `tp`: ranks of the tensor-parallel group; `cp`: of the context-parallel group, over which tokens are cut (docs/context.md); `joined`: so many of the plan's replicas are one here, whose ranks have samples of their own, as they share out experts; `ep`: how many ranks share out experts (docs/experts.md); `sequence_parallel`: activations between layers are cut along the tokens; `overlap`: strips of
     collectives and the products beside them; `memory_price`: bytes of traffic that a stored element of a parameter is worth.
 
-    Who runs it (docs/parallel.md; `Placement` has the values of absent ones): `unit`: the plan's unit that the module is a `stage` of; `dp`: replicas, with their `ranks` (replica d's from d * cp * tp on) and `speeds` (only ratios count);
+    Who runs it (docs/parallel.md; `Placement` has the values of absent ones): `unit`: the plan's unit that the module is a `stage` of; `dp`: replicas, with their `ranks` (replica d's from d * joined * cp * tp on) and `speeds` (only ratios count);
     `sub`: pieces of a replica's share of a microbatch; `span`: microbatches that a task works on at once; `zero`: 1 if optimizer state is sharded over replicas and ranks with other tokens; `split_backward`: gradients of inputs and of parameters are tasks of
     their own; `run_ahead`: microbatches that its forwards run ahead; `times`: what its tasks take; `work`: FLOPs of the model in a part, forward and backward, on all ranks of a replica together (dist-count-work).
 
-    From dist-apply-plan to dist-cut-stages: `pp` pipeline stages with `vpp` virtual stages a rank; `stages`: names of pieces for every stage; `saves`: `save` of every stage; `unit_ranks`: ranks of (pp, dp, cp, tp) at ((pp * DP + dp) * CP + cp) * TP + tp.
+    From dist-apply-plan to dist-cut-stages: `pp` pipeline stages with `vpp` virtual stages a rank; `stages`: names of pieces for every stage; `saves`: `save` of every stage; `unit_ranks`: ranks of (pp, dp, cp, tp) at ((pp * DP + dp) * CP + cp) * TP + tp, with the joined replicas among DP.
     ```mlir
     dist.module @vision of "image" role encoder { nn.dim @images of "image" max 6  …  func.func @forward(…) }
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin,
     UnitAttr:$split, OptionalAttr<Dist_Save>:$save,
-    OptionalAttr<Dist_Precision>:$precision, Dist_CountOrOne:$tp, Dist_CountOrOne:$cp, Dist_CountOrOne:$ep, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
+    OptionalAttr<Dist_Precision>:$precision, Dist_CountOrOne:$tp, Dist_CountOrOne:$cp, Dist_CountOrOne:$joined, Dist_CountOrOne:$ep, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
     OptionalAttr<StrAttr>:$unit, DefaultValuedOptionalAttr<Dist_Index, "0">:$stage, Dist_CountOrOne:$dp, OptionalAttr<Dist_RankList>:$ranks, OptionalAttr<Dist_PositiveList>:$speeds,
     DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<32767>]>, "1">:$sub, Dist_CountOrOne:$span, DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>, "0">:$zero, UnitAttr:$split_backward, OptionalAttr<Dist_Index>:$run_ahead,
     OptionalAttr<Dist_TimesAttr>:$times, OptionalAttr<Dist_WorkAttr>:$work,

@@ -13,10 +13,18 @@
 
 namespace dt::dist {
 
-/// Whether `ep` ranks of a replica share out experts: a divisor of `tp`, or
-/// `tp` times one of `cp` (docs/experts.md).
-inline bool canShareExperts(int64_t ep, int64_t tp, int64_t cp) {
-  return tp % ep == 0 || (ep % tp == 0 && tp * cp % ep == 0);
+/// Whether `ep` ranks share out experts: a divisor of `tp`, or `tp` times one
+/// of `cp`, or `tp * cp` times one of `dp` (docs/experts.md).
+inline bool canShareExperts(int64_t ep, int64_t tp, int64_t cp, int64_t dp) {
+  int64_t group = tp * cp;
+  return tp % ep == 0 || (ep % tp == 0 && group % ep == 0) ||
+         (ep % group == 0 && group * dp % ep == 0);
+}
+
+/// Replicas that share out experts among them: so many are one for all but
+/// their samples.
+inline int64_t countJoined(int64_t ep, int64_t tp, int64_t cp) {
+  return ep > tp * cp ? ep / (tp * cp) : 1;
 }
 
 } // namespace dt::dist

@@ -135,7 +135,7 @@ std::optional<PaddingTrouble> findPaddingTrouble(dist::ModuleOp module,
 
 LogicalResult checkPadding(dist::ModuleOp module) {
   for (auto dim : module.getOps<nn::DimOp>())
-    if (dim.getMultiple() > 1)
+    if (dim.getMeasure() && dim.getMultiple() > 1)
       if (auto trouble = findPaddingTrouble(module, dim))
         return emitError(trouble->where)
                << "rows of '" << dim.getQuantity()

@@ -70,6 +70,8 @@ def RoundRows : Pass<"dist-round-rows", "::mlir::ModuleOp"> {
   let description = [{
     A dim that adds a measure up with a `multiple` (dist.measure) gets it: sizes of `seq` become `128*seq` (docs/sizes.md). In a module with context or sequence parallelism all that add one up get one that the ranks divide. If
     something there would take rows behind the last item's for an item's, they stay as they are, and a remark says what.
+
+    In a module of `joined` replicas dims that count samples get that multiple: a batch whose parts cannot have as many each is an error.
   }];
 }
 

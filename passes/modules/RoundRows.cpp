@@ -26,10 +26,12 @@ namespace {
 /// then has more than one row in kFewer of padding.
 constexpr int64_t kBlock = 128, kFewer = 32;
 
-/// Ranks that each have tokens of their own.
+/// Ranks that each have packed rows of their own.
 int64_t countSharers(dist::ModuleOp module) {
   int64_t tp = module.getSequenceParallel() ? module.getTp() : 1;
-  return module.getWholeBatch() ? 1 : int64_t(module.getCp()) * tp;
+  return module.getWholeBatch()
+             ? 1
+             : int64_t(module.getCp()) * int64_t(module.getJoined()) * tp;
 }
 
 int64_t findMultiple(int64_t sharers, int64_t bound) {
@@ -59,13 +61,47 @@ void rescale(dist::ModuleOp module, nn::DimOp dim, int64_t factor) {
 struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
   void runOnOperation() override {
     for (auto module : getOperation().getOps<dist::ModuleOp>())
-      for (auto dim : module.getOps<nn::DimOp>())
-        if (dim.getMeasure() && dim.getMax() && module.getForward()) {
+      for (auto dim : module.getOps<nn::DimOp>()) {
+        if (!dim.getMax() || !module.getForward())
+          continue;
+        if (dim.getMeasure()) {
           roundAsSaid(module, dim);
           if (int64_t sharers = countSharers(module);
               dim.getMultiple() % uint64_t(sharers) != 0)
             roundFor(sharers, module, dim);
+        } else if (sharesOutSamples(module, dim) &&
+                   failed(shareOut(module, dim))) {
+          return signalPassFailure();
         }
+      }
+  }
+
+  /// Whether joined replicas have items of their own.
+  static bool sharesOutSamples(dist::ModuleOp module, nn::DimOp dim) {
+    return module.getJoined() > 1 && !module.getWholeBatch() &&
+           dim.getItem() == module.getItem() &&
+           dim.getMultiple() % module.getJoined() != 0;
+  }
+
+  /// Of items that are counted each part has as many, which the ranks divide:
+  /// none is made up.
+  LogicalResult shareOut(dist::ModuleOp module, nn::DimOp dim) {
+    dist::Placement placement(module);
+    auto batch = dist::getOnly<dist::BatchOp>(getOperation());
+    int64_t joined = module.getJoined(), span = module.getSpan(),
+            micro = batch ? int64_t(batch.getMicro()) : 1,
+            global = batch ? int64_t(batch.getGlobal()) : 1,
+            parts = placement.getNumParts();
+    bool alike = module.getItem() == dist::kSample && global % micro == 0 &&
+                 *dim.getBound() * parts == micro * span;
+    if (!alike || micro % (parts * joined) != 0)
+      return module.emitError("ep = ")
+             << module.getEp() << " shares out experts over replicas, "
+             << "which need as many samples each; a microbatch has " << micro
+             << " samples (of " << global << " in a step) for "
+             << parts * joined << " parts";
+    setMultiple(module, dim, std::lcm(int64_t(dim.getMultiple()), joined));
+    return success();
   }
 
   /// Whether rows may be rounded is checked later, with an error.

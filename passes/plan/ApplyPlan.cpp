@@ -54,7 +54,8 @@ private:
     module.setTp(unit.tp);
     module.setEp(unit.ep);
     module.setCp(unit.cp);
-    module.setDp(unit.dp);
+    module.setJoined(unit.getJoined());
+    module.setDp(unit.dp / unit.getJoined());
     module.setSub(unit.sub);
     module.setSpan(unit.span);
     if (!unit.speeds.empty())

@@ -21,7 +21,8 @@ llvm::Error completePlan(PlanFile &plan, mlir::ModuleOp program);
 /// contradiction, or there is a plan already.
 llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program);
 
-/// The most items of `kind` in a part of a unit's module: what the plan says,
+/// The most items of `kind` in a part of a unit's module, in which joined
+/// replicas are one: what the plan says,
 /// else an equal share of what a microbatch may hold of the module's own kind,
 /// and what these samples may hold of the others.
 int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,

@@ -112,12 +112,14 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   read("tp", entry.tp);
   read("ep", entry.ep);
   read("cp", entry.cp);
-  if (json.ok() && !dist::canShareExperts(entry.ep, entry.tp, entry.cp))
+  read("dp", entry.dp);
+  if (json.ok() &&
+      !dist::canShareExperts(entry.ep, entry.tp, entry.cp, entry.dp))
     json.at("ep").fail(
         "expected a divisor of tp = " + Twine(entry.tp) +
         ", whose ranks share out experts, or tp times a divisor of cp = " +
-        Twine(entry.cp) + ", not " + Twine(entry.ep));
-  read("dp", entry.dp);
+        Twine(entry.cp) + ", or tp * cp times a divisor of dp = " +
+        Twine(entry.dp) + ", not " + Twine(entry.ep));
   read("pp", entry.pp);
   read("vpp", entry.vpp);
   read("sub", entry.sub);
@@ -172,6 +174,9 @@ void PlanParser::saves(const JsonReader &json, UnitEntry &entry) {
 void PlanParser::speeds(const JsonReader &json, UnitEntry &entry) {
   for (const JsonReader &speed : json.list())
     entry.speeds.push_back(count(speed));
+  if (json.ok() && entry.getJoined() > 1)
+    json.fail("are not for replicas that share out experts (ep), all of "
+              "which work at the same time");
   if (json.ok() && int64_t(entry.speeds.size()) != entry.dp)
     json.fail("expected dp = " + Twine(entry.dp) + " numbers, not " +
               Twine(entry.speeds.size()));

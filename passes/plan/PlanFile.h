@@ -12,6 +12,7 @@
 #ifndef PASSES_PLAN_PLANFILE_H
 #define PASSES_PLAN_PLANFILE_H
 
+#include "dialects/dist/SharedExperts.h"
 #include "passes/planner/describe/Plan.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -28,7 +29,7 @@ namespace dt::plan {
 struct UnitEntry {
   std::string name;
   int64_t tp = 1, cp = 1, dp = 1, pp = 1, vpp = 1;
-  int64_t ep = 1; ///< ranks of the group of tp that share out experts
+  int64_t ep = 1; ///< ranks that share out experts
   /// As given, rank of (pp, dp, cp, tp) at ((pp * DP + dp) * CP + cp) * TP +
   /// tp; empty: in order, until assignRanks() has filled them.
   std::vector<int64_t> ranks;
@@ -57,6 +58,8 @@ struct UnitEntry {
   }
   int64_t getNumStages() const { return pp * vpp; }
   int64_t getGroup() const { return tp * cp; } ///< ranks of a replica
+  /// Replicas that share out experts among them.
+  int64_t getJoined() const { return dist::countJoined(ep, tp, cp); }
   int64_t getNumRanks() const { return getGroup() * dp * pp; }
   /// Parts that a microbatch is cut into.
   int64_t getNumParts() const { return dp * sub; }

@@ -16,7 +16,7 @@ namespace dt::plan {
 /// The most of so many items that a replica gets as its share.
 static int64_t getShare(const UnitEntry &unit, int64_t items) {
   if (unit.speeds.empty())
-    return llvm::divideCeilSigned(items, unit.dp);
+    return llvm::divideCeilSigned(items, unit.dp / unit.getJoined());
   reorder::PartitionOptions options;
   options.groups = int32_t(unit.dp);
   options.speeds.assign(unit.speeds.begin(), unit.speeds.end());
@@ -35,12 +35,13 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
     return items;
   auto given = unit.rowsMax.find(dim.getQuantity());
   if (given != unit.rowsMax.end())
-    return given->second;
+    return given->second * unit.getJoined();
   int64_t most = items * int64_t(*dim.getLargest());
   auto measure = dist::getMeasure(module->getParentOfType<mlir::ModuleOp>(),
                                   *dim.getItem(), *dim.getMeasure());
   return measure && measure.getPart()
-             ? std::min<int64_t>(most, int64_t(*measure.getPart()) * unit.span)
+             ? std::min<int64_t>(most, int64_t(*measure.getPart()) * unit.span *
+                                           unit.getJoined())
              : most;
 }
 
@@ -48,7 +49,7 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
                    StringRef kind) {
   auto given = unit.rowsMax.find(kind.str());
   if (given != unit.rowsMax.end())
-    return given->second;
+    return given->second * unit.getJoined();
   auto program = module->getParentOfType<mlir::ModuleOp>();
   auto batch = dist::getOnly<dist::BatchOp>(program);
   int64_t micro = batch ? int64_t(batch.getMicro()) : 1;
@@ -57,12 +58,13 @@ int64_t getRowsMax(const UnitEntry &unit, dist::ModuleOp module,
   // Of a step of parts a replica may have any whole one.
   int64_t samples = getShare(unit, micro), part = 0;
   if (batch && batch.getParts())
-    part = int64_t(batch.getGlobal() / *batch.getParts());
+    part = int64_t(batch.getGlobal() / *batch.getParts()) * unit.getJoined();
   samples = std::max(samples, part);
   // Copies keep unlike samples whole; of more replicas than those none is one.
   if (kind == own) {
     int64_t even = getShare(unit, micro * most);
-    int64_t whole = unit.dp > micro && !part ? 0 : samples * most;
+    int64_t whole =
+        unit.dp > micro * unit.getJoined() && !part ? 0 : samples * most;
     return llvm::divideCeilSigned(std::max(whole, even), unit.sub);
   }
   // Of what is inside samples: as many as the part's samples hold.

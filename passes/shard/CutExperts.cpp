@@ -390,11 +390,14 @@ LogicalResult dt::shard::checkExperts(dist::ModuleOp module) {
   int64_t ranks = module.getEp(), group = getTensorParallel(module);
   if (ranks == 1)
     return success();
-  if (!dist::canShareExperts(ranks, group, module.getCp()))
+  int64_t joined = module.getJoined(), cp = module.getCp();
+  if (!dist::canShareExperts(ranks, group, cp, joined) ||
+      dist::countJoined(ranks, group, cp) != joined)
     return module.emitError("ep = ")
            << ranks << " neither divides the tensor-parallel group of " << group
            << " ranks (tp) nor is " << group
-           << " times a divisor of cp = " << module.getCp();
+           << " times a divisor of cp = " << cp
+           << " (or all of both, times joined = " << joined << ')';
   bool any = false;
   auto result = module.walk([&](nn::RouteOp op) {
     any = true;

@@ -53,9 +53,9 @@ Known findTokens(const ShardProblem &program, const Axis &axis,
         add(step.results, layer->backwardResults);
       }
     } else if (step.op && isa<nn::AttentionOp, nn::AttentionGradOp>(step.op)) {
-      unsigned query = step.operands[0];
-      auto rows = getTokens(program.variables[query].shape[1]);
-      if (auto cut = cutTokens(1, rows.value_or(0), axis))
+      unsigned query = step.operands[0], dim = axis.samples ? 0 : 1;
+      auto rows = getTokens(program.variables[query].shape[dim]);
+      if (auto cut = cutTokens(dim, rows.value_or(0), axis))
         tokens.push_back({query, {Layout::cut, *cut}});
     }
   }

@@ -170,7 +170,7 @@ std::optional<Cut> dt::shard::getTokenCut(RankedTensorType stream,
   nn::Shape shape = nn::getShape(stream);
   if (shape.size() < 2 || shape.size() > 3)
     return std::nullopt;
-  unsigned dim = shape.size() - 2;
+  unsigned dim = axis.samples ? 0 : shape.size() - 2;
   std::optional<int64_t> tokens = getTokens(shape[dim]);
   if (!tokens || *tokens == 0)
     return std::nullopt;

@@ -32,7 +32,8 @@ mlir::RankedTensorType getStream(const Layer &layer);
 /// rounded up to a multiple of.
 std::optional<int64_t> getTokens(const nn::DimExpr &rows);
 /// Where a stream of tokens is cut for sequence or context parallelism: the
-/// last dim before the features. Nothing if the ranks do not divide it.
+/// last dim before the features, or the first one where samples are shared out.
+/// Nothing if the ranks do not divide it.
 std::optional<Cut> getTokenCut(mlir::RankedTensorType stream, const Axis &axis);
 
 } // namespace dt::shard

@@ -30,7 +30,7 @@ inline int64_t getTensorParallel(dist::ModuleOp module) {
 }
 /// Whether its functions are cut over the ranks of a group.
 inline bool isSharded(dist::ModuleOp module) {
-  return module.getTp() * module.getCp() > 1;
+  return dist::Placement(module).group > 1;
 }
 
 } // namespace dt::shard

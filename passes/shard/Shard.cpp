@@ -333,13 +333,32 @@ static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
   return bounded ? block : 0;
 }
 
-/// Ranks (c, t) of a replica stand at c * tp + t. Where they share out experts,
-/// neighbours do, on an axis of their own inside of the others'.
+/// Whether the module's rows are packed, so that samples have no dim.
+static bool hasPackedRows(dist::ModuleOp module) {
+  return llvm::any_of(module.getOps<nn::DimOp>(), [&](nn::DimOp dim) {
+    return dim.getMeasure() && dim.getItem() == module.getItem();
+  });
+}
+
+/// Ranks (j, c, t) of a replica stand at (j * cp + c) * tp + t. Where they
+/// share out experts, neighbours do, on an axis of their own inside of the
+/// others'. Joined replicas come first: of packed rows, too, they have their
+/// tokens.
 static SmallVector<Axis> getContextAxes(dist::ModuleOp module) {
-  int64_t group = getTensorParallel(module), ranks = module.getCp();
-  int64_t share = sharesOverTokens(module) ? module.getEp() / group : 1;
-  int64_t block = getTokenBlock(module, ranks);
+  int64_t group = getTensorParallel(module), ranks = module.getCp(),
+          joined = module.getJoined();
   SmallVector<Axis> axes;
+  if (hasPackedRows(module))
+    ranks *= joined;
+  else if (joined > 1)
+    axes.push_back({joined, group * ranks, /*experts=*/true, /*context=*/true,
+                    /*block=*/0, /*samples=*/true});
+  if (ranks == 1)
+    return axes;
+  int64_t share = sharesOverTokens(module)
+                      ? std::min<int64_t>(module.getEp() / group, ranks)
+                      : 1;
+  int64_t block = getTokenBlock(module, ranks);
   if (ranks > share)
     axes.push_back({ranks / share, group * share, /*experts=*/false,
                     /*context=*/true, block * share});
@@ -404,7 +423,7 @@ void ShardPass::runOnOperation() {
     warnHeads(module, heads);
     remarkWhole(module);
   }
-  if (module.getCp() <= 1)
+  if (dist::Placement(module).group == ranks)
     return;
   // Heads are for tensor-parallel ranks first.
   bool cuts = false;
@@ -416,6 +435,7 @@ void ShardPass::runOnOperation() {
   }
   if (!cuts)
     module.emitRemark("no tokens of '")
-        << module.getSymName() << "' can be cut over " << module.getCp()
+        << module.getSymName() << "' can be cut over "
+        << dist::Placement(module).group / ranks
         << " context-parallel ranks (cp): each computes all of it";
 }

@@ -28,6 +28,8 @@ struct Axis {
   bool context = false;
   /// Of a context axis: tokens are cut in blocks of so many; 0: one a rank.
   int64_t block = 0;
+  /// Of a context axis: ranks have other samples, not other tokens of all.
+  bool samples = false;
 };
 
 /// A dim seen as [outer][ranks][chunk]; or rows in the order of experts, and

@@ -193,9 +193,9 @@ def draw_case(random_, runner, choices, sub):
         draw_stages(random_, runner, case)
     if name in EXPERTS:
         for unit in case["plan"]["units"].values():
-            tp, cp = unit.get("tp", 1), unit.get("cp", 1)
-            if tp * cp > 1 and random_.random() < 0.6:
-                unit["ep"] = random_.choice([2, tp, 2 * tp, tp * cp])
+            tp, cp, dp = (unit.get(key, 1) for key in ("tp", "cp", "dp"))
+            if tp * cp * dp > 1 and random_.random() < 0.6:
+                unit["ep"] = random_.choice([2, tp, 2 * tp, tp * cp, tp * cp * dp])
     return case
 
 

@@ -120,6 +120,15 @@ case("qwen3_moe-cp2-ep2-pp2-dp2", "extra/qwen3_moe", 8, 2, "model:cp=2,ep=2,pp=2
 case("deepseek_v3-tp2-cp2-ep4", "extra/deepseek_v3", 4, 2, "model:tp=2,cp=2,ep=4,save=none", subset=True)
 case("qwen3_moe-cp4-ep2", "extra/qwen3_moe", 4, 2, "model:cp=4,ep=2 | bucket_bytes=9000", subset=True)
 case("gpt_oss-cp2-ep2-one-rank", "extra/gpt_oss", 4, 2, "model:cp=2,ep=2 | schedule=accumulate", favours=2)
+# Replicas that share out experts, each with samples of its own.
+case("qwen3_moe-dp2-ep2", "extra/qwen3_moe", 8, 4, "model:dp=2,ep=2", subset=True)
+case("qwen3_moe-tp2-dp4-ep4-zero", "extra/qwen3_moe", 8, 4, "model:tp=2,dp=4,ep=4,zero=1")
+case("gpt_oss-dp4-ep2-sub", "extra/gpt_oss", 16, 8, "model:dp=4,ep=2,sub=2")
+case("gpt_oss-tp2-dp2-ep4-pp2-sp", "extra/gpt_oss", 8, 2, "model:tp=2,pp=2,dp=2,ep=4,sequence_parallel=true,save=none | schedule=zb-h1")
+case("deepseek_v3-tp2-pp2-dp2-ep4", "extra/deepseek_v3", 8, 2, "model:tp=2,pp=2,dp=2,ep=4,zero=1", subset=True)
+case("deepseek_v3-cp2-dp2-ep4", "extra/deepseek_v3", 4, 2, "model:cp=2,dp=2,ep=4")
+case("gpt_oss-dp4-ep4-one-rank", "extra/gpt_oss", 8, 4, "model:dp=4,ep=4", favours=2)
+case("qwen3_moe-dp2-ep2-odd", "extra/qwen3_moe", 6, 3, "model:dp=2,ep=2", refused="as many samples each; a microbatch has 3 samples")
 case("qwen3_moe-ep3", "extra/qwen3_moe", 6, 3, "model:tp=3,ep=3", refused="layers of 8 experts, which ep = 3 does not divide")
 case("deepseek_v3-tp2-pp2", "extra/deepseek_v3", 6, 3, "model:tp=2,pp=2,save=none | schedule=1f1b", subset=True)
 

@@ -263,6 +263,15 @@ private:
   llvm::json::OStream json;
 };
 
+/// Of each of the plan's replicas.
+std::map<std::string, int64_t> getRowsMax(const UnitReport &unit) {
+  std::map<std::string, int64_t> rows;
+  for (const ModuleReport *stage : unit.stages)
+    for (auto &[quantity, most] : stage->rowsMax)
+      rows[quantity] = most / stage->joined;
+  return rows;
+}
+
 void JsonPrinter::printUnit(const UnitReport &unit) {
   const ModuleReport &first = *unit.stages[0];
   int64_t pp = getPositions(unit);
@@ -281,12 +290,8 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
       for (int64_t rank : unit.stages[i]->ranks)
         json.value(rank);
   });
-  std::map<std::string, int64_t> rows;
-  for (const ModuleReport *stage : unit.stages)
-    for (auto &[item, max] : stage->rowsMax)
-      rows[item] = max;
   json.attributeObject("rows_max", [&] {
-    for (auto &[item, max] : rows)
+    for (auto &[item, max] : getRowsMax(unit))
       json.attribute(item, max);
   });
   json.attribute("sub", first.sub);
@@ -323,11 +328,9 @@ void JsonPrinter::printTimes(const UnitReport &unit) {
   entry.sub = first.sub;
   entry.overlap = first.overlap;
   entry.sequenceParallel = first.sequenceParallel;
-  for (const ModuleReport *stage : unit.stages) {
+  for (const ModuleReport *stage : unit.stages)
     entry.save.push_back(stage->save);
-    for (auto &[item, max] : stage->rowsMax)
-      entry.rowsMax[item] = max;
-  }
+  entry.rowsMax = getRowsMax(unit);
   if (llvm::all_equal(entry.save))
     entry.save.resize(1);
   json.attribute("from", first.timesFrom);

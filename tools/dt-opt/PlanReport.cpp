@@ -38,7 +38,8 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.stage = placement.stage;
   entry.tp = module.getTp();
   entry.cp = module.getCp();
-  entry.dp = placement.dp;
+  entry.joined = module.getJoined();
+  entry.dp = placement.dp * entry.joined;
   entry.sub = placement.sub;
   entry.span = module.getSpan();
   entry.zero = placement.zero;

@@ -106,7 +106,7 @@ void addCosts(ModuleOp program, ProgramReport &report) {
       entry.save = rt::textOf(*save);
     for (auto dim : module.getOps<nn::DimOp>())
       if (dim.getItem() && dim.getMax())
-        entry.rowsMax[dim.getItem()->str()] = *dim.getBound();
+        entry.rowsMax[dim.getQuantity()] = *dim.getBound();
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
       int64_t size =
           cast<RankedTensorType>(parameter.getType()).getNumElements();
@@ -261,11 +261,16 @@ private:
     return value.value_or(0);
   }
 
+  static std::string quantityOf(rt::SymbolOp symbol) {
+    std::string text = symbol.getItem()->str();
+    return symbol.getMeasure() ? text + "." + symbol.getMeasure()->str() : text;
+  }
+
   void readModule(rt::ModuleOp module) {
     ModuleReport &entry = report.getModule(module.getSymName());
     for (auto symbol : module.getBody().getOps<rt::SymbolOp>())
       if (symbol.getItem())
-        entry.rowsMax[symbol.getItem()->str()] =
+        entry.rowsMax[quantityOf(symbol)] =
             symbol.getMax() * symbol.getMultiple();
     checkResiduals(module);
     for (auto decl : module.getBody().getOps<rt::BufferDeclOp>())

@@ -36,7 +36,8 @@ struct ModuleReport {
   int64_t trainable = 0, frozen = 0;
   /// Absent: a dim has no bound, or the function does not exist.
   std::optional<int64_t> forwardFlops, backwardFlops;
-  /// Most items of each kind in a part.
+  /// Most items of each kind, and most of what their measures add up to, in a
+  /// part: by "image", "image.patches".
   std::map<std::string, int64_t> rowsMax;
   std::string save = "vjp";
   /// Buffers between tasks, all slots; largest scratch of its module functions.
@@ -60,6 +61,10 @@ struct ModuleReport {
   /// What the schedule rests on, and where that is from.
   std::optional<planner::StageTimes> times;
   std::string timesFrom;
+
+  /// Replicas that are one in the program, whose parts are as many times
+  /// larger.
+  int64_t joined = 1;
 
   int64_t getGroup() const { return tp * cp; } ///< ranks of a replica
   int64_t getBytes() const {

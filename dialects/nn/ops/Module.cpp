@@ -131,8 +131,8 @@ LogicalResult DimOp::verify() {
     return emitOpError("adds up '") << *getMeasure() << "' of no kind of item";
   if (getLargest() && int64_t(*getLargest()) < 0)
     return emitOpError("has a 'largest' below 0");
-  if (int64_t(getMultiple()) < 1 || (getMultiple() > 1 && !getMeasure()))
-    return emitOpError("has a 'multiple' of at least 1, of a measure");
+  if (int64_t(getMultiple()) < 1 || (getMultiple() > 1 && !getItem()))
+    return emitOpError("has a 'multiple' of at least 1, of items");
   return success();
 }
 

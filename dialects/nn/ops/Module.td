@@ -17,7 +17,7 @@ def NN_DimOp : NN_Op<"dim", [Symbol]> {
   let description = [{
     `nn.dim @images of "image" max 6`: in a part, the number of items of that kind; `max` is the bound that memory is planned for. Without `of` the symbol is not bound yet and no program can be emitted.
     `nn.dim @patches of "image" measure "patches" largest 64 max 384`: the sum of that measure over the items, of which each has at most 64 (docs/sizes.md).
-    With `multiple 128` the sum is rounded up to a multiple of that, and the symbol counts how many: a size of as many rows is `128*patches`, `max` is in that unit too.
+    With `multiple 128` the sum is rounded up to a multiple of that, and the symbol counts how many: a size of as many rows is `128*patches`, `max` is in that unit too. Items that are counted are a multiple already.
     `limit`: the largest value for which the graph means anything, since it reads so many rows of a table (NNLimits.h); `limited_by` names the node, for errors. `cost`: predicted ns of forward and backward of one of its items, or of each 1 of the measure; `square_cost`: what is more for the square of an item's measure (attention).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<StrAttr>:$measure, OptionalAttr<I64Attr>:$largest, DefaultValuedAttr<I64Attr, "1">:$multiple, OptionalAttr<I64Attr>:$max, OptionalAttr<I64Attr>:$limit, OptionalAttr<StrAttr>:$limited_by, OptionalAttr<F64Attr>:$cost, OptionalAttr<F64Attr>:$square_cost);

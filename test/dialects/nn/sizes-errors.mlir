@@ -68,10 +68,10 @@ nn.dim @patches of "image" measure "patches" largest -1 max 8
 
 // -----
 
-// expected-error @+1 {{'nn.dim' op has a 'multiple' of at least 1, of a measure}}
+// expected-error @+1 {{'nn.dim' op has a 'multiple' of at least 1, of items}}
 nn.dim @patches of "image" measure "patches" largest 4 multiple 0 max 8
 
 // -----
 
-// expected-error @+1 {{'nn.dim' op has a 'multiple' of at least 1, of a measure}}
-nn.dim @images of "image" multiple 4 max 8
+// expected-error @+1 {{'nn.dim' op has a 'multiple' of at least 1, of items}}
+nn.dim @images multiple 4 max 8

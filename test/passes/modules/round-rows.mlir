@@ -92,3 +92,18 @@ dist.module @ignored of "sample" attributes {cp = 2 : i64} {
 }
 dist.loss "l" in @counted numerator "loss.l" weight 1.0
 dist.loss "m" in @ignored numerator "loss.m" weight 1.0 {ignores_padding}
+
+// -----
+
+// Replicas that share out experts have as many samples each, without any made up.
+// CHECK-LABEL: dist.module @joined
+// CHECK-SAME: joined = 2
+// CHECK: nn.dim @n of "sample" multiple 2 max 2
+// CHECK: func.func @forward(%{{.*}}: tensor<?x8xf32, #nn.dims<2*n>>
+dist.batch global 8 micro 8
+dist.module @joined of "sample" attributes {joined = 2 : i64, dp = 2 : i64, ep = 2 : i64} {
+  nn.dim @n of "sample" max 4
+  func.func @forward(%x: tensor<?x8xf32, #nn.dims<n>> {nn.name = "x"}) -> (tensor<?x8xf32, #nn.dims<n>> {nn.name = "y"}) {
+    return %x : tensor<?x8xf32, #nn.dims<n>>
+  }
+}

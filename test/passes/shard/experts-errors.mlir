@@ -1,13 +1,18 @@
 // What a module with `ep` cannot have is one line.
 // RUN: dt-opt %s --pass-pipeline='builtin.module(dist.module(dist-shard))' --split-input-file -verify-diagnostics
 
-// expected-error @+1 {{ep = 3 neither divides the tensor-parallel group of 4 ranks (tp) nor is 4 times a divisor of cp = 1}}
+// expected-error @+1 {{ep = 3 neither divides the tensor-parallel group of 4 ranks (tp) nor is 4 times a divisor of cp = 1 (or all of both, times joined = 1)}}
 dist.module @group attributes {tp = 4 : i64, ep = 3 : i64} {}
 
 // -----
 
-// expected-error @+1 {{ep = 6 neither divides the tensor-parallel group of 2 ranks (tp) nor is 2 times a divisor of cp = 4}}
+// expected-error @+1 {{ep = 6 neither divides the tensor-parallel group of 2 ranks (tp) nor is 2 times a divisor of cp = 4 (or all of both, times joined = 1)}}
 dist.module @tokens attributes {tp = 2 : i64, cp = 4 : i64, ep = 6 : i64} {}
+
+// -----
+
+// expected-error @+1 {{ep = 4 neither divides the tensor-parallel group of 2 ranks (tp) nor is 2 times a divisor of cp = 2 (or all of both, times joined = 2)}}
+dist.module @replicas attributes {tp = 2 : i64, cp = 2 : i64, joined = 2 : i64, ep = 4 : i64} {}
 
 // -----
 
