@@ -94,12 +94,15 @@ struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
             parts = placement.getNumParts();
     bool alike = module.getItem() == dist::kSample && global % micro == 0 &&
                  *dim.getBound() * parts == micro * span;
-    if (!alike || micro % (parts * joined) != 0)
-      return module.emitError("ep = ")
-             << module.getEp() << " shares out experts over replicas, "
-             << "which need as many samples each; a microbatch has " << micro
-             << " samples (of " << global << " in a step) for "
+    if (!alike || micro % (parts * joined) != 0) {
+      auto plan = dist::getOnly<dist::PlanOp>(getOperation());
+      return emitError(plan ? plan.getLoc() : module.getLoc())
+             << "units." << placement.unit << ".ep: " << module.getEp()
+             << " ranks share out experts over " << joined
+             << " replicas, which need as many samples each; a microbatch has "
+             << micro << " samples (of " << global << " in a step) for "
              << parts * joined << " parts";
+    }
     setMultiple(module, dim, std::lcm(int64_t(dim.getMultiple()), joined));
     return success();
   }
