@@ -31,8 +31,8 @@ from safetensors.numpy import load_file, save_file
 
 CASES = {
     "mllm": dict(name="mllm", model="mllm", samples=12, micro=3, plan="vision:dp=2 llm:pp=2,zero=1 generator:", other="vision: llm:tp=2,dp=2,zero=1 generator:"),
-    # Experts shared out over ranks that share tokens, then over tensor-parallel ones.
-    "experts": dict(name="experts", model="extra/qwen3_moe", samples=8, micro=4, plan="model:cp=2,ep=2,pp=2", other="model:tp=2,ep=2,dp=2,zero=1"),
+    # Experts shared out over ranks that share tokens, then over replicas.
+    "experts": dict(name="experts", model="extra/qwen3_moe", samples=8, micro=4, plan="model:cp=2,ep=2,pp=2", other="model:tp=2,dp=2,ep=4,zero=1"),
 }
 STEPS = 120
 AFTER = 10  # steps under another plan that are compared: rounding grows from step to step
