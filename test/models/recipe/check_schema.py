@@ -62,7 +62,7 @@ EXAMPLES = [{
     "items": {"image": {"max": 3, "measures": {"patches": {"max": 8, "part": 64}}}, "sample": {"measures": {"tokens": {"max": 9, "multiple": 2}}}},
     "dims": {"rows": "image.patches", "seq": "sample.tokens"},
     "losses": [{"kind": "mse", "output": "m.y"}],
-    "optimizer": {"kind": "lion"}, "ema": {"decay": 0.999},
+    "optimizer": {"kind": "lion", "routing_bias": [{"match": "m.*.bias", "rate": 0.01}]}, "ema": {"decay": 0.999},
     "batch": {"global": 2, "tokens": 64},
 }, {
     "modules": {"m": {"onnx": "m.onnx"}},

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Of scores [samples, .., experts], before any softmax (docs/experts.md).
+// Of scores [samples, .., experts], before any softmax (docs/routers.md).
 //
 //===----------------------------------------------------------------------===//
 
