@@ -28,36 +28,42 @@ bool isFloat(Value value) {
   return isa<FloatType>(getElementTypeOrSelf(value.getType()));
 }
 
-/// What comes of a bias by floats: scores, of which choices are made.
-struct Reached {
+/// What comes of a bias by floats: scores, of which choices are made. Numbers
+/// of a choice go no further.
+llvm::SetVector<Value> follow(Value bias, bool onlyGradients) {
   llvm::SetVector<Value> values;
-  SmallVector<nn::TopKOp> choices; ///< among all experts, not their scores
-  Operation *result = nullptr;     ///< what has more of it than a choice
+  values.insert(bias);
+  for (size_t i = 0; i < values.size(); ++i)
+    for (Operation *user : values[i].getUsers())
+      if (!onlyGradients || !user->hasTrait<nn::ZeroGradient>())
+        for (Value value : user->getResults())
+          if (isFloat(value))
+            values.insert(value);
+  return values;
+}
 
-  Reached(Value bias, int64_t experts) {
-    values.insert(bias);
-    for (size_t i = 0; i < values.size(); ++i)
-      for (Operation *user : values[i].getUsers())
-        add(user, experts);
-  }
+/// Choices among all experts, of scores in `values`, that are more than their
+/// scores.
+llvm::SetVector<Operation *> findChoices(const llvm::SetVector<Value> &values,
+                                         int64_t experts) {
+  llvm::SetVector<Operation *> choices;
+  for (Value value : values)
+    for (Operation *user : value.getUsers())
+      if (auto top = dyn_cast<nn::TopKOp>(user);
+          top && !top.getIndices().use_empty() &&
+          nn::getShape(top.getInput())[top.getAxis()] == nn::DimExpr(experts))
+        choices.insert(top);
+  return choices;
+}
 
-private:
-  /// Indices of a choice go no further: they have no gradient.
-  void add(Operation *user, int64_t experts) {
-    if (user->hasTrait<OpTrait::IsTerminator>()) {
-      result = user;
-      return;
-    }
-    if (auto top = dyn_cast<nn::TopKOp>(user);
-        top && !top.getIndices().use_empty() &&
-        nn::getShape(top.getInput())[top.getAxis()] == nn::DimExpr(experts) &&
-        !llvm::is_contained(choices, top))
-      choices.push_back(top);
-    for (Value value : user->getResults())
-      if (isFloat(value))
-        values.insert(value);
-  }
-};
+/// Whether a gradient may come to the bias from what the function returns.
+bool reachesResult(Value bias) {
+  return llvm::any_of(follow(bias, true), [](Value value) {
+    return llvm::any_of(value.getUsers(), [](Operation *user) {
+      return user->hasTrait<OpTrait::IsTerminator>();
+    });
+  });
+}
 
 /// The first value that follows from the numbers of the chosen experts and may
 /// have a gradient (their shares, or their rows); null: none.
@@ -114,13 +120,16 @@ private:
       return fail(bias) << "is " << type
                         << "; expected one float32 for each expert";
     int64_t experts = type.getDimSize(0);
-    Reached reached(read.getResult(), experts);
-    if (reached.result)
+    if (reachesResult(read))
       return fail(bias) << "more depends on it than which experts are chosen";
-    if (reached.choices.size() != 1)
-      return fail(bias) << reached.choices.size() << " choices among "
-                        << experts << " follow from it; expected one";
-    Value numbers = reached.choices[0].getIndices();
+    // What is shown, behind a stop of gradients, may be counted, too.
+    auto choices = findChoices(follow(read, true), experts);
+    if (choices.empty())
+      choices = findChoices(follow(read, false), experts);
+    if (choices.size() != 1)
+      return fail(bias) << choices.size() << " choices among " << experts
+                        << " follow from it; expected one";
+    Value numbers = cast<nn::TopKOp>(choices[0]).getIndices();
     Value carrier = findCarrier(numbers);
     if (!carrier)
       return fail(bias) << "nothing with a gradient follows from the choice";

@@ -87,7 +87,7 @@ class Net(nn.Module):
     def forward(self, x):
         for layer in self.layers:
             x = layer(x)
-        return self.head(x)
+        return self.head(x), *(layer.choice.detach() for layer in self.layers)
 
 
 def count(layer):
@@ -109,19 +109,19 @@ def closest(layer):
 
 
 def loop(weights, batch, kind):
-    """(losses before each step, weights afterwards, loads of the first step, the largest output, the closest choice)."""
+    """(losses before each step, weights afterwards, loads of each, the largest output, the closest choice)."""
     net = Net().to(kind)
     net.load_state_dict({name: torch.from_numpy(value).to(kind) for name, value in weights.items()})
     x, target = (torch.from_numpy(batch[name]).to(kind) for name in ("model.x", "target"))
     trained = [p for p in net.parameters() if p.requires_grad]
-    optimizer, losses, loads, terms, close = torch.optim.AdamW(trained, **OPTIMIZER), [], {}, 0.0, math.inf
+    optimizer, losses, loads, terms, close = torch.optim.AdamW(trained, **OPTIMIZER), [], [], 0.0, math.inf
     for _ in range(STEPS):
         optimizer.zero_grad()
-        y = net(x)
+        y = net(x)[0]
         loss = nn.functional.mse_loss(y, target)
         losses, terms = [*losses, loss.item()], max(terms, y.abs().max().item())
         close = min(close, *(closest(layer) for layer in net.layers))
-        loads = loads or {f"layers.{i}.bias": count(layer) for i, layer in enumerate(net.layers)}
+        loads.append({f"layers.{i}.bias": count(layer) for i, layer in enumerate(net.layers)})
         loss.backward()
         nn.utils.clip_grad_norm_(trained, CLIP)
         optimizer.step()
@@ -158,21 +158,27 @@ class Program:
         build(self.out, os.environ.get("CCACHE_DIR"), prebuilt(dt_opt), QUICK)
 
     def train(self, steps, folder, *flags):
-        """Losses of the steps that it makes, tensors of its last checkpoint."""
+        """Metrics of the steps that it makes, tensors of its last checkpoint."""
         (self.out / "metrics.jsonl").unlink(missing_ok=True)
         command = [self.out / "build/train", "--batch", self.work / "batch.safetensors", "--threads", 1, "--steps", steps, "--metrics", self.out / "metrics.jsonl", "--checkpoint", folder]
         run([*command, *(["--ranks", self.ranks] if self.ranks > 1 else []), *flags], self.out)
-        losses = [json.loads(line)["loss"] for line in (self.out / "metrics.jsonl").read_text().splitlines()]
-        return np.array(losses), read_checkpoint(folder / f"step-{steps}")
+        lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+        return lines, read_checkpoint(folder / f"step-{steps}")
 
 
-def judge(name, losses, tensors, want, draws, first=0):
-    want_losses, want_tensors, _, terms, _ = want
+def judge(name, lines, tensors, want, draws, first=0):
+    want_losses, want_tensors, loads, terms, _ = want
+    losses = np.array([line["loss"] for line in lines])
     curve, step = tolerance.compare_curves([*want_losses[:first], *losses], want_losses, terms, draws)
     biases = [key for key in want_tensors if key.startswith("layers.") and key.endswith(".bias")]
     wrong = [key for key in biases if not np.array_equal(tensors[f"model.{key}"], want_tensors[key])]
     kept = [key for key in tensors if key.startswith("exp_avg") and key.endswith("layers.0.bias")]
     print(f"{name}: losses {curve:.2f} of the limit (step {step}), biases equal: {len(biases) - len(wrong)} of {len(biases)}", flush=True)
+    for line, of_step in zip(lines, loads[first:]):
+        for i, above in enumerate(of_step.values()):  # E * load - all choices
+            most, all_choices = line[f"loss.load{i}"], SAMPLES * ROWS * EACH
+            if abs(most - (1 + above.max() / all_choices)) > 8 * tolerance.EPS * most:
+                sys.exit(f"{name}: the largest load of layer {i} is {most} of the mean, expected {1 + above.max() / all_choices}")
     for key in wrong:
         print(f"{key}: {tensors[f'model.{key}'].tolist()}, expected {want_tensors[key].tolist()}")
     if not curve <= 1 or wrong or kept or len(losses) != STEPS - first:
@@ -203,12 +209,14 @@ def check(dt_opt, work):
     batch = {name: random.standard_normal((SAMPLES, ROWS, WIDTH)).astype(np.float32) for name in ("model.x", "target")}
     save_file(batch, work / "batch.safetensors")
     net, weights, want = draw(batch)
-    for key, loads in want[2].items():
+    for key, loads in want[2][0].items():
         if not loads.any() or np.array_equal(want[1][key], weights[key]):
             sys.exit(f"{key} does not move: the test shows nothing")
-    export(net, (torch.randn(2, ROWS, WIDTH),), work / "model.onnx", dynamic_shapes={"x": {0: "batch"}}, input_names=["x"], output_names=["y"])
+    export(net, (torch.randn(2, ROWS, WIDTH),), work / "model.onnx", dynamic_shapes={"x": {0: "batch"}}, input_names=["x"], output_names=["y", *(f"choice{i}" for i in range(2))])
+    losses = [{"name": "mse", "kind": "mse", "output": "model.y"}]
+    losses += [{"name": f"load{i}", "kind": "max_load", "logits": f"model.choice{i}", "experts_per_token": EACH, "weight": 0} for i in range(2)]
     optimizer = {"kind": "adamw", **OPTIMIZER, "clip": CLIP, "routing_bias": [{"match": "model.layers.*.bias", "rate": RATE}]}
-    recipe = {"modules": {"model": {"onnx": "model.onnx"}}, "dims": {"batch": "sample"}, "losses": [{"kind": "mse", "output": "model.y"}], "optimizer": optimizer, "batch": {"global": SAMPLES}}
+    recipe = {"modules": {"model": {"onnx": "model.onnx"}}, "dims": {"batch": "sample"}, "losses": losses, "optimizer": optimizer, "batch": {"global": SAMPLES}}
     (work / "recipe.json").write_text(json.dumps(recipe))
     refused(dt_opt, work)
     drawn = [loop(tolerance.perturbed(weights, "f32", seed), tolerance.perturbed(batch, "f32", seed), torch.float32)[0] for seed in range(tolerance.DRAWS)]
@@ -217,7 +225,7 @@ def check(dt_opt, work):
     for name, program in programs.items():
         gradients = program.out / "gradients.safetensors"
         judge(name, *program.train(STEPS, program.out / "run", "--save-gradients", gradients), want, draws)
-        compare_loads(name, gradients, want[2])
+        compare_loads(name, gradients, want[2][0])
     for first, then in GOES_ON:
         folder = work / f"{first}-{then}"
         programs[first].train(STOPPED, folder)

@@ -32,7 +32,7 @@ EXAMPLES = [{
     "losses": [{"name": "a", "kind": "cross_entropy", "logits": "m.x"}, {"name": "b", "kind": "mse", "output": "m.y"},
                {"name": "c", "kind": "clip_contrastive", "logits": "m.z"}, {"name": "d", "kind": "sigmoid_contrastive", "logits": "m.z"},
                {"name": "e", "kind": "graph_output", "output": "m.l"}, {"name": "f", "kind": "load_balance", "logits": "m.r", "experts_per_token": 2},
-               {"name": "g", "kind": "router_z", "logits": "m.r"}],
+               {"name": "g", "kind": "router_z", "logits": "m.r"}, {"name": "h", "kind": "max_load", "logits": "m.r", "experts_per_token": 2, "weight": 0}],
     "optimizer": {"kind": "adamw"},
     "batch": {"global": 2, "micro": 1},
     "batch_norm": "local",

@@ -48,6 +48,26 @@ dist.module @m {
 
 // -----
 
+// Scores may be shown without a gradient, and what is shown may be counted.
+dist.module @m {
+  nn.parameter @bias : tensor<8xf32> trainable from #nn.onnx<"m.onnx", "bias"> {routing_rate = 1.0e-3}
+  // CHECK-LABEL: func.func @forward(
+  // CHECK: %{{[a-z0-9_]+}}, %[[IDS:[a-z0-9_]+]] = nn.top_k
+  // CHECK: nn.balance %{{.*}}, %{{.*}} by %[[IDS]]
+  func.func @forward(%scores: tensor<5x8xf32> {nn.name = "scores"}) -> (tensor<5x3xf32> {nn.name = "y"}, tensor<5x8xf32> {nn.name = "shown"}, tensor<5x3xf32> {nn.name = "counted"}) {
+    %bias = nn.read @bias : tensor<8xf32>
+    %choice = nn.add %scores, %bias : tensor<5x8xf32>, tensor<8xf32>
+    %top, %ids = nn.top_k %choice {axis = 1 : i64} : (tensor<5x8xf32>) -> (tensor<5x3xf32>, tensor<5x3xi64>)
+    %shares = nn.gather_elements %scores at %ids {axis = 1 : i64} : tensor<5x8xf32>, tensor<5x3xi64>
+    %shown = nn.stop_gradient %choice : tensor<5x8xf32>
+    %most, %which = nn.top_k %shown {axis = 1 : i64} : (tensor<5x8xf32>) -> (tensor<5x3xf32>, tensor<5x3xi64>)
+    %counted = nn.cast %which : tensor<5x3xi64> to tensor<5x3xf32>
+    return %shares, %shown, %counted : tensor<5x3xf32>, tensor<5x8xf32>, tensor<5x3xf32>
+  }
+}
+
+// -----
+
 dist.module @m {
   // expected-error@+1 {{'bias' is to even out experts' loads (optimizer.routing_bias), but more depends on it than which experts are chosen}}
   nn.parameter @bias : tensor<8xf32> trainable from #nn.onnx<"m.onnx", "bias"> {routing_rate = 1.0e-3}
