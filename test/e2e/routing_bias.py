@@ -15,7 +15,6 @@
 import argparse
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
@@ -25,7 +24,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 import tolerance
-from train_model import QUICK, SKIPPED, build, emit, prebuilt
+from train_model import QUICK, SKIPPED, emit, make
 
 try:
     import torch
@@ -52,6 +51,7 @@ PLANS = {
     "cp2-ep2-dp2": "model:cp=2,ep=2,dp=2,zero=1;microbatches=2",
     "pp2": "model:pp=2;microbatches=4;schedule=zb-h1",
 }
+DOUBLE = ["one", "dp2"]  # these also as CUDA programs, on its double
 GOES_ON = [("cp2-ep2-dp2", "ep2"), ("one", "cp2-ep2-dp2")]
 
 
@@ -153,13 +153,10 @@ def run(command, cwd):
 
 
 class Program:
-    def __init__(self, dt_opt, work, name, plan):
+    def __init__(self, dt_opt, work, name, plan, double):
         self.work, self.out = work, work / name
         self.ranks = math.prod(int(s.split("=")[1]) for s in plan.split(";")[0].split(":")[-1].split(",") if s[:2] in ("tp", "cp", "dp", "pp"))
-        done = emit(dt_opt, work / "recipe.json", self.out, "cpu", *([f"--plan={plan}"] if plan else []))
-        if done.returncode:
-            sys.exit(f"{name}: {done.stderr[-2000:]}")
-        build(self.out, os.environ.get("CCACHE_DIR"), prebuilt(dt_opt), QUICK)
+        make(dt_opt, work / "recipe.json", self.out, "cuda" if double else "cpu", double, [f"--plan={plan}"] if plan else [], QUICK)
 
     def train(self, steps, folder, *flags):
         """Metrics of the steps that it makes, tensors of its last checkpoint."""
@@ -208,7 +205,7 @@ def refused(dt_opt, work):
             sys.exit(f"{match}: expected an error about {said}, not {done.stderr[-1000:]}")
 
 
-def check(dt_opt, work):
+def check(dt_opt, work, double):
     random = np.random.default_rng(3)
     batch = {name: random.standard_normal((SAMPLES, ROWS, WIDTH)).astype(np.float32) for name in ("model.x", "target")}
     save_file(batch, work / "batch.safetensors")
@@ -225,12 +222,12 @@ def check(dt_opt, work):
     refused(dt_opt, work)
     drawn = [loop(tolerance.perturbed(weights, "f32", seed), tolerance.perturbed(batch, "f32", seed), torch.float32)[0] for seed in range(tolerance.DRAWS)]
     draws = tolerance.CurveDraws(want[0], drawn)
-    programs = {name: Program(dt_opt, work, name, plan) for name, plan in PLANS.items()}
+    programs = {name: Program(dt_opt, work, name, PLANS[name], double) for name in (DOUBLE if double else PLANS)}
     for name, program in programs.items():
         gradients = program.out / "gradients.safetensors"
         judge(name, *program.train(STEPS, program.out / "run", "--save-gradients", gradients), want, draws)
         compare_loads(name, gradients, want[2][0])
-    for first, then in GOES_ON:
+    for first, then in [] if double else GOES_ON:
         folder = work / f"{first}-{then}"
         programs[first].train(STOPPED, folder)
         judge(f"{first}, then {then}", *programs[then].train(STEPS, folder, "--resume"), want, draws, STOPPED)
@@ -239,10 +236,11 @@ def check(dt_opt, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
+    parser.add_argument("--double", type=pathlib.Path, help="compile for CUDA, which this folder stands in for")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as work:
-        check(arguments.dt_opt.resolve(), pathlib.Path(work))
+        check(arguments.dt_opt.resolve(), pathlib.Path(work), arguments.double)
 
 
 if __name__ == "__main__":

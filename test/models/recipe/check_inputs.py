@@ -157,6 +157,8 @@ CASES = [
     (("data", "segments", "pair", "tokens", 1, "count"), 2, "data.segments.pair.tokens: warning: 2 positions are of one \"image\", but inputs.llm.places has a width of 3: the rest is its \"pad\", -1, which the graph takes for a position"),
     (("modules", "llm", "init"), [{"pattern": "*", "rule": "zeros"}], "modules.llm.init[0]: warning: does nothing: what '*' matches has a value in the file"),
     (("modules", "llm", "init"), [{"pattern": "table", "rule": "normal(0, -1)", "replace": True}], "modules.llm.init[0]: error: parameter 'table': init rule 'normal(0, -1)' has a negative std"),
+    (("losses", 0), {"kind": "max_load", "logits": "llm.logits", "experts_per_token": 2}, 'losses[0]: error: a max_load trains nothing, expected "weight": 0'),
+    (("losses", 0), {"kind": "load_balance", "logits": "llm.logits", "experts_per_token": 200}, 'losses[0]: error: "experts_per_token" is 200; expected 1 to the router\'s '),
     (("losses", 0, "where"), "labels", 'losses[0]: "where" names an input and "is" a number: expected both or neither'),
     (("losses", 0, "weight"), -1, "losses[0].weight: expected a number of at least 0.0, not -1"),
     (("inputs", "labels"), None, "losses[0].labels: error: 'labels' is an input of module 'llm' that inputs does not describe; expected the key 'labels' or 'llm.labels' there"),

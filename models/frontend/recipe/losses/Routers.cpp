@@ -116,8 +116,7 @@ Value loadBalance(LossBuilder &l, Value output) {
 /// of k^2, of which a mean over samples is one over the batch.
 Value maxLoad(LossBuilder &l, Value output) {
   if (l.loss.weight != 0) {
-    emitError(l.loc) << "\"weight\" is " << l.loss.weight
-                     << "; a max_load trains nothing, expected 0";
+    emitError(l.loc) << "a max_load trains nothing, expected \"weight\": 0";
     return {};
   }
   Value scores = bySample(l, output);
