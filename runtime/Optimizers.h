@@ -105,7 +105,10 @@ struct Lion {
       {"beta1", "betas", 0.9, kBelowOne, "weight of the mean in the update"},
       {"beta2", "betas", 0.99, kBelowOne, "decay of the mean of gradients"}};
   static constexpr const char *moments[] = {"exp_avg"};
-  static constexpr size_t countMoments(const double *) { return 1; }
+  /// A mean that keeps all of itself stays 0.
+  static constexpr size_t countMoments(const double *settings) {
+    return settings[1] < 1;
+  }
 
   explicit Lion(const UpdateStep &s)
       : keep(float(1 - s.lr * s.weightDecay)), beta1(float(s.settings[0])),

@@ -78,6 +78,8 @@ FailureOr<std::string> writeParameters(TableWriter &writer) {
       row.weightDecay = decay->convertToDouble();
     if (decl.getMatrix())
       row.matrix = true;
+    if (auto rate = decl.getRouting())
+      row.routingRate = rate->convertToDouble();
     table.push_back(fieldsText(row));
   }
   return writer.array<rows::ParameterInfo>("kParameters", table);

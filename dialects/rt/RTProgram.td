@@ -76,11 +76,12 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
     | `tied` | the parameter of another module of which this is a copy |
     | `decay` | weight decay applies; `by`: its value in place of the optimizer's |
     | `lr_factor` | a factor of the learning rate |
+    | `routing` | a router's bias, which a step moves by so much against the sign of its gradient (nn.balance) |
     | `matrix` | the optimizer sees the last two axes as those of a matrix, or of several |
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$index, I64Attr:$offset, UnitAttr:$trainable, UnitAttr:$gradient, UnitAttr:$decay, OptionalAttr<StrAttr>:$init, ArrayAttr:$onnx,
                        OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied, OptionalAttr<F64Attr>:$weight_decay, OptionalAttr<F64Attr>:$lr_factor,
-                       OptionalAttr<I64Attr>:$gradient_offset, UnitAttr:$matrix);
+                       OptionalAttr<I64Attr>:$gradient_offset, UnitAttr:$matrix, OptionalAttr<F64Attr>:$routing);
   let extraClassDeclaration = [{
     /// Bytes from the begin of the module's gradients.
     int64_t getGradientPlace() { return getGradientOffset().value_or(getOffset()); }
@@ -88,7 +89,7 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
     BufferType getGradientType();
   }];
   let assemblyFormat = [{
-    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^ (`at` $gradient_offset^)?)? (`gradient` $gradient^)? (`decay` $decay^ (`by` $weight_decay^)?)? (`lr_factor` $lr_factor^)? (`matrix` $matrix^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
+    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^ (`at` $gradient_offset^)?)? (`gradient` $gradient^)? (`decay` $decay^ (`by` $weight_decay^)?)? (`lr_factor` $lr_factor^)? (`routing` $routing^)? (`matrix` $matrix^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
   }];
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {

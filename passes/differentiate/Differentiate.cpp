@@ -50,4 +50,8 @@ void DifferentiatePass::runOnOperation() {
     op.replaceAllUsesWith(op.getInput());
     op.erase();
   });
+  getOperation().walk([](nn::BalanceOp op) {
+    op.replaceAllUsesWith(op.getInput());
+    op.erase();
+  });
 }

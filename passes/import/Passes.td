@@ -17,7 +17,7 @@ def ImportPipeline : Pipeline<[
   "dist.module(func.func(canonicalize, cse, "
     "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-experts, nn-raise-losses, canonicalize, cse))",
   // Behind raising, which looks at products as the exporter wrote them.
-  "dist.module(nn-apply-adapters)",
+  "dist.module(nn-apply-adapters, nn-balance-choices)",
   "dist-mark-matrices",
   "nn-verify-import"
 ]>;
@@ -103,6 +103,14 @@ def ApplyAdapters : Pass<"nn-apply-adapters", "::dt::dist::ModuleOp"> {
 
     What is frozen then follows from the parameters: differentiation computes no gradient of W and no more of x than another product gives, masks and norms are those of the model without adapters, and sharding, stages and
     joined products see products like any other.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def BalanceChoices : Pass<"nn-balance-choices", "::dt::dist::ModuleOp"> {
+  let summary = "Biases of routers that even out how often experts are chosen";
+  let description = [{
+    For each read of a parameter with `routing_rate`: nn.balance behind the first value that follows from the chosen numbers and may have a gradient. From the bias must follow, by floats, one nn.top_k among as many elements as it has whose numbers are used (others, of groups of experts, may stand in between), and nothing but choices.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

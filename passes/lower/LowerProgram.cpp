@@ -192,7 +192,8 @@ private:
         row.copyOf >= 0 ? parameters.get(row.copyOf) : row;
     nn::ParameterOp owner = first.owner;
     std::string init = first.getInit();
-    bool decay = row.trainable && !owner.getNoDecay();
+    bool decay =
+        row.trainable && !owner.getNoDecay() && !owner.getRoutingRate();
     auto unit = [&](bool yes) { return yes ? b.getUnitAttr() : UnitAttr(); };
     SymbolRefAttr tied;
     if (row.copyOf >= 0)
@@ -212,7 +213,8 @@ private:
         row.trainable && row.gradientOffset != row.offset
             ? b.getI64IntegerAttr(row.gradientOffset)
             : IntegerAttr(),
-        unit(row.trainable && owner.getMatrix()));
+        unit(row.trainable && owner.getMatrix()),
+        row.trainable ? owner.getRoutingRateAttr() : FloatAttr());
   }
 
   void writeDeclaration(PlannedModule &m, const Declaration &d) {

@@ -78,6 +78,9 @@ private:
         .Case<nn::ScatterNdOp>([&](auto scatter) -> StringRef {
           return hasRows(scatter.getIndices()) ? "writes where they say" : "";
         })
+        .Case<nn::BalanceOp>([&](auto balance) -> StringRef {
+          return hasRows(balance.getExperts()) ? "counts them" : "";
+        })
         .Case<nn::GatherOp>([&](auto gather) -> StringRef {
           if (hasRows(gather.getInput()) && gather.getInOrder())
             return "wants a place for each of them";

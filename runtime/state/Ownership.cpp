@@ -243,7 +243,7 @@ void Ownership::addUpdates(Module &out, size_t m,
         continue;
       const ParameterInfo &p = program.parameters[originals[rows[i]]];
       addRange(out, parameter.part(begin, end - begin),
-               {p.decay, p.lrFactor, p.weightDecay, p.matrix});
+               {p.decay, p.lrFactor, p.weightDecay, p.matrix, p.routingRate});
     }
   }
 }
@@ -290,6 +290,10 @@ void Ownership::placeFactors(Module &out, size_t m) {
                   out.step);
     }
   }
+}
+
+bool Ownership::isRouting(size_t p) const {
+  return program.parameters[originals[p]].routingRate >= 0;
 }
 
 bool Ownership::isMatrix(size_t p) const {

@@ -59,10 +59,13 @@ struct UpdateRule {
   bool decay;
   double lrFactor = 1, weightDecay = -1;
   bool matrix = false;
+  double routingRate = -1;
   bool operator==(const UpdateRule &o) const {
     return decay == o.decay && lrFactor == o.lrFactor &&
-           weightDecay == o.weightDecay && matrix == o.matrix;
+           weightDecay == o.weightDecay && matrix == o.matrix &&
+           routingRate == o.routingRate;
   }
+  bool isRouting() const { return routingRate >= 0; }
 };
 
 /// What this rank's optimizer updates; `moment` is where the range begins in
@@ -134,7 +137,8 @@ public:
   }
   /// Of what the program's optimizer keeps.
   MomentShape momentShape(size_t parameter, size_t k) const {
-    return kind.shapeOf(k, isMatrix(parameter));
+    return isRouting(parameter) ? MomentShape::None
+                                : kind.shapeOf(k, isMatrix(parameter));
   }
   /// Where a moment of rows or columns is among the module's: of the whole
   /// part, on all ranks that have one.
@@ -165,9 +169,12 @@ public:
   bool spread(size_t parameter) const;
   /// To the optimizer (ParameterInfo::matrix).
   bool isMatrix(size_t parameter) const;
+  /// Whether it follows from choices of experts (ParameterInfo::routingRate).
+  bool isRouting(size_t parameter) const;
   /// Whether the optimizer sees all of it at once.
   bool isWhole(size_t parameter) const {
-    return updated(parameter) && kind.isWhole(isMatrix(parameter));
+    return updated(parameter) && !isRouting(parameter) &&
+           kind.isWhole(isMatrix(parameter));
   }
   /// Whether the optimizer changes it, this copy or another.
   bool updated(size_t parameter) const { return isUpdated[parameter]; }

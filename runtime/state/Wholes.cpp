@@ -178,7 +178,7 @@ bool mayBeWhole(const ProgramInfo &program, const ParameterInfo &parameter) {
   for (size_t hops = 0; original->tied >= 0 && hops < program.parameters.size;
        ++hops)
     original = &program.parameters[size_t(original->tied)];
-  return parameter.trainable &&
+  return parameter.trainable && original->routingRate < 0 &&
          describe(program.optimizer.kind).isWhole(original->matrix);
 }
 

@@ -40,10 +40,18 @@ UpdateStep Optimizer::stepOf(const UpdateRule &rule, int64_t step,
           info.averageDecay};
 }
 
+/// The sign of the gradient alone: Lion without a mean.
+static constexpr double kSigns[] = {0, 1};
+
 void Optimizer::update(const device::Runs<device::UpdateRun> &runs,
                        const UpdateRule &rule, int64_t step, double lr,
                        const Verdict *verdict) const {
-  device::update(info.kind, stepOf(rule, step, lr), runs, verdict);
+  if (rule.isRouting())
+    device::update(OptimizerKind::Lion,
+                   {kSigns, rule.routingRate, 0, step, info.averageDecay}, runs,
+                   verdict);
+  else
+    device::update(info.kind, stepOf(rule, step, lr), runs, verdict);
 }
 
 static device::UpdateRun runOf(const Region &region, const UpdateRange &u,
@@ -69,7 +77,7 @@ Updates::Updates(const Optimizer &optimizer, const Ownership &ownership,
   std::vector<std::vector<device::UpdateRun>> runs;
   for (size_t m = 0; m < modules; ++m)
     for (const UpdateRange &u : ownership.updates(m)) {
-      if (optimizer.isWhole(u.rule.matrix))
+      if (!u.rule.isRouting() && optimizer.isWhole(u.rule.matrix))
         continue;
       size_t i =
           size_t(std::find(rules.begin(), rules.end(), u.rule) - rules.begin());

@@ -38,7 +38,7 @@ std::vector<device::FloatRun> findGradients(const ProgramInfo &program,
                                             const Regions &regions) {
   std::vector<device::FloatRun> runs;
   for (size_t p = 0; p < program.parameters.size; ++p) {
-    if (!ownership.updated(p))
+    if (!ownership.updated(p) || ownership.isRouting(p))
       continue;
     for (const OwnedPiece &piece : ownership.owned(p))
       runs.push_back({regions.gradient(program.parameters[p]) + piece.begin,

@@ -62,7 +62,8 @@ void WholeUpdates::makeMatrices() {
 
 UpdateRule WholeUpdates::ruleOf(size_t p) const {
   const ParameterInfo &info = program.parameters[ownership.original(p)];
-  return {info.decay, info.lrFactor, info.weightDecay, info.matrix};
+  return {info.decay, info.lrFactor, info.weightDecay, info.matrix,
+          info.routingRate};
 }
 
 /// Of the moments the one that is of elements, if there is one.

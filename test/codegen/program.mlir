@@ -42,7 +42,7 @@
 // CHECK: dt::rt::copy(seed, context.seeds, 1);
 
 // CHECK-LABEL: //===--- program.cpp
-// CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .gradient = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight, .lrFactor = 0.5, .weightDecay = 0.25}
+// CHECK: {.tensor = {"net.fc.0.weight", dt::rt::DType::F32, 2, kShape_8_16}, .module = 0, .offset = 0, .gradient = 0, .trainable = true, .hasGradient = true, .decay = true, .init = "normal(0,0.5)", .onnx = kOnnx_net_fc_0_weight, .lrFactor = 0.5, .weightDecay = 0.25, .routingRate = 0.125}
 // CHECK: .unit = "net", .stage = 0, .item = "sample"
 // CHECK: .forward = net_forward, .backward = net_backward, .backwardInput = nullptr, .backwardWeight = nullptr, .wholeBatch = false, .arenaBytes = 1152, .scratchBytes = 256, .parameterBytes = 576, .trainableBytes = 576, .tp = 1, .dp = 1, .ranks = kRanks_net, .zero = 0}
 // CHECK: .denominator = net_count
@@ -75,7 +75,7 @@
 rt.program @tiny batch 8 micro 4 seed 7 pace @net {
   rt.module @net ranks [0] arena 1152 scratch 256 parameters 576 trainable 576 {
     rt.symbol @batch of "sample" max 4
-    rt.parameter_decl @"fc.0.weight" : !rt.buffer<f32, [8, 16]> index 0 at 0 trainable gradient decay by 0.25 lr_factor 0.5 init "normal(0,0.5)" from [#nn.init<"normal(0,0.5)", "net.onnx", "fc.0.weight">]
+    rt.parameter_decl @"fc.0.weight" : !rt.buffer<f32, [8, 16]> index 0 at 0 trainable gradient decay by 0.25 lr_factor 0.5 routing 0.125 init "normal(0,0.5)" from [#nn.init<"normal(0,0.5)", "net.onnx", "fc.0.weight">]
     rt.parameter_decl @"fc.0.bias" : !rt.buffer<f32, [8]> index 1 at 512 trainable gradient init "zeros" from []
     rt.buffer_decl @x : !rt.buffer<f32, [batch, 16]> at 0 stride 0
     rt.buffer_decl @target : !rt.buffer<f32, [batch, 8]> at 256 stride 0

@@ -151,6 +151,7 @@ rt::ParameterInfo RankTables::parameterRow(rt::ParameterDeclOp decl,
   row.lrFactor = numberOf(decl.getLrFactor(), 1);
   row.weightDecay = numberOf(decl.getWeightDecay(), -1);
   row.matrix = decl.getMatrix();
+  row.routingRate = numberOf(decl.getRouting(), -1);
   if (auto layout = decl.getLayout()) {
     std::vector<Attribute> cuts(layout->getCuts().begin(),
                                 layout->getCuts().end());

@@ -348,3 +348,55 @@ ShardingRule GroupedSumOp::getShardingRule() {
   b.linear({0});
   return b.finish();
 }
+
+//===----------------------------------------------------------------------===//
+// Even choices without a loss
+//===----------------------------------------------------------------------===//
+
+LogicalResult BalanceOp::verify() {
+  Shape bias = getShape(getBias()), choices = getShape(getExperts());
+  if (bias.size() != 1 || !bias[0].asConstant())
+    return emitOpError() << "takes a bias of one number for each expert, not "
+                         << shapeToString(bias);
+  if (choices.empty() || !choices.back().asConstant())
+    return emitOpError() << "takes experts of shape [.., chosen of a row], not "
+                         << shapeToString(choices);
+  return success();
+}
+
+LogicalResult BalanceOp::buildVjp(OpBuilder &builder, ValueRange grads,
+                                  Wanted wanted, Gradients &result) {
+  GradientBuilder g(builder, *this);
+  result[0] = grads[0];
+  if (!wanted[1])
+    return success();
+  Shape choices = getShape(getExperts()), rows = choices;
+  rows.back() = getShape(getBias())[0];
+  Value ones = g.broadcast(g.number(getBias(), 1), choices);
+  Value chosen = g.make<GatherElementsGradOp>(
+      makeTensorType(rows, elementOf(getBias())), ones, getExperts(),
+      uint64_t(rows.size() - 1));
+  Value deviation = g.add(g.mul(chosen, double(rows.back().constant())),
+                          -double(choices.back().constant()));
+  result[1] = g.sumRows(deviation, getBias().getType());
+  return success();
+}
+
+DimExpr BalanceOp::getFlops() { return 0; }
+PrecisionRule BalanceOp::getPrecisionRule() {
+  PrecisionRule rule = PrecisionRule::anyNarrow(*this);
+  rule.operands[1] = false;
+  return rule;
+}
+ItemState BalanceOp::inferItems(ItemStates operands, const ItemContext &) {
+  return operands[0];
+}
+ShardingRule BalanceOp::getShardingRule() {
+  RuleBuilder b(*this);
+  Letters input = b.letters(getShape(getInput()));
+  b.operand(0, input);
+  b.operand(1, b.letters(getShape(getBias()), FactorKind::replicate));
+  b.operand(2, b.letters(getShape(getExperts()), FactorKind::replicate));
+  b.result(0, input);
+  return b.finish();
+}

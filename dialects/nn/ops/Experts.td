@@ -76,4 +76,15 @@ def NN_GroupedSumOp : NN_GradOp<"grouped_sum"> {
   let assemblyFormat = "$input `at` $offsets attr-dict `:` type(operands)";
 }
 
+def NN_BalanceOp : NN_SmoothOp<"balance", [], NN_TypeOfFirst> {
+  let summary = "input as it is; the gradient of a routing bias, whatever its own is";
+  let description = [{
+    `experts` [.., k]: the numbers of the k experts that each row chose. `bias` [e] was added to the scores that chose them; `input` follows from the choice. Gradients of the result are the input's. The bias's is not a derivative: of each expert e times how often it was chosen, minus the number of all
+    choices. These are whole numbers, 0 where choices are even, and add up over the parts of a batch. `nn-balance-choices` puts it where a parameter has a `routing_rate`; the phase *differentiate* takes it away.
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$bias, NN_IntTensor:$experts);
+  let hasVerifier = 1;
+  let assemblyFormat = "$input `,` $bias `by` $experts attr-dict `:` type(operands)";
+}
+
 #endif // DIALECTS_NN_OPS_EXPERTS

@@ -65,6 +65,9 @@ struct ImportOptions {
   /// Patterns over the initializers that train; absent: those that the file
   /// marks as parameters, or, without marks, floats with a name of their own.
   std::optional<std::vector<std::string>> trainable;
+  /// Patterns over "moduleName.initializer": floats that are an nn.parameter
+  /// whatever else is said; if they do not train by that, they are constants.
+  std::vector<std::string> kept;
   /// If given, gets what is held constant of what the file marks as parameters
   /// (requires_grad is False); no nn.parameter stands for it.
   WeightCount *fixed = nullptr;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/frontend/import/Importer.h"
+#include "models/frontend/import/Pattern.h"
 
 #include "dialects/nn/NNLimits.h"
 #include "dialects/nn/NNNames.h"
@@ -177,10 +178,19 @@ LogicalResult Importer::declareParameter(const onnx::Tensor &t) {
   return success();
 }
 
+bool Importer::isKept(const onnx::Tensor &t) const {
+  auto element = toSymbolic(t.type);
+  bool isFloat =
+      element == symbolic::Element::F32 || element == symbolic::Element::F64;
+  return isFloat && llvm::any_of(options.kept, [&](const std::string &kept) {
+           return matchesPattern(kept, options.moduleName + "." + t.name);
+         });
+}
+
 LogicalResult Importer::importInitializers(const onnx::Graph &graph) {
   for (const onnx::Tensor &t : graph.initializers) {
     initializers[t.name] = &t;
-    if (!uses->isParameter(t)) {
+    if (!uses->isParameter(t) && !isKept(t)) {
       llvm::Expected<symbolic::Result> literal = readLiteral(t);
       if (!literal)
         return error(llvm::toString(literal.takeError()));

@@ -50,6 +50,8 @@ private:
 
   mlir::FailureOr<nn::DimExpr> dimOf(const onnx::ValueInfo &v, size_t axis);
   llvm::LogicalResult importInputs(mlir::func::FuncOp function);
+  /// Whether a pattern of `kept` covers it.
+  bool isKept(const onnx::Tensor &t) const;
   llvm::LogicalResult importInitializers(const onnx::Graph &graph);
   llvm::LogicalResult declareParameter(const onnx::Tensor &t);
   llvm::LogicalResult importNodes(const onnx::Graph &graph);

@@ -140,4 +140,29 @@ applyGroups(ModuleOp program, const OptimizerEntry &optimizer,
   return success();
 }
 
+LogicalResult
+applyRouting(ModuleOp program, const OptimizerEntry &optimizer,
+             llvm::function_ref<Location(const llvm::Twine &)> at) {
+  std::vector<Candidate> all = parametersOf(program);
+  for (auto [i, entry] : llvm::enumerate(optimizer.routing)) {
+    bool found = false;
+    for (Candidate &candidate : all) {
+      if (!matchesPattern(entry.match, candidate.name))
+        continue;
+      found = true;
+      if (candidate.op.getRoutingRate())
+        continue; // the first that matches counts
+      candidate.op.setRoutingRate(llvm::APFloat(entry.rate));
+      candidate.op.setTrainable(true);
+      candidate.op.setBuffer(false);
+    }
+    if (!found)
+      return emitError(
+                 at("optimizer.routing_bias[" + llvm::Twine(i) + "].match"))
+             << "no parameter \"module.name\" matches '" << entry.match << "'"
+             << nearest(entry.match, all);
+  }
+  return success();
+}
+
 } // namespace dt::models

@@ -121,6 +121,8 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   options.recordedPath = entry.onnx;
   options.seenDims = &dimsIn[entry.name];
   options.trainable = entry.trainable;
+  for (const RoutingEntry &routing : recipe.optimizer.routing)
+    options.kept.push_back(routing.match);
   options.fixed = &fixedIn[entry.name];
   // Dims that count one kind of item are one size: they get one symbol.
   llvm::StringMap<std::string> symbols;
@@ -267,7 +269,8 @@ LogicalResult ProgramBuilder::optimizer() {
       rt::ScheduleKindAttr::get(&context, o.schedule), n(o.totalSteps),
       f(o.decayFrom), f(o.finalFraction), f(o.averageDecay));
   return failure(failed(applyPatterns(*program, o, locate)) ||
-                 failed(applyGroups(*program, o, locate)));
+                 failed(applyGroups(*program, o, locate)) ||
+                 failed(applyRouting(*program, o, locate)));
 }
 
 LogicalResult ProgramBuilder::data() {

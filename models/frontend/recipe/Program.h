@@ -64,6 +64,11 @@ applyPatterns(mlir::ModuleOp program, const OptimizerEntry &optimizer,
 llvm::LogicalResult
 applyGroups(mlir::ModuleOp program, const OptimizerEntry &optimizer,
             llvm::function_ref<mlir::Location(const llvm::Twine &)> at);
+/// Makes biases of routers follow from choices (`routing_bias`), by which they
+/// train. `at` gives the location of a key. Error if a pattern matches none.
+llvm::LogicalResult
+applyRouting(mlir::ModuleOp program, const OptimizerEntry &optimizer,
+             llvm::function_ref<mlir::Location(const llvm::Twine &)> at);
 
 /// Appends to @forward of `module` the numerator of a loss ("loss.<name>") and
 /// adds @"<name>.denominator" and the dist.loss after the module. Labels and

@@ -109,6 +109,12 @@ struct GroupEntry {
   std::optional<double> weightDecay; ///< without it the optimizer's
 };
 
+/// Biases of routers that follow from how often experts were chosen.
+struct RoutingEntry {
+  std::string match; ///< pattern over "module.parameter"
+  double rate = 1e-3;
+};
+
 struct OptimizerEntry {
   rt::OptimizerKind kind{}; ///< the first
   /// What is said of the kind's own, by name (runtime/Optimizers.h).
@@ -118,6 +124,7 @@ struct OptimizerEntry {
   /// The same: what an optimizer of matrices updates by element.
   std::vector<std::string> byElement;
   std::vector<GroupEntry> groups; ///< the first that matches counts
+  std::vector<RoutingEntry> routing;
   int64_t warmup = 0, totalSteps = 0;
   rt::ScheduleKind schedule = rt::ScheduleKind::Constant;
   double decayFrom = 0, finalFraction = 0;

@@ -19,11 +19,12 @@ namespace {
 
 /// Of every optimizer; what each has of its own is in runtime/Optimizers.h.
 const StringRef kOptimizerKeys[] = {
-    "kind",   "lr",       "weight_decay", "no_decay",   "groups", "clip",
-    "warmup", "schedule", "steps",        "decay_from", "final"};
+    "kind", "lr",     "weight_decay", "no_decay", "groups",     "routing_bias",
+    "clip", "warmup", "schedule",     "steps",    "decay_from", "final"};
 /// Of those for which weights of products are matrices: what else AdamW has.
 const StringRef kByElementKey = "adamw";
 const StringRef kGroupKeys[] = {"match", "lr_factor", "weight_decay"};
+const StringRef kRoutingKeys[] = {"match", "rate"};
 
 SmallVector<StringRef> keysOf(const rt::OptimizerDescription &optimizer) {
   SmallVector<StringRef> keys = to_vector(ArrayRef<StringRef>(kOptimizerKeys));
@@ -101,6 +102,22 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
   if (reader.has("groups"))
     for (JsonReader element : reader.at("groups").list())
       entry.groups.push_back(group(element));
+  if (reader.has("routing_bias"))
+    for (JsonReader element : reader.at("routing_bias").list())
+      entry.routing.push_back(routing(element));
+}
+
+RoutingEntry RecipeParser::routing(JsonReader reader) {
+  RoutingEntry entry;
+  if (!reader.raw().is_object()) {
+    reader.fail("expected an object");
+    return entry;
+  }
+  reader.keys(kRoutingKeys);
+  entry.match = reader.at("match").string();
+  pattern(reader.at("match"), entry.match);
+  reader.read("rate", entry.rate, 0, std::numeric_limits<double>::infinity());
+  return entry;
 }
 
 GroupEntry RecipeParser::group(JsonReader reader) {

@@ -29,6 +29,7 @@ public:
 
   static void optimizer(JsonReader reader, OptimizerEntry &entry);
   static GroupEntry group(JsonReader reader);
+  static RoutingEntry routing(JsonReader reader);
   static LossEntry loss(JsonReader reader, const Recipe *recipe);
   static void pattern(JsonReader reader, llvm::StringRef pattern);
   static std::vector<std::string> patterns(JsonReader reader);

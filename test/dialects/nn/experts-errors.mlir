@@ -93,3 +93,19 @@ func.func @several(%ids: tensor<6xi64>, %first: tensor<2xi64>) {
   %0, %1, %2 = nn.route %ids of 4 from %first take 2 : tensor<6xi64>, tensor<2xi64>
   return
 }
+
+// -----
+
+func.func @bias(%x: tensor<6x2xf32>, %b: tensor<4x1xf32>, %ids: tensor<6x2xi64>) -> tensor<6x2xf32> {
+  // expected-error@+1 {{takes a bias of one number for each expert, not [4, 1]}}
+  %0 = nn.balance %x, %b by %ids : tensor<6x2xf32>, tensor<4x1xf32>, tensor<6x2xi64>
+  return %0 : tensor<6x2xf32>
+}
+
+// -----
+
+func.func @chosen(%x: tensor<6x2xf32>, %b: tensor<4xf32>, %ids: tensor<i64>) -> tensor<6x2xf32> {
+  // expected-error@+1 {{takes experts of shape [.., chosen of a row], not []}}
+  %0 = nn.balance %x, %b by %ids : tensor<6x2xf32>, tensor<4xf32>, tensor<i64>
+  return %0 : tensor<6x2xf32>
+}

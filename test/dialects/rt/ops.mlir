@@ -44,8 +44,8 @@ rt.func @unsigned(%a: !rt.buffer<ui8, [4]>) {
 rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none" bucket 4194304 {
   // CHECK: rt.module @a origin "net" unit "net" tp 2 ranks [0, 1] arena 64 scratch 0 parameters 64 trainable 64 {
   rt.module @a origin "net" unit "net" stage 0 item "sample" tp 2 dp 1 ranks [0, 1] zero 0 arena 64 scratch 0 parameters 64 trainable 64 {
-    // CHECK: rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay by 2.500000e-01 lr_factor 5.000000e-01 init "ones" from [] layout <4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
-    rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay by 0.25 lr_factor 0.5 init "ones" from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
+    // CHECK: rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay by 2.500000e-01 lr_factor 5.000000e-01 routing 1.000000e-03 init "ones" from [] layout <4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
+    rt.parameter_decl @w : !rt.buffer<f32, [2, 4]> index 0 at 0 trainable gradient decay by 0.25 lr_factor 0.5 routing 0.001 init "ones" from [] layout #dist.layout<4x4, [#dist.cut<0, 2, 2, 1>]> partial [#dist.cut<0, 1, 2, 1>]
     // CHECK: rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 unjoined
     rt.buffer_decl @h : !rt.buffer<f32, [4]> at 0 stride 0 unjoined
     rt.output "h" @h

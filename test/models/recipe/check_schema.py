@@ -32,7 +32,7 @@ EXAMPLES = [{
     "losses": [{"name": "a", "kind": "cross_entropy", "logits": "m.x"}, {"name": "b", "kind": "mse", "output": "m.y"},
                {"name": "c", "kind": "clip_contrastive", "logits": "m.z"}, {"name": "d", "kind": "sigmoid_contrastive", "logits": "m.z"},
                {"name": "e", "kind": "graph_output", "output": "m.l"}, {"name": "f", "kind": "load_balance", "logits": "m.r", "experts_per_token": 2},
-               {"name": "g", "kind": "router_z", "logits": "m.r"}],
+               {"name": "g", "kind": "router_z", "logits": "m.r"}, {"name": "h", "kind": "max_load", "logits": "m.r", "experts_per_token": 2, "weight": 0}],
     "optimizer": {"kind": "adamw"},
     "batch": {"global": 2, "micro": 1},
     "batch_norm": "local",
@@ -62,7 +62,7 @@ EXAMPLES = [{
     "items": {"image": {"max": 3, "measures": {"patches": {"max": 8, "part": 64}}}, "sample": {"measures": {"tokens": {"max": 9, "multiple": 2}}}},
     "dims": {"rows": "image.patches", "seq": "sample.tokens"},
     "losses": [{"kind": "mse", "output": "m.y"}],
-    "optimizer": {"kind": "lion"}, "ema": {"decay": 0.999},
+    "optimizer": {"kind": "lion", "routing_bias": [{"match": "m.*.bias", "rate": 0.01}]}, "ema": {"decay": 0.999},
     "batch": {"global": 2, "tokens": 64},
 }, {
     "modules": {"m": {"onnx": "m.onnx"}},

@@ -13,7 +13,7 @@ dist.input "llm.labels" = {tokens = "labels"}
 dist.module @llm {
   dist.forward @forward.fwd backward @forward.bwd
   nn.dim @batch of "sample" max 2
-  nn.parameter @scale : tensor<64xf32> trainable from #nn.onnx<"llm.onnx", "scale"> {no_decay, weight_decay = 0.5, lr_factor = 2.0}
+  nn.parameter @scale : tensor<64xf32> trainable from #nn.onnx<"llm.onnx", "scale"> {no_decay, weight_decay = 0.5, lr_factor = 2.0, routing_rate = 0.125}
   func.func @forward.fwd(%e: tensor<?x64xf32, #nn.dims<batch>> {nn.name = "embeds"}, %l: tensor<?xi64, #nn.dims<batch>> {nn.name = "labels"}) -> (tensor<f32> {nn.name = "num"}, tensor<?x64xf32, #nn.dims<batch>> {nn.residual}) {
     %s = nn.read @scale : tensor<64xf32>
     %h = nn.mul %e, %s : tensor<?x64xf32, #nn.dims<batch>>, tensor<64xf32>
@@ -69,7 +69,7 @@ dist.module @vision {
 // CHECK: rt.entry forward @forward.fwd [@pixels, @embeds]
 // CHECK: rt.entry backward @forward.bwd [@pixels, @grad.llm.embeds]
 // CHECK: rt.module @llm ranks [0] arena {{[0-9]+}} scratch {{[0-9]+}} parameters 256 trainable 256 {
-// CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient lr_factor 2.000000e+00 from
+// CHECK: rt.parameter_decl @scale : !rt.buffer<f32, [64]> index 2 at 0 trainable gradient lr_factor 2.000000e+00 routing 1.250000e-01 from
 // What an edge brings has slots of its own.
 // CHECK: rt.buffer_decl @embeds : !rt.buffer<f32, [batch, 64]> at 0 stride 0 received
 // CHECK: rt.buffer_decl @saved0

@@ -69,6 +69,20 @@ dist.module @read of "sample" attributes {cp = 2 : i64} {
 
 // -----
 
+// A routing bias counts what they choose.
+// CHECK-LABEL: dist.module @chosen
+// SAID: but 'nn.balance'{{.*}} counts them
+dist.measure "tokens" of "sample" max 64
+dist.module @chosen of "sample" attributes {cp = 2 : i64} {
+  nn.dim @seq of "sample" measure "tokens" largest 64 max 256
+  func.func @forward(%x: tensor<?x2xf32, #nn.dims<seq>> {nn.name = "x"}, %bias: tensor<4xf32> {nn.name = "bias"}, %ids: tensor<?x2xi64, #nn.dims<seq>> {nn.name = "ids"}) -> (tensor<?x2xf32, #nn.dims<seq>> {nn.name = "y"}) {
+    %0 = nn.balance %x, %bias by %ids : tensor<?x2xf32, #nn.dims<seq>>, tensor<4xf32>, tensor<?x2xi64, #nn.dims<seq>>
+    return %0 : tensor<?x2xf32, #nn.dims<seq>>
+  }
+}
+
+// -----
+
 // A loss counts them, unless it leaves out what has no label.
 // CHECK-LABEL: dist.module @counted
 // SAID: but loss 'l' adds them up

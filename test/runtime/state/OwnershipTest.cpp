@@ -296,6 +296,30 @@ TEST_P(OwnershipTest, Wholes) {
   }
 }
 
+/// A routing bias is updated by element and has no state, whatever the
+/// optimizer does with others.
+TEST_P(OwnershipTest, RoutingBiases) {
+  Tables tables(GetParam());
+  tables.info.optimizer.kind = OptimizerKind::Adafactor;
+  tables.parameters[1].routingRate = 0.25;
+  Placement placement(tables.info, 0, 7);
+  Ownership ownership(tables.info, placement);
+  EXPECT_TRUE(ownership.isRouting(1));
+  EXPECT_FALSE(ownership.isWhole(1));
+  EXPECT_TRUE(ownership.isWhole(2));
+  for (size_t k = 0; k < 3; ++k)
+    EXPECT_EQ(ownership.momentShape(1, k), MomentShape::None);
+  EXPECT_EQ(planWholes(tables.info, placement, ownership).tensors.size(), 3u);
+  size_t begin = tables.parameters[1].gradient / sizeof(float), updated = 0;
+  for (const UpdateRange &u : ownership.updates(0)) {
+    bool inside = u.range.begin >= begin && u.range.end() <= begin + 37;
+    EXPECT_EQ(u.rule.isRouting(), inside);
+    updated += inside ? u.range.count : 0;
+  }
+  EXPECT_LE(updated, 37u);
+  EXPECT_GT(updated, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Zero, OwnershipTest, testing::Values(0, 1));
 
 TEST(Placement, Errors) {

@@ -98,6 +98,28 @@ TEST(Optimizer, SgdGroups) {
   }
 }
 
+/// By the rate against the sign of the gradient, whatever the optimizer is:
+/// no learning rate, decay or clipping, and no moment changes.
+TEST(Optimizer, RoutingBiases) {
+  constexpr double kAdafactor[] = {-0.8, 1e-30, 1e-3, 1};
+  for (const OptimizerInfo &info :
+       {adamw(1), kSgd,
+        OptimizerInfo{OptimizerKind::Adafactor, kAdafactor, 0.1, 0.01}}) {
+    float p[] = {1, 1, 1, 1}, g[] = {300, -1, 0, 2}, m[4] = {}, v[4] = {},
+          average[] = {1, 1, 1, 1};
+    device::UpdateRun run{p, g, {m, v}, 4, nullptr, average};
+    UpdateRule rule{false, 3, 0.5, false, 0.25};
+    update(Optimizer(info), run, rule, 7, 0.001);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(p[i], i == 1 ? 1.25f : i == 2 ? 1.f : 0.75f);
+      EXPECT_EQ(m[i], 0);
+      EXPECT_EQ(v[i], 0);
+    }
+    update(Optimizer(info), run, rule, 8, 0.001, false);
+    EXPECT_EQ(p[0], 0.75f);
+  }
+}
+
 /// All targets compute with these: rounded once, from double.
 TEST(Optimizer, ScalarsAreRoundedOnce) {
   UpdateStep step{kAdamW, 1e-3, 0.01, 0};

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Of scores [samples, .., experts], before any softmax (docs/experts.md).
+// Of scores [samples, .., experts], before any softmax (docs/routers.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -71,32 +71,80 @@ Value choices(LossBuilder &l, Value scores, int64_t each) {
                               false);
 }
 
+/// How often each expert was chosen in a sample, over its rows: [samples,
+/// experts]; null with an error. `scores`: as bySample() gives them.
+Value loadsOfSamples(LossBuilder &l, Value scores) {
+  int64_t experts = nn::getShape(scores)[2].constant(), each = l.loss.setting;
+  if (each >= 1 && each <= experts)
+    return meanOfSample(l, choices(l, scores, each));
+  emitError(l.loc) << "\"experts_per_token\" is " << each
+                   << "; expected 1 to the router's " << experts;
+  return {};
+}
+
+/// Of each item with each: sums of products of their rows, [samples, samples].
+/// A mean over samples alone would be a part's where the batch is cut, and is
+/// an error; behind this it is one over the batch.
+Value pairs(LossBuilder &l, Value rows, Value others) {
+  return l.make<nn::MatmulOp>(
+      rows, l.make<nn::TransposeOp>(others, ArrayRef<int64_t>{1, 0}));
+}
+
 /// experts * sum over experts of (share of rows that chose it) * (its mean
 /// probability): Switch Transformers (Fedus et al. 2021), section 2.2, for k
 /// choices of a row as transformers' load_balancing_loss_func. Both means are
-/// over the batch, so the product is one of every sample with every other.
-/// Written so, since a mean over samples alone is a part's where the batch is
-/// cut, and an error; a row of the products is as long as there are samples.
+/// over the batch, so the product is one of every sample with every other; a
+/// row of the products is as long as there are samples.
 Value loadBalance(LossBuilder &l, Value output) {
   Value scores = bySample(l, output);
-  if (!scores)
+  Value chosen = scores ? loadsOfSamples(l, scores) : Value();
+  if (!chosen)
     return {};
   nn::Shape shape = nn::getShape(scores);
-  int64_t experts = shape[2].constant(), each = l.loss.setting;
-  if (each < 1 || each > experts) {
-    emitError(l.loc) << "\"experts_per_token\" is " << each
-                     << "; expected 1 to the router's " << experts;
-    return {};
-  }
-  Value chosen = meanOfSample(l, choices(l, scores, each));
   Value likely = meanOfSample(l, l.make<nn::SoftmaxOp>(scores, 2));
-  Value turned = l.make<nn::TransposeOp>(likely, ArrayRef<int64_t>{1, 0});
-  Value pairs = l.make<nn::MatmulOp>(chosen, turned);
-  Value means = l.make<nn::ReduceOp>(nn::ReduceKind::mean, pairs,
-                                     ArrayRef<int64_t>{1}, false);
+  Value means =
+      l.make<nn::ReduceOp>(nn::ReduceKind::mean, pairs(l, chosen, likely),
+                           ArrayRef<int64_t>{1}, false);
   l.countElements(nn::makeTensorType({shape[0]}, l.b.getF32Type()));
   Value sum = l.sum(means);
-  return l.make<nn::MulOp>(sum, l.splat(sum.getType(), double(experts)));
+  return l.make<nn::MulOp>(sum,
+                           l.splat(sum.getType(), double(shape[2].constant())));
+}
+
+/// Rows of the expert with the most, over those of one on average; it has no
+/// gradient. A sample's loads are k together, so with another's they make pairs
+/// of k^2, of which a mean over samples is one over the batch.
+Value maxLoad(LossBuilder &l, Value output) {
+  if (l.loss.weight != 0) {
+    emitError(l.loc) << "a max_load trains nothing, expected \"weight\": 0";
+    return {};
+  }
+  Value scores = bySample(l, output);
+  Value chosen = scores ? loadsOfSamples(l, scores) : Value();
+  if (!chosen)
+    return {};
+  double each = double(l.loss.setting);
+  nn::DimExpr samples = nn::getShape(chosen)[0],
+              experts = nn::getShape(chosen)[1];
+  Type f32 = l.b.getF32Type();
+  auto mean = [&](Value value, int64_t axis) -> Value {
+    return l.make<nn::ReduceOp>(nn::ReduceKind::mean, value,
+                                ArrayRef<int64_t>{axis}, false);
+  };
+  Value total = l.make<nn::ReduceOp>(nn::ReduceKind::sum, chosen,
+                                     ArrayRef<int64_t>{1}, true);
+  Value column =
+      l.make<nn::ReshapeOp>(nn::makeTensorType({samples, nn::DimExpr(1)}, f32),
+                            mean(pairs(l, total, total), 1));
+  Value loads = mean(l.make<nn::MulOp>(chosen, column), 0);
+  Value most = l.make<nn::ReduceOp>(nn::ReduceKind::max, loads,
+                                    ArrayRef<int64_t>{0}, false);
+  auto perSample = nn::makeTensorType({samples}, f32);
+  l.countElements(perSample);
+  Value sum = l.sum(l.make<nn::BroadcastOp>(perSample, most));
+  return l.make<nn::MulOp>(sum,
+                           l.splat(sum.getType(), double(experts.constant()) /
+                                                      (each * each * each)));
 }
 
 /// Mean of (log of the sum of exp(scores))^2: ST-MoE (Zoph et al. 2022),
@@ -126,6 +174,7 @@ Value routerZ(LossBuilder &l, Value output) {
 void addRouters(LossRules &rules) {
   rules.push_back(
       {"load_balance", "logits", "", loadBalance, "experts_per_token", 0});
+  rules.push_back({"max_load", "logits", "", maxLoad, "experts_per_token", 0});
   rules.push_back({"router_z", "logits", "", routerZ});
 }
 
