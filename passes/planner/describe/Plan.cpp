@@ -100,6 +100,7 @@ CostOptions Plan::getOptions(int unit) const {
   options.tp = own.tp;
   options.cp = own.cp;
   options.ep = own.ep;
+  options.etp = own.etp;
   options.overlap = own.overlap;
   options.save = own.save;
   options.sequenceParallel = sequenceParallel;

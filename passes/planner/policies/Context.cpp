@@ -36,6 +36,7 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
   pace.dp /= cp;
   pace.cp = cp;
   pace.ep = ep;
+  pace.etp = ep > 1 ? pace.tp : 0;
   other.micro = input.divideSamples(other.microbatches * pace.dp);
   if (placeUnits(input, other))
     plans.push_back(std::move(other));
