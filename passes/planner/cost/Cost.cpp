@@ -155,6 +155,8 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   CostOptions whole;
   whole.cp = options.cp;
   const LayerKind &layer = description.kinds[kind];
+  double slowest =
+      profile ? profile->getSlowest(description, kind, options.ep) : 1;
   for (auto [ops, list, pass] :
        {std::tuple(cut ? &cut->forward : &layer.forward, &made->forward,
                    Pass::Forward),
@@ -162,6 +164,8 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
         {cut ? &cut->weight : &layer.weight, &made->weight, Pass::Weight}})
     for (const Op &op : *ops) {
       list->push_back(rateOf(op, cut ? whole : options, pass));
+      if (op.expert)
+        list->back().multiply(slowest);
       // Messages of a group may hide behind them, also where they are cut
       // already.
       list->back().cut |= cut && op.kind == Op::Gemm && options.tp > 1;
@@ -181,8 +185,10 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
     Exchange exchange{rt::CollectiveKind::AllReduce, layer.reduced};
     // Rows that travel to experts come back as sums.
     int less = options.rowsTravel() && layer.expertParameters > 0;
-    made->forwardMessages.resize(layer.forwardReduces - less, {exchange, {}});
-    made->backwardMessages.resize(layer.backwardReduces - less, {exchange, {}});
+    made->forwardMessages.resize(std::max(0, layer.forwardReduces - less),
+                                 {exchange, {}});
+    made->backwardMessages.resize(std::max(0, layer.backwardReduces - less),
+                                  {exchange, {}});
   }
   made->next = rates[kind].first;
   while (!rates[kind].first.compare_exchange_weak(made->next, made.get()))
@@ -259,6 +265,7 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   CostOptions as = options, here = options;
   as.tp = it->first;
   as.cp = as.ep = 1;
+  as.etp = 0;
   as.save = here.save = profile->save;
   // Layers are measured alone: without sequence parallelism.
   if (description.getPartitioned({as.tp, as.save, false}))
@@ -352,10 +359,10 @@ Times ModuleCost::modelled(const Rates &known, int index,
 
 const RankLayer *ModuleCost::partitioned(int kind,
                                          const CostOptions &options) const {
-  if (options.ep > 1)
+  if (options.rowsTravel())
     return nullptr;
   const std::vector<RankLayer> *layers = description.getPartitioned(
-      {options.tp, options.save, options.sequenceParallel});
+      {options.tp, options.save, options.sequenceParallel, options.ep});
   return layers ? &(*layers)[kind] : nullptr;
 }
 

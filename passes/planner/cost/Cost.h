@@ -234,6 +234,11 @@ private:
     std::shared_ptr<const Curve> measured;
     double unit = 0;
     double at(const TokenSums &part) const;
+    /// As for so many times the rows.
+    void multiply(double rows) {
+      compute = compute * rows;
+      bytes = bytes * rows;
+    }
   };
   /// A collective of a TP group, with the products that it is cut with.
   struct Message {

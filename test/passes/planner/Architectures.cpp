@@ -171,6 +171,7 @@ Kept addExperts(LayerKind &kind, const TransformerShape &shape) {
     }
   kind.parameters = others + one * shape.experts;
   kind.expertParameters = one * shape.experts;
+  kind.routes = 1;
   kind.dispatched = perToken((shape.copies ? shape.copies : k) * h * d);
   addStream(kind, "activation", perToken(3 * k * f * d), Op::Heads, 1.5, true);
   Kept kept{k * (2 * h + 3 * f) * d, k * (h + 2 * f) * d};
