@@ -42,6 +42,22 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
     plans.push_back(std::move(other));
 }
 
+/// The same with experts shared out inside of TP groups.
+void addExperts(const PolicyInput &input, std::vector<Plan> &plans) {
+  int pace = input.model().pace;
+  for (size_t i = 0, count = plans.size(); i < count; ++i) {
+    const UnitPlan &unit = plans[i].units[pace];
+    if (unit.ep > 1)
+      continue;
+    for (int ep : input.model().modules[pace].listExpertRanks(unit.tp))
+      if (ep > 1) {
+        Plan other = plans[i];
+        other.units[pace].ep = ep;
+        plans.push_back(std::move(other));
+      }
+  }
+}
+
 } // namespace
 
 Expected<Layouts> listContext(const PolicyInput &input) {
@@ -62,12 +78,13 @@ Expected<Layouts> listContext(const PolicyInput &input) {
       // And where nothing fits unless tokens or experts are divided.
       llvm::append_range(plans, uniformPlans(input, cp, ep));
     }
+  addExperts(input, plans);
   for (Plan &plan : plans) {
     const UnitPlan &unit = plan.units[input.model().pace];
     plan.policy =
         "context (CP " + std::to_string(unit.cp) +
         (unit.ep > 1 ? ", EP " + std::to_string(unit.ep) : std::string()) + ")";
-    if (unit.ep > 1)
+    if (unit.etp)
       plan.notExecutable = "expert parallelism cannot be executed yet";
   }
   Layouts layouts;
