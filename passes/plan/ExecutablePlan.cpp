@@ -6,6 +6,7 @@
 
 #include "passes/plan/ExecutablePlan.h"
 
+#include "dialects/dist/SharedExperts.h"
 #include "passes/plan/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -65,7 +66,8 @@ static bool runsSequenceParallel(const Plan &plan,
     if (unit.tp == 1)
       continue;
     for (size_t s = 0; s + 1 < unit.cuts.size(); ++s) {
-      planner::LayerVariant variant{unit.tp, unit.getSave(int(s)), false};
+      planner::LayerVariant variant{unit.tp, unit.getSave(int(s)), false,
+                                    unit.ep};
       if (!module.getPartitioned(variant))
         return false;
       variant.sequenceParallel = true;
@@ -115,7 +117,7 @@ std::optional<std::string> makeExecutable(Plan &plan,
     plan.schedule = "distmm-pipe";
   for (UnitPlan &unit : plan.units) {
     const std::string &name = input.model().modules[unit.module].name;
-    if (unit.ep > 1)
+    if (unit.etp || !dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp))
       return "unit '" + name + "': expert parallelism cannot be executed";
     if (program.tokens[unit.module] % unit.cp)
       return "unit '" + name + "': " + std::to_string(unit.cp) +
@@ -251,6 +253,9 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
     for (int span : {unit.span * 2, unit.span / 2})
       if (span >= 1 && span <= kMostSpan && span <= plan.microbatches)
         others.emplace_back(plan).units[u].span = span;
+    for (int ep : input.model().modules[u].listExpertRanks(unit.tp))
+      if (ep != unit.ep)
+        others.emplace_back(plan).units[u].ep = ep;
     for (int overlap : {unit.overlap * 2, unit.overlap / 2})
       if (unit.tp > 1 && overlap >= 1 && overlap <= kMostStrips)
         others.emplace_back(plan).units[u].overlap = overlap;

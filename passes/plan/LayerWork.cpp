@@ -178,6 +178,14 @@ void buildLayerWork(OpPassManager &pm) {
   optimize::buildOptimizePipeline(pm);
 }
 
+/// Whether a module's layers differ with a layout's `ep`.
+bool canShareExperts(const planner::Module &module,
+                     const LayerVariant &layout) {
+  int experts = module.getExperts();
+  return layout.ep > 1 && layout.tp <= module.maxTP && experts > 0 &&
+         experts % layout.ep == 0;
+}
+
 /// Marks every module: its stages are its kinds of layers, its halves of
 /// backward apart, `tp` ranks, a saved set.
 void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
@@ -197,6 +205,8 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
       op.setStagesAttr(b.getArrayAttr(stages));
     op.setUnit(module.name);
     op.setTp(own);
+    if (canShareExperts(module, layout))
+      op.setEp(layout.ep);
     op.setRanks(llvm::to_vector(llvm::seq(own)));
     op.setSplitBackward(true);
     // So that what would be done in strips is marked.
@@ -212,7 +222,8 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
 void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
                 const LayerVariant &layout) {
   for (planner::Module &module : program.model.modules) {
-    if (layout.tp > module.maxTP)
+    if (layout.tp > module.maxTP ||
+        (layout.ep > 1 && !canShareExperts(module, layout)))
       continue;
     std::vector<std::vector<int>> groups = groupLayers(module, layout);
     std::vector<RankLayer> layers(module.kinds.size());
@@ -231,7 +242,8 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
         chained = ChainReader(stage, group.size(), layout.tp).read();
       any |= chained.has_value();
       // A chain that is none was described alone.
-      auto alone = module.partitioned.find({layout.tp, layout.save});
+      auto alone =
+          module.partitioned.find({layout.tp, layout.save, false, layout.ep});
       if (chained)
         layers[kind] = std::move(*chained);
       else if (group.size() == 1)
@@ -374,20 +386,28 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   for (const planner::Module &module : result->model.modules)
     most = std::max<int64_t>(most, module.maxTP);
   QuietCopies quiet(program.getContext());
-  for (int64_t tp = 1; tp <= std::min(most, mostTP); tp *= 2)
-    for (bool sequenceParallel : {false, true})
-      for (Save save : {Save::None, Save::Vjp, Save::All}) {
-        if (sequenceParallel && (tp == 1 || !hasChains(*brief)))
-          continue;
-        LayerVariant layout{int(tp), save, sequenceParallel};
-        mlir::ModuleOp copy = copyProgram(outlined, program);
-        markLayers(copy, *brief, layout);
-        OpPassManager pm(mlir::ModuleOp::getOperationName());
-        buildLayerWork(pm);
-        if (succeeded(run(pm, copy)))
-          readLayers(copy, *brief, layout);
-        copy.erase();
-      }
+  auto describeAs = [&](const LayerVariant &layout) {
+    mlir::ModuleOp copy = copyProgram(outlined, program);
+    markLayers(copy, *brief, layout);
+    OpPassManager pm(mlir::ModuleOp::getOperationName());
+    buildLayerWork(pm);
+    if (succeeded(run(pm, copy)))
+      readLayers(copy, *brief, layout);
+    copy.erase();
+  };
+  for (int tp = 1; tp <= std::min(most, mostTP); tp *= 2)
+    for (int ep = 1; ep <= tp; ep *= 2)
+      for (bool sequenceParallel : {false, true})
+        for (Save save : {Save::None, Save::Vjp, Save::All}) {
+          LayerVariant layout{tp, save, sequenceParallel, ep};
+          bool differs =
+              ep == 1 || llvm::any_of(brief->model.modules,
+                                      [&](const planner::Module &module) {
+                                        return canShareExperts(module, layout);
+                                      });
+          if (differs && (!sequenceParallel || (tp > 1 && hasChains(*brief))))
+            describeAs(layout);
+        }
   for (auto [module, few] :
        llvm::zip_equal(result->model.modules, brief->model.modules))
     module.partitioned = std::move(few.partitioned);

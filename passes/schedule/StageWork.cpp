@@ -9,6 +9,7 @@
 #include "dialects/dist/DistOps.h"
 #include "dialects/dist/Strips.h"
 #include "dialects/nn/NNNames.h"
+#include "passes/stages/LayerRules.h"
 #include "passes/stages/PlanCluster.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -115,6 +116,11 @@ std::optional<Op> FunctionReader::describe(Operation *op) {
   result.kind = kindOf(work.kind);
   if (result.kind == Op::Gemm)
     setProduct(work, result);
+  if (int64_t experts = stages::countExperts(op)) {
+    result.expert = true;
+    result.count = int(experts);
+    result.rows = result.rows * (1.0 / double(experts));
+  }
   if (sizes.atMost(result.flops + result.bytes) + result.fixedBytes <= 0)
     return std::nullopt;
   return result;

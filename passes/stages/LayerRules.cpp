@@ -21,6 +21,15 @@ using planner::Save;
 static constexpr double kStreamBackward = 1.5, kAttentionBackward = 2.5,
                         kProductBackward = 2;
 
+int64_t countExperts(Operation *op) {
+  Value weight;
+  if (auto product = dyn_cast<nn::GroupedLinearOp>(op))
+    weight = product.getWeight();
+  else if (auto gradient = dyn_cast<nn::GroupedLinearDwOp>(op))
+    weight = gradient.getResult();
+  return weight ? nn::getShape(weight)[0].asConstant().value_or(0) : 0;
+}
+
 Linear LayerBuilder::figure(const nn::DimExpr &size) const {
   return planner::perItem(sizes.ofNothing(size)) + sizes.ofItem(size);
 }
@@ -42,6 +51,9 @@ void LayerBuilder::add(Operation *op) {
   }
   for (Value operand : op->getOperands())
     addParameter(operand);
+  if (isa<nn::DispatchOp>(op))
+    kind.dispatched += bytesOf(op->getResult(0));
+  kind.routes += isa<nn::RouteOp>(op);
   auto model = dyn_cast<nn::CostOpInterface>(op);
   if (!model)
     return follow(op);
@@ -66,6 +78,7 @@ void LayerBuilder::add(Operation *op) {
 LayerKind LayerBuilder::finish(const Linear &input, const Linear &output) {
   kind.output = output;
   kind.keptSequence[int(Save::None)] = input;
+  kind.expertParameters = std::min(kind.expertParameters, kind.parameters);
   flush();
   return kind;
 }
@@ -133,6 +146,12 @@ void LayerBuilder::addProduct(Operation *op, const nn::Work &work,
   product.n = sizes.atMost(figure(work.n));
   product.k = sizes.atMost(figure(work.k));
   product.rows = flops * (1 / std::max(1.0, 2 * product.n * product.k));
+  if (int64_t experts = countExperts(op)) {
+    product.expert = true;
+    product.count = int(experts);
+    product.rows = product.rows * (1.0 / double(experts));
+    kind.expertParameters += product.n * product.k * double(experts);
+  }
   widths = std::gcd(widths, int64_t(sums ? product.k : product.n));
   kind.forward.push_back(product);
   Op input = product;

@@ -19,6 +19,10 @@
 
 namespace dt::stages {
 
+/// Experts of whose weights a product takes or makes one for each of its rows;
+/// 0: it is no such product.
+int64_t countExperts(mlir::Operation *op);
+
 /// Takes the ops of one layer of the planner, in order, with what they call.
 class LayerBuilder {
 public:

@@ -6,6 +6,7 @@
 
 #include "tools/dt-sim/GivenPlan.h"
 
+#include "dialects/dist/SharedExperts.h"
 #include "passes/planner/describe/PricedOnly.h"
 
 using namespace llvm;
@@ -74,7 +75,13 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   UnitPlan unit;
   unit.tp = readSize(json, "tp");
   unit.cp = readSize(json, "cp");
+  unit.ep = readSize(json, "ep");
   unit.dp = readSize(json, "dp");
+  if (json.ok() && !dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp))
+    json.at("ep").fail("expected a divisor of tp = " + Twine(unit.tp) +
+                       ", or tp times a divisor of cp = " + Twine(unit.cp) +
+                       ", or tp * cp times a divisor of dp = " +
+                       Twine(unit.dp) + ", not " + Twine(unit.ep));
   unit.pp = readSize(json, "pp");
   unit.vpp = readSize(json, "vpp");
   unit.sub = readSize(json, "sub");

@@ -67,15 +67,21 @@ bool ModuleCost::setMeasured(Rate &rate, const Op &op, Pass pass,
 
 ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
                                     Pass pass) const {
-  double tp = options.tp;
+  // What of an expert is not cut over the TP group is, by its rows.
+  double tp = op.expert ? options.getExpertTP() : options.tp;
   bool all = op.split == Op::Heads ||
              (op.split == Op::Sequence && options.sequenceParallel);
   bool cut = op.split == Op::Columns || op.split == Op::Depth;
-  double fraction = 1 / (all ? tp : 1) / options.cp;
+  double fraction = 1 /
+                    (all         ? options.tp
+                     : op.expert ? options.tp / tp
+                                 : 1) /
+                    options.cp;
   double moved = 1 / (device.bandwidth * device.stream);
   Rate rate;
   rate.cheap = op.cheap;
-  rate.launch = device.launch * op.count;
+  // Experts are in one kernel.
+  rate.launch = device.launch * (op.expert ? 1 : op.count);
   rate.product = op.kind == Op::Gemm;
   double n = op.split == Op::Columns ? op.n / tp : op.n;
   double k = op.split == Op::Depth ? op.k / tp : op.k;
@@ -110,7 +116,6 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
   if (op.expert) {
     // As many tokens for each rank, in fewer and larger products.
     rate.least /= options.ep;
-    rate.launch /= options.ep;
     rate.fixedBytes /= options.ep;
   }
   return rate;
@@ -135,12 +140,14 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   for (const Rates *known = rates[kind].first; known; known = known->next)
     if (known->layer == cut && known->tp == options.tp &&
         known->cp == options.cp && known->ep == options.ep &&
+        known->etp == options.etp &&
         known->sequenceParallel == options.sequenceParallel)
       return *known;
   auto made = std::make_unique<Rates>();
   made->tp = options.tp;
   made->cp = options.cp;
   made->ep = options.ep;
+  made->etp = options.etp;
   made->sequenceParallel = options.sequenceParallel;
   made->layer = cut;
   made->group = cluster.getGroup(node, options.tp, 1);
@@ -148,6 +155,8 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   CostOptions whole;
   whole.cp = options.cp;
   const LayerKind &layer = description.kinds[kind];
+  double slowest =
+      profile ? profile->getSlowest(description, kind, options.ep) : 1;
   for (auto [ops, list, pass] :
        {std::tuple(cut ? &cut->forward : &layer.forward, &made->forward,
                    Pass::Forward),
@@ -155,6 +164,8 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
         {cut ? &cut->weight : &layer.weight, &made->weight, Pass::Weight}})
     for (const Op &op : *ops) {
       list->push_back(rateOf(op, cut ? whole : options, pass));
+      if (op.expert)
+        list->back().multiply(slowest);
       // Messages of a group may hide behind them, also where they are cut
       // already.
       list->back().cut |= cut && op.kind == Op::Gemm && options.tp > 1;
@@ -172,8 +183,12 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
       addMessage(exchange, Pass::Input, made->backwardMessages);
   } else if (options.tp > 1) {
     Exchange exchange{rt::CollectiveKind::AllReduce, layer.reduced};
-    made->forwardMessages.resize(layer.forwardReduces, {exchange, {}});
-    made->backwardMessages.resize(layer.backwardReduces, {exchange, {}});
+    // Rows that travel to experts come back as sums.
+    int less = options.rowsTravel() && layer.expertParameters > 0;
+    made->forwardMessages.resize(std::max(0, layer.forwardReduces - less),
+                                 {exchange, {}});
+    made->backwardMessages.resize(std::max(0, layer.backwardReduces - less),
+                                  {exchange, {}});
   }
   made->next = rates[kind].first;
   while (!rates[kind].first.compare_exchange_weak(made->next, made.get()))
@@ -250,6 +265,7 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   CostOptions as = options, here = options;
   as.tp = it->first;
   as.cp = as.ep = 1;
+  as.etp = 0;
   as.save = here.save = profile->save;
   // Layers are measured alone: without sequence parallelism.
   if (description.getPartitioned({as.tp, as.save, false}))
@@ -343,10 +359,10 @@ Times ModuleCost::modelled(const Rates &known, int index,
 
 const RankLayer *ModuleCost::partitioned(int kind,
                                          const CostOptions &options) const {
-  if (options.ep > 1)
+  if (options.rowsTravel())
     return nullptr;
   const std::vector<RankLayer> *layers = description.getPartitioned(
-      {options.tp, options.save, options.sequenceParallel});
+      {options.tp, options.save, options.sequenceParallel, options.ep});
   return layers ? &(*layers)[kind] : nullptr;
 }
 

@@ -71,8 +71,12 @@ struct CostOptions {
   bool sequenceParallel = true;
   /// Context parallelism: a sample's tokens over this many ranks.
   int cp = 1;
-  /// Expert parallelism: a layer's experts over this many ranks.
-  int ep = 1;
+  /// Expert parallelism: a layer's experts over this many ranks, each expert
+  /// over `etp`; 0: over what `ep` leaves of the TP group.
+  int ep = 1, etp = 0;
+  int getExpertTP() const { return etp ? etp : std::max(1, tp / ep); }
+  /// Whether experts are on more ranks than a TP group: rows go to them.
+  bool rowsTravel() const { return ep * getExpertTP() > tp; }
   /// Strips of products and of the TP collectives beside them, as programs run
   /// them; 0: the node's `pieces`, wherever these are faster.
   int overlap = 0;
@@ -152,21 +156,24 @@ public:
   /// Blocks in which gradients come from all replicas before they are combined,
   /// all at once.
   double sumBlocks(int begin, int end, int tp, int64_t replicas, bool zero,
-                   int ep = 1) const;
-  /// `shards`: ranks that share out the optimizer's state (ZeRO-1); `ep`
-  /// divides what experts hold.
+                   int64_t experts = 1) const;
+  /// `shards`: ranks that share out the optimizer's state (ZeRO-1); `experts`:
+  /// ranks that what experts hold is divided over, if these are more than `tp`.
   StateBytes stateBytes(int begin, int end, int tp, int64_t shards,
-                        int ep = 1) const;
-  double state(int begin, int end, int tp, int64_t shards, int ep = 1) const {
-    return stateBytes(begin, end, tp, shards, ep).total();
+                        int64_t experts = 1) const;
+  double state(int begin, int end, int tp, int64_t shards,
+               int64_t experts = 1) const {
+    return stateBytes(begin, end, tp, shards, experts).total();
   }
   double parameters(int begin, int end) const;
   /// Of these, what one rank of a TP group has; what layers share once.
   double rankParameters(int begin, int end, int tp) const;
   /// Of these, what layers outside read too.
   double tiedParameters(int begin, int end, int tp) const;
-  /// Of these, what expert parallelism gives to other ranks.
-  double expertsElsewhere(int begin, int end, int tp, int ep) const;
+  /// Of these, what expert parallelism gives to other ranks, and what experts
+  /// hold on this one.
+  double expertsElsewhere(int begin, int end, int tp, int64_t experts) const;
+  double expertsHere(int begin, int end, int tp, int64_t experts) const;
 
   const Module &getModule() const { return description; }
 
@@ -227,6 +234,11 @@ private:
     std::shared_ptr<const Curve> measured;
     double unit = 0;
     double at(const TokenSums &part) const;
+    /// As for so many times the rows.
+    void multiply(double rows) {
+      compute = compute * rows;
+      bytes = bytes * rows;
+    }
   };
   /// A collective of a TP group, with the products that it is cut with.
   struct Message {
@@ -234,7 +246,7 @@ private:
     std::vector<Rate> beside;
   };
   struct Rates {
-    int tp, cp, ep;
+    int tp, cp, ep, etp;
     bool sequenceParallel;
     const RankLayer *layer; ///< made of this one; null: by rule
     Group group;            ///< the TP group

@@ -77,11 +77,11 @@ CollectiveBlocks ModuleCost::tiedBlocks(int begin, int end, int tp,
 }
 
 double ModuleCost::sumBlocks(int begin, int end, int tp, int64_t replicas,
-                             bool zero, int ep) const {
+                             bool zero, int64_t experts) const {
   if (!description.trainable || replicas == 1)
     return 0;
   double own = rankParameters(begin, end, tp) -
-               expertsElsewhere(begin, end, tp, ep) -
+               expertsElsewhere(begin, end, tp, experts) -
                tiedParameters(begin, end, tp);
   CollectiveKind kind =
       zero ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;

@@ -72,7 +72,7 @@ double ModuleCost::keptToWeights(const RankLayer *layer, int index,
     if (shared)
       continue;
     if (op.kind == Op::Gemm)
-      bytes += op.k * op.rows.at(part) * kElement /
+      bytes += op.k * op.rows.at(part) * kElement * (op.expert ? op.count : 1) /
                (op.split == Op::Columns ? sequence : tp);
     else // one of the two that are read
       bytes += op.bytes.at(part) / 2 / tp;
@@ -160,26 +160,33 @@ double ModuleCost::tiedParameters(int begin, int end, int tp) const {
   return sum;
 }
 
-double ModuleCost::expertsElsewhere(int begin, int end, int tp, int ep) const {
-  double experts = 0;
-  for (int i = begin; i < end && ep > 1; ++i)
-    experts += description.kinds[description.layers[i]].expertParameters;
-  return experts / tp * (1 - 1.0 / ep);
+double ModuleCost::expertsHere(int begin, int end, int tp,
+                               int64_t experts) const {
+  double sum = 0;
+  for (int i = begin; i < end; ++i)
+    sum += description.kinds[description.layers[i]].expertParameters;
+  return sum / double(std::max<int64_t>(tp, experts));
+}
+
+double ModuleCost::expertsElsewhere(int begin, int end, int tp,
+                                    int64_t experts) const {
+  return expertsHere(begin, end, tp, 1) - expertsHere(begin, end, tp, experts);
 }
 
 StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
-                                  int ep) const {
+                                  int64_t experts) const {
   double all = rankParameters(begin, end, tp);
-  double own = all - expertsElsewhere(begin, end, tp, ep);
+  double own = all - expertsElsewhere(begin, end, tp, experts);
   StateBytes bytes;
   bytes.parameters = own * description.weightBytes;
   if (!description.trainable)
     return bytes;
   bytes.gradients = own * description.gradientBytes;
-  // The optimizer's state is sharded over all of them, experts or not; copies
-  // of other stages' parameters are updated as a whole.
+  // With ZeRO the optimizer's state is on all of them once, experts or not;
+  // copies of other stages' parameters are updated as a whole.
   double tied = tiedParameters(begin, end, tp);
-  bytes.shareOut((all - tied) * description.optimizerBytes, shards);
+  bytes.shareOut(((shards > 1 ? all : own) - tied) * description.optimizerBytes,
+                 shards);
   bytes.moments += tied * description.optimizerBytes;
   if (shards > 1)
     bytes.sums -= tied * description.gradientBytes / double(shards);

@@ -84,13 +84,14 @@ double ModuleCost::exchange(const LayerKind &kind, const CostOptions &options,
     seconds += (backward ? 2 : 1) *
                cluster.allGather(cluster.getGroup(node, options.cp, options.tp),
                                  kind.exchanged.at(part) / options.tp);
-  if (options.ep > 1)
-    seconds +=
-        2 * cluster.allToAll(cluster.getGroup(node, options.ep,
-                                              int64_t(options.tp) * options.cp),
-                             kind.dispatched.at(part) / options.cp /
-                                 (options.sequenceParallel ? options.tp : 1));
-  return seconds;
+  if (!options.rowsTravel())
+    return seconds;
+  int etp = options.getExpertTP();
+  double rows = kind.dispatched.at(part) / options.cp /
+                (options.sequenceParallel ? options.tp : 1);
+  return seconds +
+         2 * (cluster.allToAll(cluster.getGroup(node, options.ep, etp), rows) +
+              cluster.allGather(cluster.getGroup(node, etp, 1), rows * etp));
 }
 
 double ModuleCost::stripOf(const Exchange &exchange, const Group &group,

@@ -52,6 +52,14 @@ struct Profile {
   /// Between two devices of a node, and what sums of all ranks reach there.
   std::optional<Link> inside, reduce;
 
+  /// By module, of each of its layers with experts, rows of every expert; or,
+  /// alone, those of the one with most over the mean.
+  std::map<std::string, std::vector<std::vector<double>>> routing;
+
+  /// Rows of the rank that has most of them over the mean, where `ep` ranks
+  /// share out experts: the mean over the module's layers of a kind, all of
+  /// which wait for their slowest rank. 1 where nothing was counted.
+  double getSlowest(const Module &module, int kind, int ep) const;
   /// Null if it was not measured.
   const LayerProfile *find(llvm::StringRef module, llvm::StringRef kind) const;
   /// Names that the model does not have are errors.
@@ -61,7 +69,7 @@ struct Profile {
 };
 
 /// Errors: unknown keys, figures that are no finite numbers of at least 0,
-/// points that are not ascending, nothing measured.
+/// points that are not ascending, layers without rows, nothing measured.
 llvm::Expected<Profile> parseProfile(llvm::StringRef json,
                                      llvm::StringRef file);
 llvm::Expected<Profile> readProfile(llvm::StringRef file);

@@ -10,6 +10,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace llvm;
 
@@ -152,6 +153,26 @@ Error checkModule(const Module &module) {
 }
 
 } // namespace
+
+int LayerKind::getExperts() const {
+  auto op = find_if(forward, [](const Op &one) { return one.expert; });
+  return op == forward.end() ? 0 : op->count;
+}
+
+int Module::getExperts() const {
+  int common = 0;
+  for (const LayerKind &kind : kinds)
+    common = std::gcd(common, kind.getExperts());
+  return common;
+}
+
+std::vector<int> Module::listExpertRanks(int tp) const {
+  std::vector<int> ranks;
+  for (auto &[layout, layers] : partitioned)
+    if (layout.tp == tp && !is_contained(ranks, layout.ep))
+      ranks.push_back(layout.ep);
+  return ranks;
+}
 
 const std::vector<RankLayer> *
 Module::getPartitioned(LayerVariant layout) const {

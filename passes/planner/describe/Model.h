@@ -161,6 +161,9 @@ struct LayerKind {
   /// what expert parallelism divides and moves. 0 where there are none.
   double expertParameters = 0;
   Linear dispatched;
+  /// How often rows are routed: the program's layers of experts in this one.
+  int routes = 0;
+  int getExperts() const; ///< 0 if it has none
 };
 
 /// A collective of a TP group, by the bytes of the whole tensor.
@@ -203,9 +206,10 @@ struct LayerVariant {
   /// Between layers that follow one another a rank has its share of the tokens
   /// (arXiv 2205.05198); layers that do not are in such a layout as in others.
   bool sequenceParallel = false;
+  int ep = 1; ///< of the ranks, those that share out experts
   friend bool operator<(const LayerVariant &a, const LayerVariant &b) {
-    return std::tie(a.tp, a.sequenceParallel, a.save) <
-           std::tie(b.tp, b.sequenceParallel, b.save);
+    return std::tie(a.tp, a.sequenceParallel, a.save, a.ep) <
+           std::tie(b.tp, b.sequenceParallel, b.save, b.ep);
   }
 };
 
@@ -256,6 +260,12 @@ struct Module {
   /// The layers of a layout; without sequence parallelism if they know none.
   /// Null: divided by rule.
   const std::vector<RankLayer> *getPartitioned(LayerVariant layout) const;
+  /// Experts that ranks can share out evenly: what divides those of all layers
+  /// that have any; 0 if none has.
+  int getExperts() const;
+  /// For which numbers of ranks of a TP group, 1 among them, layers are
+  /// described that share out experts.
+  std::vector<int> listExpertRanks(int tp) const;
   double getParameters() const;
   /// The most tokens of its own items that a part may have; 0: no bound.
   double getPartTokens() const;

@@ -66,7 +66,8 @@ Op readOp(const JsonReader &json) {
 LayerKind readKind(const JsonReader &json) {
   json.keys({"name", "forward", "input", "weight", "parameters",
              "expert_parameters", "reduced", "forward_reduces",
-             "backward_reduces", "kept", "output", "exchanged", "dispatched"});
+             "backward_reduces", "kept", "output", "exchanged", "dispatched",
+             "routes"});
   LayerKind kind;
   kind.name = json.at("name").string();
   auto readOps = [&](StringRef key, std::vector<Op> &ops) {
@@ -81,6 +82,7 @@ LayerKind readKind(const JsonReader &json) {
   kind.reduced = readLinear(json, "reduced");
   json.read("forward_reduces", kind.forwardReduces, 0, 1000);
   json.read("backward_reduces", kind.backwardReduces, 0, 1000);
+  json.read("routes", kind.routes, 0, kMostCount);
   if (json.has("kept")) {
     JsonReader kept = json.at("kept");
     std::vector<StringRef> saves = models::textsOf<Save>();
@@ -175,9 +177,10 @@ void readPartitioned(const JsonReader &json, Module &module) {
   for (const JsonReader &op : json.at("ops").list())
     table.push_back(readOp(op));
   for (const JsonReader &layout : json.at("layouts").list()) {
-    layout.keys({"tp", "save", "sequence_parallel", "kinds"});
+    layout.keys({"tp", "ep", "save", "sequence_parallel", "kinds"});
     LayerVariant key;
     key.tp = small(layout.at("tp"), 1);
+    layout.read("ep", key.ep, 1, kMostCount);
     key.save = layout.at("save").choice<Save>();
     layout.read("sequence_parallel", key.sequenceParallel);
     std::vector<RankLayer> kinds;

@@ -88,8 +88,9 @@ OrderedJson print(const LayerKind &kind) {
   put(json, "reduced", kind.reduced);
   put(json, "forward_reduces", double(kind.forwardReduces));
   put(json, "backward_reduces", double(kind.backwardReduces));
+  put(json, "routes", double(kind.routes));
   // Counts are integers.
-  for (const char *key : {"forward_reduces", "backward_reduces"})
+  for (const char *key : {"forward_reduces", "backward_reduces", "routes"})
     if (json.contains(key))
       json[key] = int64_t(json[key].get<double>());
   for (int save = 0; save < 3; ++save) {
@@ -160,6 +161,8 @@ OrderedJson printPartitioned(const Module &module) {
       kinds.push_back(std::move(json));
     }
     OrderedJson json = {{"tp", layout.tp}, {"save", rt::textOf(layout.save)}};
+    if (layout.ep > 1)
+      json["ep"] = layout.ep;
     if (layout.sequenceParallel)
       json["sequence_parallel"] = true;
     json["kinds"] = std::move(kinds);

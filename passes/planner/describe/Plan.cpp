@@ -100,6 +100,7 @@ CostOptions Plan::getOptions(int unit) const {
   options.tp = own.tp;
   options.cp = own.cp;
   options.ep = own.ep;
+  options.etp = own.etp;
   options.overlap = own.overlap;
   options.save = own.save;
   options.sequenceParallel = sequenceParallel;
@@ -377,6 +378,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
     const Module &module = model.modules[unit.module];
     Json entry;
     entry["tp"] = unit.tp;
+    if (unit.ep > 1)
+      entry["ep"] = unit.ep;
     if (unit.cp > 1)
       entry["cp"] = unit.cp;
     entry["dp"] = unit.dp;
@@ -407,7 +410,7 @@ std::string printPlan(const Plan &plan, const Model &model) {
     entry["zero"] = unit.zero;
     // As the prices have it: with layers that are described so.
     if (plan.sequenceParallel && unit.tp > 1 &&
-        module.partitioned.count({unit.tp, unit.getSave(0), true}))
+        module.partitioned.count({unit.tp, unit.getSave(0), true, unit.ep}))
       entry["sequence_parallel"] = true;
     if (unit.overlap > 1)
       entry["overlap"] = unit.overlap;

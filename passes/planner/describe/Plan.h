@@ -33,7 +33,9 @@ struct UnitPlan {
   int module = 0;
   int tp = 1, pp = 1, vpp = 1;
   int cp = 1; ///< context parallel: ranks that share a sample's tokens
-  int ep = 1; ///< expert parallel: inside the data parallel ranks
+  /// Expert parallel: neighbours that share out a layer's experts, each cut
+  /// over `etp` ranks (CostOptions).
+  int ep = 1, etp = 0;
   int64_t dp = 1;
   int64_t firstRank = 0;
   /// Layers of every stage: pp * vpp + 1 numbers from 0 to all. Stage s is on
@@ -67,6 +69,10 @@ struct UnitPlan {
 
   Save getSave(int stage) const { return saves.empty() ? save : saves[stage]; }
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
+  /// Ranks that a layer's experts are divided over.
+  int64_t getExpertRanks() const {
+    return int64_t(ep) * CostOptions{tp, save, true, cp, ep, etp}.getExpertTP();
+  }
   /// Ranks that add up a gradient, and those that share out optimizer state.
   int64_t getSumRanks() const { return dp * cp; }
   int64_t getShards() const { return zero ? getSumRanks() : 1; }

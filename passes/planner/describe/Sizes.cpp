@@ -302,7 +302,8 @@ private:
 };
 
 bool isPricedAlike(const Op &a, const Op &b) {
-  if (a.kind != b.kind || a.split != b.split || a.cheap != b.cheap)
+  if (a.kind != b.kind || a.split != b.split || a.cheap != b.cheap ||
+      a.expert || b.expert)
     return false;
   // What only streams takes as long as its bytes: a sum.
   return a.kind == Op::Stream ||

@@ -36,9 +36,26 @@ void addVariants(const PolicyInput &input, const Plan &plan, int cp, int ep,
   pace.dp /= cp;
   pace.cp = cp;
   pace.ep = ep;
+  pace.etp = ep > 1 ? pace.tp : 0;
   other.micro = input.divideSamples(other.microbatches * pace.dp);
   if (placeUnits(input, other))
     plans.push_back(std::move(other));
+}
+
+/// The same with experts shared out inside of TP groups.
+void addExperts(const PolicyInput &input, std::vector<Plan> &plans) {
+  int pace = input.model().pace;
+  for (size_t i = 0, count = plans.size(); i < count; ++i) {
+    const UnitPlan &unit = plans[i].units[pace];
+    if (unit.ep > 1)
+      continue;
+    for (int ep : input.model().modules[pace].listExpertRanks(unit.tp))
+      if (ep > 1) {
+        Plan other = plans[i];
+        other.units[pace].ep = ep;
+        plans.push_back(std::move(other));
+      }
+  }
 }
 
 } // namespace
@@ -61,12 +78,13 @@ Expected<Layouts> listContext(const PolicyInput &input) {
       // And where nothing fits unless tokens or experts are divided.
       llvm::append_range(plans, uniformPlans(input, cp, ep));
     }
+  addExperts(input, plans);
   for (Plan &plan : plans) {
     const UnitPlan &unit = plan.units[input.model().pace];
     plan.policy =
         "context (CP " + std::to_string(unit.cp) +
         (unit.ep > 1 ? ", EP " + std::to_string(unit.ep) : std::string()) + ")";
-    if (unit.ep > 1)
+    if (unit.etp)
       plan.notExecutable = "expert parallelism cannot be executed yet";
   }
   Layouts layouts;

@@ -101,6 +101,7 @@ std::vector<Plan> makeUniform(const PolicyInput &input, const Uniform &layout,
                              pace ? layout.vpp : 1, layout.save, layout.even);
     unit.cp = layout.cp;
     unit.ep = pace ? layout.ep : 1;
+    unit.etp = unit.ep > 1 ? layout.tp : 0;
     unit.firstRank = next;
     plan.units[module] = unit;
     if (pace || layout.stages)

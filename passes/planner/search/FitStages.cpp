@@ -83,11 +83,12 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
   }
   double largest = 0;
   for (int i = 0; i < layers; ++i) {
-    double bytes = cost.state(i, i + 1, unit.tp, unit.getShards(), unit.ep);
+    double bytes =
+        cost.state(i, i + 1, unit.tp, unit.getShards(), unit.getExpertRanks());
     largest = std::max(largest, bytes);
     if (cluster.isOnHost())
       bytes += cost.sumBlocks(i, i + 1, unit.tp, unit.getSumRanks(), unit.zero,
-                              unit.ep);
+                              unit.getExpertRanks());
     state.push_back(state.back() + bytes);
   }
   // The simulator has the last word.

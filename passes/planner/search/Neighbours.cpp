@@ -30,6 +30,7 @@ public:
     for (size_t u = 0; u < plan.units.size(); ++u) {
       varySave(plan, int(u));
       varySlices(plan, int(u));
+      varyExperts(plan, int(u));
       if (disjoint) {
         varyReplicas(plan, int(u));
         varyStages(plan, int(u));
@@ -182,6 +183,16 @@ private:
       if (sub <= part.items) {
         Plan other = plan;
         other.units[u].sub = sub;
+        add(other);
+      }
+  }
+
+  void varyExperts(const Plan &plan, int u) {
+    const UnitPlan &unit = plan.units[u];
+    for (int ep : input.model().modules[u].listExpertRanks(unit.tp))
+      if (ep != unit.ep && !unit.etp) {
+        Plan other = plan;
+        other.units[u].ep = ep;
         add(other);
       }
   }

@@ -23,8 +23,8 @@ namespace dt::planner {
 const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
                                    double samples) {
   std::unique_ptr<LayerPrices> &known =
-      prices[{node, m, options.tp, options.cp, options.ep, int(options.save),
-              options.sequenceParallel, options.overlap,
+      prices[{node, m, options.tp, options.cp, options.ep, options.etp,
+              int(options.save), options.sequenceParallel, options.overlap,
               int64_t(std::lround(samples / kGrain))}];
   if (known)
     return *known;
@@ -51,14 +51,15 @@ const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
   };
   for (int kind : module.layers) {
     double experts = module.kinds[kind].expertParameters;
+    int over = std::max(options.tp, options.ep * options.getExpertTP());
     add(result.total, times[kind].total());
     add(result.forward, times[kind].forward);
     add(result.weight, times[kind].weight);
     add(result.reduce, times[kind].reduce);
     add(result.kept, bytes[kind]);
     add(result.late, late[kind]);
-    add(result.parameters,
-        module.kinds[kind].parameters - experts * (1 - 1.0 / options.ep));
+    add(result.parameters, module.kinds[kind].parameters -
+                               experts * (1 - double(options.tp) / over));
   }
   return result;
 }

@@ -75,7 +75,8 @@ public:
                                          : 0);
   }
   double state(int begin, int end) const {
-    return cost.state(begin, end, unit.tp, unit.getShards(), unit.ep);
+    return cost.state(begin, end, unit.tp, unit.getShards(),
+                      unit.getExpertRanks());
   }
   /// What gradients of inputs leave for those of weights, one microbatch at
   /// least.

@@ -330,21 +330,27 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
   int position = plan.getPosition(unit, stages[stage].index);
-  Group group =
-      cluster.getGroup(nodeOf(u), unit.getSumRanks(), int64_t(unit.tp),
-                       cluster.getPlace(unit.getRank(position, 0)));
+  int64_t tp = unit.tp, over = std::max(tp, unit.getExpertRanks());
   double all = cost.rankParameters(begin, end, unit.tp),
-         own = all - cost.expertsElsewhere(begin, end, unit.tp, unit.ep),
-         gradients = own * module.gradientBytes;
-  double sum = unit.zero ? cluster.reduceScatter(group, gradients)
-                         : cluster.allReduce(group, gradients),
-         gather =
-             unit.zero ? cluster.allGather(group, own * module.weightBytes) : 0;
-  // Of these, seconds on NICs.
-  double busy = cluster.onNics(group, gradients) * (unit.zero ? 1 : 2),
-         later =
-             unit.zero ? cluster.onNics(group, own * module.weightBytes) : 0;
-  double updated = all / double(unit.getShards());
+         own = all - cost.expertsElsewhere(begin, end, unit.tp, over),
+         experts = over > tp ? cost.expertsHere(begin, end, unit.tp, over) : 0;
+  // Seconds; of these, on NICs.
+  double sum = 0, gather = 0, busy = 0, later = 0;
+  auto add = [&](double parameters, int64_t stride) {
+    Group group = cluster.getGroup(
+        nodeOf(u), std::max<int64_t>(1, unit.getSumRanks() * tp / stride),
+        stride, cluster.getPlace(unit.getRank(position, 0)));
+    double gradients = parameters * module.gradientBytes,
+           weights = unit.zero ? parameters * module.weightBytes : 0;
+    sum += unit.zero ? cluster.reduceScatter(group, gradients)
+                     : cluster.allReduce(group, gradients);
+    gather += cluster.allGather(group, weights);
+    busy += cluster.onNics(group, gradients) * (unit.zero ? 1 : 2);
+    later += cluster.onNics(group, weights);
+  };
+  add(own - experts, tp);
+  add(experts, over); // these have replicas of their own
+  double updated = (unit.zero ? all : own) / double(unit.getShards());
   const DeviceKind &device = cluster.getDevice(nodeOf(u));
   double update = updated * (costs.profile && costs.profile->update
                                  ? *costs.profile->update

@@ -131,13 +131,15 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
     int u = info.unit, begin = unit.cuts[info.index],
         end = unit.cuts[info.index + 1];
     const ModuleCost &cost = costs.get(nodeOf(u), u);
-    stage.state = cost.stateBytes(begin, end, unit.tp, shards, unit.ep);
+    stage.state =
+        cost.stateBytes(begin, end, unit.tp, shards, unit.getExpertRanks());
     stage.buffers = cost.handedOut(begin, end, plan.getOptions(u, info.index),
                                    largest[u] * (1 / slicesOf(u, largest[u])));
     // A checkpoint leaves layer by layer.
     for (int i = begin; i < end; ++i)
-      stage.snapshot = std::max(stage.snapshot,
-                                cost.state(i, i + 1, unit.tp, shards, unit.ep));
+      stage.snapshot =
+          std::max(stage.snapshot, cost.state(i, i + 1, unit.tp, shards,
+                                              unit.getExpertRanks()));
     stage.workspace = workspaceOf(info);
     // Messages are received ahead; without a backward nothing else holds them.
     forEdgesOf(

@@ -40,7 +40,7 @@ double StepBuilder::sumsOf(const StageInfo &info) const {
   const UnitPlan &unit = plan.units[info.unit];
   return costs.get(nodeOf(info.unit), info.unit)
       .sumBlocks(unit.cuts[info.index], unit.cuts[info.index + 1], unit.tp,
-                 unit.getSumRanks(), unit.zero, unit.ep);
+                 unit.getSumRanks(), unit.zero, unit.getExpertRanks());
 }
 
 /// What is combined is combined in the host's memory; only devices have a

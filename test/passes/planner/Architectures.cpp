@@ -6,6 +6,7 @@
 
 #include "test/passes/planner/Architectures.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 using namespace llvm;
@@ -67,15 +68,18 @@ void addStream(LayerKind &kind, StringRef name, Linear bytes, Op::Split split,
 }
 
 /// Fused attention: the backward pass does the scores again (5 products for 2).
-void addFusedAttention(LayerKind &kind, double width, bool causal) {
+/// Each token looks at half of all, or at `window` of them.
+void addFusedAttention(LayerKind &kind, double width, bool causal,
+                       double window) {
   Op op;
   op.name = "attention";
   op.kind = Op::Attention;
   op.split = Op::Heads;
-  op.flops = {0, 0, 4 * width * (causal ? 0.5 : 1)};
+  op.flops = window > 0 ? perToken(4 * width * window)
+                        : Linear{0, 0, 4 * width * (causal ? 0.5 : 1)};
   op.bytes = perToken(4 * width * kElement);
   kind.forward.push_back(op);
-  op.flops.square *= 2.5;
+  op.flops = op.flops * 2.5;
   op.bytes.token *= 2;
   kind.input.push_back(op);
 }
@@ -103,46 +107,131 @@ void addPlainAttention(LayerKind &kind, double width, double heads,
             Op::Heads, 1.5, /*cheap=*/true, dropout ? 2 : 1);
 }
 
-LayerKind makeBlock(const TransformerShape &shape) {
+/// What attention keeps of a token: all, and what is not done again.
+struct Kept {
+  double all = 0, vjp = 0;
+};
+
+Kept addAttention(LayerKind &kind, const TransformerShape &shape,
+                  bool windowed) {
+  double h = shape.hidden, heads = shape.heads, d = kElement,
+         each = shape.headDim ? shape.headDim : h / heads, q = each * heads,
+         kv = each * (shape.kvHeads ? shape.kvHeads : heads);
+  double window = windowed ? shape.window : 0;
+  Kept kept;
+  if (shape.latentRank) {
+    double rotated = heads * shape.rotated, low = shape.queryRank,
+           latent = shape.latentRank + shape.rotated;
+    addGemm(kind, "down", low + latent, h, Op::Sequence);
+    addGemm(kind, "queries", q + rotated, low, Op::Columns);
+    kind.forward.back().cheap = true;
+    addGemm(kind, "keys", 2 * q, shape.latentRank, Op::Columns);
+    kind.forward.back().cheap = true;
+    addFusedAttention(kind, q + rotated / 2, shape.causal, window);
+    kept = {(5 * q + 2 * rotated) * d, (low + latent + q) * d};
+  } else {
+    addGemm(kind, "qkv", q + 2 * kv, h, Op::Columns);
+    if (shape.fused)
+      addFusedAttention(kind, q, shape.causal, window);
+    else
+      addPlainAttention(kind, q, heads, shape.dropout);
+    kept.all = kept.vjp = (q + 2 * kv + q) * d;
+  }
+  addGemm(kind, "out", h, q, Op::Depth);
+  kind.exchanged = perToken(2 * kv * d);
+  return kept;
+}
+
+Kept addDense(LayerKind &kind, double h, double f, bool gated) {
+  double d = kElement;
+  addGemm(kind, "up", gated ? 2 * f : f, h, Op::Columns);
+  addStream(kind, "activation", perToken((gated ? 3 : 2) * f * d), Op::Heads,
+            1.5, true);
+  addGemm(kind, "down", h, f, Op::Depth);
+  return {(gated ? 3 : 2) * f * d, (gated ? 2 : 1) * f * d};
+}
+
+/// A token's rows are put in the order of ranks, then of experts, and back.
+Kept addExperts(LayerKind &kind, const TransformerShape &shape) {
+  double h = shape.hidden, f = shape.expertFfn, k = shape.topK, d = kElement;
+  addGemm(kind, "router", shape.experts, h, Op::Sequence);
+  Linear moved = perToken((1 + 3 * k) * h * d);
+  addStream(kind, "permute", moved, Op::Sequence, 1, false, 4);
+  addStream(kind, "unpermute", moved, Op::Sequence, 1, false, 4);
+  double others = kind.parameters;
+  addGemm(kind, "up", 2 * f, h, Op::Columns, perToken(k / shape.experts));
+  addGemm(kind, "down", h, f, Op::Depth, perToken(k / shape.experts));
+  double one = kind.parameters - others;
+  for (auto *ops : {&kind.forward, &kind.input, &kind.weight})
+    for (auto it = ops->end() - 2; it != ops->end(); ++it) {
+      it->expert = true;
+      it->count = shape.experts;
+      it->bytes = it->bytes * shape.experts;
+      it->fixedBytes *= shape.experts;
+    }
+  kind.parameters = others + one * shape.experts;
+  kind.expertParameters = one * shape.experts;
+  kind.routes = 1;
+  kind.dispatched = perToken((shape.copies ? shape.copies : k) * h * d);
+  addStream(kind, "activation", perToken(3 * k * f * d), Op::Heads, 1.5, true);
+  Kept kept{k * (2 * h + 3 * f) * d, k * (h + 2 * f) * d};
+  if (shape.sharedFfn) {
+    Kept shared = addDense(kind, h, shape.sharedFfn, true);
+    kept.all += shared.all;
+    kept.vjp += shared.vjp;
+  }
+  return kept;
+}
+
+LayerKind makeBlock(const TransformerShape &shape, bool experts,
+                    bool windowed) {
   LayerKind kind;
-  kind.name = "layer";
-  double h = shape.hidden, f = shape.ffn;
-  double kv = h * (shape.kvHeads ? shape.kvHeads : shape.heads) / shape.heads;
+  kind.name = windowed ? "layer.windowed" : "layer";
+  if (shape.experts)
+    kind.name += experts ? ".experts" : ".dense";
+  double h = shape.hidden;
   int norms = 2;
   double d = kElement;
   addStream(kind, "norms", perToken(2 * norms * h * d), Op::Sequence, 1.5, true,
             norms);
-  addGemm(kind, "qkv", h + 2 * kv, h, Op::Columns);
-  if (shape.fused)
-    addFusedAttention(kind, h, shape.causal);
-  else
-    addPlainAttention(kind, h, shape.heads, shape.dropout);
-  addGemm(kind, "out", h, h, Op::Depth);
-  addGemm(kind, "up", shape.gated ? 2 * f : f, h, Op::Columns);
-  addStream(kind, "activation", perToken((shape.gated ? 3 : 2) * f * d),
-            Op::Heads, 1.5, true);
-  addGemm(kind, "down", h, f, Op::Depth);
+  Kept attention = addAttention(kind, shape, windowed),
+       rest = experts ? addExperts(kind, shape)
+                      : addDense(kind, h, shape.ffn, shape.gated);
   addStream(kind, "residual", perToken((shape.dropout ? 8 : 6) * h * d),
             Op::Sequence, 0.7, false, 2);
   kind.parameters += 2 * h;
-  kind.exchanged = perToken(2 * kv * d);
   kind.reduced = perToken(h * d);
-  kind.forwardReduces = kind.backwardReduces = 2;
+  kind.forwardReduces = kind.backwardReduces =
+      experts && shape.sharedFfn ? 3 : 2;
   kind.output = perToken(h * d);
 
   // What is kept (arXiv 2205.05198, table 2, in 16 bits): 34 s b h + 5 a s^2 b
   // of a GELU layer; without the scores with fused or repeated attention.
   double a = shape.heads, masks = shape.dropout ? 1 : 0;
-  double products = (h + 2 * kv + h) * d + (shape.gated ? 3 : 2) * f * d;
   double square = shape.fused ? 0 : 2 * d * a + masks * a;
-  kind.keptSplit[int(Save::All)] = {0, products, square};
+  kind.keptSplit[int(Save::All)] = {0, attention.all + rest.all, square};
   kind.keptSequence[int(Save::All)] = perToken((4 * d + 2 * masks) * h);
   // Vjp repeats scores and activations, and keeps norms' inputs only.
-  kind.keptSplit[int(Save::Vjp)] =
-      perToken((h + 2 * kv + h) * d + (shape.gated ? 2 : 1) * f * d);
+  kind.keptSplit[int(Save::Vjp)] = perToken(attention.vjp + rest.vjp);
   kind.keptSequence[int(Save::Vjp)] = perToken((2 * d + 2 * masks) * h);
   kind.keptSequence[int(Save::None)] = perToken(d * h);
   return kind;
+}
+
+/// Blocks with and without experts, with and without a window, in their order.
+void addBlocks(Module &module, const TransformerShape &shape, int from,
+               int to) {
+  for (int i = from; i < to; ++i) {
+    bool experts =
+        shape.experts && i >= shape.denseLayers && (i + 1) % shape.every == 0;
+    LayerKind kind = makeBlock(shape, experts, shape.window && i % 2 == 0);
+    auto known = std::find_if(
+        module.kinds.begin(), module.kinds.end(),
+        [&](const LayerKind &other) { return other.name == kind.name; });
+    module.layers.push_back(int(known - module.kinds.begin()));
+    if (known == module.kinds.end())
+      module.kinds.push_back(std::move(kind));
+  }
 }
 
 } // namespace
@@ -175,7 +264,7 @@ Module makeTransformer(StringRef name, ItemKind item,
     addStream(kind, "embedding", perToken(3 * h * d), Op::Sequence, 1, false);
     add(std::move(kind), 1);
   }
-  add(makeBlock(shape), shape.layers);
+  addBlocks(module, shape, 0, shape.layers);
   if (shape.vocabulary) {
     LayerKind kind = ends("head");
     addStream(kind, "norm", perToken(2 * h * d), Op::Sequence, 1.5, true);
@@ -188,6 +277,11 @@ Module makeTransformer(StringRef name, ItemKind item,
     kind.forwardReduces = 0;
     kind.backwardReduces = 1;
     add(std::move(kind), 1);
+    int head = module.layers.back();
+    for (int i = 0; i < shape.later; ++i) {
+      addBlocks(module, shape, shape.layers + i, shape.layers + i + 1);
+      module.layers.push_back(head);
+    }
   }
   if (shape.projection) {
     LayerKind kind = ends("projector");

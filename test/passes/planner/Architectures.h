@@ -23,6 +23,22 @@ struct TransformerShape {
   bool fused = true;    ///< fused attention; else scores are in memory
   bool dropout = false; ///< masks are kept
   int projection = 0;   ///< width of a projector behind the last layer
+  int headDim = 0;      ///< of queries, keys and values; 0: hidden / heads
+  /// Tokens that every second layer's attention looks back; 0: all.
+  int window = 0;
+  /// Experts of a layer, of which a token has `topK`, each `expertFfn` wide;
+  /// beside them what all tokens go through. The first `denseLayers` have none,
+  /// of the others every `every`-th has.
+  int experts = 0, topK = 1, expertFfn = 0, sharedFfn = 0, denseLayers = 0,
+      every = 1;
+  /// How often a token travels: to each of its experts (0), or once to each of
+  /// so many nodes, where it is handed on while others arrive.
+  int copies = 0;
+  /// Latent attention (DeepSeek-V2): ranks of queries and of keys and values
+  /// (0: there is none), and of a head's keys what is rotated.
+  int queryRank = 0, latentRank = 0, rotated = 0;
+  /// Further layers and heads, of predictions of later tokens.
+  int later = 0;
 };
 
 /// `name` and the item kind are the caller's.

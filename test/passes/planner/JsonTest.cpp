@@ -28,6 +28,7 @@ TEST(ModelJson, RoundTrip) {
     Model model = makeMultimodal(billions);
     model.modules[1].kinds[1].expertParameters = 10;
     model.modules[1].kinds[1].dispatched = {1, 2, 3};
+    model.modules[1].kinds[1].routes = 2;
     model.modules[1].kinds[1].exchanged = {1, 2, 3, 4, 5, 6};
     model.modules[1].mostTokens = 8192;
     model.modules[1].mostOther = 4096;

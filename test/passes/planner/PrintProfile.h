@@ -25,7 +25,13 @@ inline std::string printProfile(const Profile &profile) {
        {std::pair("inside", profile.inside), {"reduce", profile.reduce}})
     if (link)
       json[name] = {{"latency", link->latency}, {"bandwidth", link->bandwidth}};
-  json["modules"] = models::OrderedJson::object();
+  for (auto &[module, layers] : profile.routing)
+    for (const std::vector<double> &rows : layers)
+      json["routing"][module].push_back(rows.size() == 1
+                                            ? models::OrderedJson(rows[0])
+                                            : models::OrderedJson(rows));
+  if (!profile.modules.empty() || profile.routing.empty())
+    json["modules"] = models::OrderedJson::object();
   for (auto &[module, layers] : profile.modules)
     for (auto &[layer, measured] : layers) {
       models::OrderedJson &list = json["modules"][module][layer] =

@@ -1,0 +1,145 @@
+//===- ExpertsTest.cpp - What experts on several ranks cost ---------------===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/planner/policies/Policy.h"
+#include "test/passes/planner/Architectures.h"
+#include "test/passes/planner/Clusters.h"
+#include "test/passes/planner/Errors.h"
+#include "test/passes/planner/PrintProfile.h"
+
+#include <gtest/gtest.h>
+
+using namespace dt::planner;
+
+namespace {
+
+constexpr int kLayers = 2, kExperts = 8, kWidth = 768;
+
+Model makeMixture() {
+  TransformerShape shape;
+  shape.layers = kLayers;
+  shape.hidden = 2048;
+  shape.heads = 16;
+  shape.gated = shape.causal = true;
+  shape.experts = kExperts;
+  shape.topK = 2;
+  shape.expertFfn = kWidth;
+  Model model;
+  model.modules = {makeTransformer("llm", ItemKind::Sample, shape)};
+  return model;
+}
+
+/// Seconds of a layer's forward over 4 ranks, of them `ep` for experts.
+double forwardOf(const Model &model, int ep, const Profile *profile = nullptr,
+                 int etp = 0) {
+  static const Cluster cluster = wholeCluster("h100-80g");
+  CostOptions options;
+  options.tp = 4;
+  options.ep = ep;
+  options.etp = etp;
+  return ModuleCost(cluster, 0, model.modules[0], profile)
+      .layer(0, options, TokenSums::of(8192))
+      .forward;
+}
+
+/// Whole experts are wider products than a slice of each; beyond the TP group
+/// rows travel.
+TEST(Experts, WholeOnesAreFaster) {
+  Model model = makeMixture();
+  double cut = forwardOf(model, 1), half = forwardOf(model, 2),
+         whole = forwardOf(model, 4);
+  EXPECT_LT(whole, half);
+  EXPECT_LT(half, cut);
+  Model still = model;
+  still.modules[0].kinds[0].dispatched = {};
+  EXPECT_GT(forwardOf(model, 8), forwardOf(still, 8));
+  EXPECT_EQ(forwardOf(model, 4), forwardOf(still, 4));
+  // Of whole experts of other replicas rows need no sum behind them.
+  EXPECT_GT(forwardOf(still, 8, nullptr, 4), forwardOf(still, 8));
+}
+
+/// Ranks beyond the TP group hold fewer experts; with ZeRO the optimizer's
+/// state of all is on all ranks once.
+TEST(Experts, State) {
+  Model model = makeMixture();
+  Cluster cluster = wholeCluster("h100-80g");
+  const Module &module = model.modules[0];
+  ModuleCost cost(cluster, 0, module);
+  double experts = kLayers * module.kinds[0].expertParameters;
+  EXPECT_EQ(experts, kLayers * 3.0 * kExperts * kWidth * 2048);
+  StateBytes inside = cost.stateBytes(0, kLayers, 4, 4, 4),
+             across = cost.stateBytes(0, kLayers, 4, 4, 8),
+             whole = cost.stateBytes(0, kLayers, 4, 1, 8);
+  EXPECT_EQ(inside.parameters, cost.stateBytes(0, kLayers, 4, 4).parameters);
+  EXPECT_EQ(inside.parameters - across.parameters,
+            module.weightBytes * (experts / 4 - experts / 8));
+  EXPECT_EQ(across.moments, inside.moments);
+  EXPECT_EQ(whole.moments,
+            module.optimizerBytes * whole.parameters / module.weightBytes);
+}
+
+Profile routingOf(const std::string &layers) {
+  return llvm::cantFail(parseProfile(
+      "{\"version\": 1, \"routing\": {\"llm\": " + layers + "}}", "p.json"));
+}
+
+/// All wait for the rank with most rows, in every layer.
+TEST(Experts, Imbalance) {
+  Model model = makeMixture();
+  const Module &module = model.modules[0];
+  Profile even =
+              routingOf("[[3, 3, 3, 3, 3, 3, 3, 3], [1, 1, 1, 1, 1, 1, 1, 1]]"),
+          skewed =
+              routingOf("[[6, 2, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1]]");
+  EXPECT_FALSE(bool(skewed.check(model)));
+  EXPECT_EQ(even.getSlowest(module, 0, 4), 1);
+  EXPECT_EQ(skewed.getSlowest(module, 0, 1), 1);
+  EXPECT_EQ(skewed.getSlowest(module, 0, 2), (2 + 1) / 2.0);
+  EXPECT_EQ(skewed.getSlowest(module, 0, 4), (4 + 1) / 2.0);
+  EXPECT_EQ(skewed.getSlowest(module, 0, 8), (6 + 1) / 2.0);
+  // Known of the most only: the others have as many as one another.
+  Profile most = routingOf("[4.5, 1]");
+  EXPECT_FALSE(bool(most.check(model)));
+  EXPECT_EQ(most.getSlowest(module, 0, 8), (4.5 + 1) / 2);
+  EXPECT_EQ(most.getSlowest(module, 0, 4), ((4.5 + 0.5) / 2 + 1) / 2);
+  EXPECT_EQ(forwardOf(model, 4, &even), forwardOf(model, 4));
+  EXPECT_EQ(forwardOf(model, 1, &skewed), forwardOf(model, 1));
+  EXPECT_GT(forwardOf(model, 4, &skewed), forwardOf(model, 4));
+  EXPECT_GT(forwardOf(model, 8, &skewed), forwardOf(model, 8));
+  std::string text = printProfile(skewed);
+  EXPECT_EQ(printProfile(llvm::cantFail(parseProfile(text, "p.json"))), text);
+}
+
+std::string routingError(const std::string &layers) {
+  return llvm::toString(routingOf(layers).check(makeMixture()));
+}
+
+TEST(Experts, RoutingErrors) {
+  EXPECT_EQ(routingError("[[1, 1, 1, 1, 1, 1, 1, 1]]"),
+            "routing of module 'llm': expected 2 layers, as many as have "
+            "experts, not 1");
+  EXPECT_EQ(routingError("[[1, 1, 1, 1, 1, 1, 1, 1], [1, 1]]"),
+            "routing of module 'llm', layer 1 of those with experts: expected "
+            "rows of 8 experts, not of 2");
+  auto parse = [](const char *text) {
+    return errorOf(parseProfile(text, "p.json"));
+  };
+  EXPECT_EQ(parse(R"({"version": 1, "routing": {"llm": [[1, 0], [0, 0]]}})"),
+            "p.json: routing.llm[1]: expected rows of at least one expert");
+  EXPECT_BEGINS(parse(R"({"version": 1, "routing": {"llm": [[1, -1]]}})"),
+                "p.json: routing.llm[0][1]: ");
+  EXPECT_BEGINS(parse(R"({"version": 1, "routing": {"llm": [0.5]}})"),
+                "p.json: routing.llm[0]: ");
+  EXPECT_NE(parse(R"({"version": 1, "routing": {}})"), "");
+  Profile other = routingOf("[[1]]");
+  std::swap(other.routing["lm"], other.routing["llm"]);
+  other.routing.erase("llm");
+  EXPECT_EQ(llvm::toString(other.check(makeMixture())),
+            "the profile names module 'lm', which the model does not have; did "
+            "you mean 'llm'?");
+}
+
+} // namespace
