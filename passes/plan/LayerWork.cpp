@@ -331,6 +331,17 @@ void shortenChains(mlir::ModuleOp program) {
     shortener.shorten(module);
 }
 
+/// Where a plan chooses the size of microbatches, layers are cut over ranks as
+/// for the smallest parts: in one of a whole batch messages would weigh more
+/// than any table.
+void takeSmallestParts(mlir::ModuleOp program) {
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  if (batch && batch.getOpenMicro())
+    for (auto module : program.getOps<dist::ModuleOp>())
+      if (!module.getWholeBatch())
+        setOneItem(module);
+}
+
 bool hasChains(const PlannedProgram &program) {
   return llvm::any_of(program.model.modules, [](const planner::Module &module) {
     return std::adjacent_find(module.layers.begin(), module.layers.end()) !=
@@ -370,6 +381,7 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
     return result;
   // Layers are read off a program of fewer of them.
   shortenChains(outlined);
+  takeSmallestParts(outlined);
   llvm::Expected<PlannedProgram> brief = describe();
   if (!brief)
     return brief;
