@@ -15,6 +15,7 @@
 #include "passes/shard/Passes.h"
 #include "passes/stages/Passes.h"
 
+#include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNNames.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -75,7 +76,8 @@ public:
   /// Nothing, if the layers are no chain of calls, or should hand on shares and
   /// do not.
   std::optional<RankLayer> read(bool shares) {
-    if (!findChain(functions.forward))
+    func::CallOp call = findChain(functions.forward);
+    if (!call)
       return std::nullopt;
     RankLayer all = schedule::readStage(stage, sizes), layer;
     layer.chained = true;
@@ -97,20 +99,29 @@ public:
     layer.keptForWeights = getResiduals(functions.input);
     layer.keptAtStart = all.kept - layer.kept * (count - 1);
     layer.handedOut = all.handedOut * (1 / count);
-    layer.scratch = all.scratch;
+    layer.scratch = schedule::getLayerScratchBytes(stage, sizes) +
+                    getStreams(call.getResult(0));
     layer.scratchOfHalves = all.scratchOfHalves;
     layer.parameters = all.parameters / count;
     return layer;
   }
 
 private:
-  bool findChain(func::FuncOp function) {
+  /// Its last call.
+  func::CallOp findChain(func::FuncOp function) {
     llvm::StringMap<double> calls;
     if (function)
       for (auto call : function.getOps<func::CallOp>())
         if (++calls[call.getCallee()] == count)
-          return true;
-    return false;
+          return call;
+    return nullptr;
+  }
+
+  /// Beside a backward between others: gradients of both its ends; and, where a
+  /// message is narrower, what came in as the stage's first layer takes it.
+  Linear getStreams(Value handedOn) {
+    bool narrow = stage.isBF16() && nn::elementOf(handedOn).isF32();
+    return sizes.bytesOfItem(handedOn.getType()) * (narrow ? 3 : 2);
   }
 
   /// Bytes that a layer behind another keeps: what its call returns, and what

@@ -118,9 +118,8 @@ private:
       return;
     for (Value value : cuts.getCrossing(stage)) {
       Type type = cuts.getSentType(value);
-      auto size = nn::getNumBytes(type).evaluate([](StringRef) {
-        return std::optional<int64_t>(1);
-      });
+      auto size = nn::getNumBytes(type).evaluate(
+          [](StringRef) { return std::optional<int64_t>(1); });
       remark << "; a tensor of " << type << " crosses into it";
       if (size)
         remark << ", " << *size << " bytes an item";
