@@ -51,6 +51,13 @@ std::string list(const std::vector<planner::Exchange> &exchanges) {
   return text.empty() ? "nothing" : text;
 }
 
+std::string atStart(const RankLayer &layer) {
+  if (!layer.chained || layer.keptAtStart == layer.kept)
+    return "";
+  return llvm::formatv(", as the first of a stage {0:f0}",
+                       layer.keptAtStart.item);
+}
+
 struct DescribeLayersPass : impl::DescribeLayersBase<DescribeLayersPass> {
   using DescribeLayersBase::DescribeLayersBase;
 
@@ -78,9 +85,11 @@ private:
 
   void describe(const planner::Module &module, planner::Save set) {
     auto op = getOperation().lookupSymbol<dist::ModuleOp>(module.name);
-    auto layers = module.partitioned.find({int(tp), set});
+    auto layers = module.partitioned.find({int(tp), set, sequenceParallel});
     if (layers == module.partitioned.end()) {
-      op.emitRemark("is not cut over ") << tp.getValue() << " ranks";
+      op.emitRemark("is not cut over ")
+          << tp.getValue() << " ranks"
+          << (sequenceParallel ? " that share tokens" : "");
       return;
     }
     for (auto [kind, layer] : llvm::zip(module.kinds, layers->second))
@@ -91,9 +100,11 @@ private:
           << list(layer.input) << " | of weights " << list(layer.weight)
           << " | sends " << list(layer.backwardExchanges) << " | keeps "
           << llvm::formatv("{0:f0} bytes, {1:f0} of them and {2:f0} more for "
-                           "weights | {3:f0} parameters",
+                           "weights{3} | needs {4:f0} bytes | {5:f0} "
+                           "parameters",
                            layer.kept.item, layer.keptToWeights.item,
-                           layer.keptForWeights.item, layer.parameters)
+                           layer.keptForWeights.item, atStart(layer),
+                           layer.scratch.item, layer.parameters)
                  .str();
   }
 };

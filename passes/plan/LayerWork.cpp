@@ -15,12 +15,12 @@
 #include "passes/shard/Passes.h"
 #include "passes/stages/Passes.h"
 
+#include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNNames.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
-#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 
@@ -36,16 +36,16 @@ using stages::Sizes;
 
 namespace {
 
-/// Sequence parallelism is between layers that follow one another: so many of
-/// a kind stand together to be described with it.
+/// What a layer keeps and needs between others is not what it does as a stage
+/// of its own, whose ends are messages: whole, and narrow in a bf16 module. So
+/// many of a kind that follow one another stand together to be described.
 constexpr int kChain = 3;
 
-/// Layers of the stages that a module is cut into: the first of a kind stand
-/// alone (a chain of them for sequence parallelism, if so many follow one
-/// another), those that were seen before go with one another.
+/// Layers of the stages that a module is cut into: of a kind up to `chain`
+/// first ones that follow one another, those that were seen before go with one
+/// another.
 std::vector<std::vector<int>> groupLayers(const planner::Module &module,
-                                          const LayerVariant &layout) {
-  int chain = layout.sequenceParallel ? kChain : 1;
+                                          int chain) {
   std::vector<std::vector<int>> groups;
   std::vector<bool> seen(module.kinds.size(), false);
   bool open = false;
@@ -65,23 +65,26 @@ std::vector<std::vector<int>> groupLayers(const planner::Module &module,
   return groups;
 }
 
-/// A stage of `count` equal layers of which each hands the next its share of
-/// the tokens. What is kept of all is shared out.
+/// A stage of `count` equal layers. With sequence parallelism each hands the
+/// next its share of the tokens.
 class ChainReader {
 public:
-  ChainReader(dist::ModuleOp stage, size_t count, int64_t tp)
+  ChainReader(dist::ModuleOp stage, size_t count)
       : stage(stage), functions(dist::getFunctions(stage)),
-        sizes(stages::getSizesOfItem(stage)), count(double(count)),
-        tp(double(tp)) {}
+        sizes(stages::getSizesOfItem(stage)), count(double(count)) {}
 
-  /// Nothing, if the layers are no chain of calls or hand on whole tokens.
-  std::optional<RankLayer> read() {
-    RankLayer layer;
-    if (!findChain(functions.forward))
+  /// Nothing, if the layers are no chain of calls, or should hand on shares and
+  /// do not.
+  std::optional<RankLayer> read(bool shares) {
+    func::CallOp call = findChain(functions.forward);
+    if (!call)
       return std::nullopt;
+    RankLayer all = schedule::readStage(stage, sizes), layer;
+    layer.chained = true;
     FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
         .readOneLayer(functions.forward);
-    if (llvm::all_of(layer.forwardExchanges, [](const Exchange &exchange) {
+    if (shares &&
+        llvm::all_of(layer.forwardExchanges, [](const Exchange &exchange) {
           const rt::CollectiveForm &form = rt::formOf(exchange.kind);
           return !form.scatters && !form.gathers;
         }))
@@ -90,47 +93,56 @@ public:
         .readOneLayer(functions.input);
     FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
         .readOneLayer(functions.weight);
-    bool handsOn = false;
-    Linear residuals = getResiduals(functions.forward, handsOn);
-    layer.kept =
-        residuals + getInputs({functions.input, functions.weight}, handsOn);
-    llvm::SmallDenseSet<int64_t> read = getResidualsReadByWeights();
-    layer.keptToWeights = getResiduals(functions.forward, handsOn, &read) +
-                          getInputs(functions.weight, handsOn);
-    layer.keptForWeights = getResiduals(functions.input, handsOn);
-    layer.parameters = schedule::countParameters(stage) / count;
+    layer.kept = getResiduals(functions.forward);
+    layer.keptToWeights =
+        getResiduals(functions.forward, getResidualsReadByWeights());
+    layer.keptForWeights = getResiduals(functions.input);
+    layer.keptAtStart = all.kept - layer.kept * (count - 1);
+    layer.handedOut = all.handedOut * (1 / count);
+    layer.scratch = schedule::getLayerScratchBytes(stage, sizes) +
+                    getStreams(call.getResult(0));
+    layer.scratchOfHalves = all.scratchOfHalves;
+    layer.parameters = all.parameters / count;
     return layer;
   }
 
 private:
-  bool findChain(func::FuncOp function) {
+  /// Its last call.
+  func::CallOp findChain(func::FuncOp function) {
     llvm::StringMap<double> calls;
     if (function)
       for (auto call : function.getOps<func::CallOp>())
         if (++calls[call.getCallee()] == count)
-          return true;
-    return false;
+          return call;
+    return nullptr;
   }
 
-  /// Bytes that one layer keeps. `handsOn`: what a layer takes from the one
-  /// before is among them.
-  Linear getResiduals(func::FuncOp function, bool &handsOn,
-                      const llvm::SmallDenseSet<int64_t> *only = nullptr) {
+  /// Beside a backward between others: gradients of both its ends; and, where a
+  /// message is narrower, what came in as the stage's first layer takes it.
+  Linear getStreams(Value handedOn) {
+    bool narrow = stage.isBF16() && nn::elementOf(handedOn).isF32();
+    return sizes.bytesOfItem(handedOn.getType()) * (narrow ? 3 : 2);
+  }
+
+  /// Bytes that a layer behind another keeps: what its call returns, and what
+  /// it takes from the call before. What is beside the calls is the stage's.
+  Linear getResiduals(
+      func::FuncOp function,
+      std::optional<llvm::SmallDenseSet<int64_t>> only = std::nullopt) {
     if (!function || function.isExternal())
       return {};
-    Linear bytes, ofAll;
+    Linear own, handedOn;
     int64_t number = 0;
     Operation *end = function.getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(end->getOperands())) {
       if (!function.getResultAttr(i, nn::kResidualAttr) ||
           (only && !only->contains(number++)))
         continue;
-      auto call = value.getDefiningOp<func::CallOp>();
-      handsOn |= call && call.getResult(0) == value;
-      bool each = call || value.getDefiningOp<dist::SliceOp>();
-      (each ? ofAll : bytes) += sizes.bytesOfItem(value.getType());
+      if (auto call = value.getDefiningOp<func::CallOp>())
+        (call.getResult(0) == value ? handedOn : own) +=
+            sizes.bytesOfItem(value.getType());
     }
-    return bytes + ofAll * (1 / count);
+    return own * (1 / count) + handedOn * (1 / (count - 1));
   }
 
   /// Numbers of the forward's residuals, among others.
@@ -144,30 +156,10 @@ private:
     return numbers;
   }
 
-  /// Of what the stage gets, a layer in its middle gets and keeps its share:
-  /// what these functions read.
-  Linear getInputs(ArrayRef<func::FuncOp> readers, bool handsOn) {
-    Linear bytes;
-    llvm::StringSet<> counted;
-    for (func::FuncOp function : readers)
-      for (unsigned i = 0; function && i < function.getNumArguments(); ++i) {
-        auto input = function.getArgAttrOfType<StringAttr>(i, nn::kNameAttr);
-        if (!input || function.isExternal() ||
-            !counted.insert(input.getValue()).second)
-          continue;
-        bool isCut = llvm::all_of(
-            function.getArgument(i).getUsers(),
-            [](Operation *user) { return isa<dist::SliceOp>(user); });
-        bytes += sizes.bytesOfItem(function.getArgumentTypes()[i]) *
-                 (1 / (isCut ? tp * (handsOn ? count : 1) : 1));
-      }
-    return bytes;
-  }
-
   dist::ModuleOp stage;
   dist::Functions functions;
   Sizes sizes;
-  double count, tp;
+  double count;
 };
 
 /// Phases from stages to optimize.
@@ -189,13 +181,13 @@ bool canShareExperts(const planner::Module &module,
 /// Marks every module: its stages are its kinds of layers, its halves of
 /// backward apart, `tp` ranks, a saved set.
 void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
-                const LayerVariant &layout) {
+                const LayerVariant &layout, int chain) {
   Builder b(outlined.getContext());
   for (auto [m, module] : llvm::enumerate(program.model.modules)) {
     auto op = outlined.lookupSymbol<dist::ModuleOp>(module.name);
     int64_t own = std::min<int64_t>(layout.tp, module.maxTP);
     SmallVector<Attribute> stages;
-    for (const std::vector<int> &group : groupLayers(module, layout)) {
+    for (const std::vector<int> &group : groupLayers(module, chain)) {
       SmallVector<StringRef> names;
       for (int layer : group)
         llvm::append_range(names, program.pieces[m][layer]);
@@ -218,14 +210,15 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
 
 /// What became of the marked modules. Layers that sequence parallelism makes no
 /// difference to stand beside others as they are; where it makes none to any
-/// there is nothing to describe.
-void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
-                const LayerVariant &layout) {
+/// there is nothing to describe. Whether all that can be described is.
+bool readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
+                const LayerVariant &layout, int chain) {
+  bool all = true;
   for (planner::Module &module : program.model.modules) {
-    if (layout.tp > module.maxTP ||
+    if (layout.tp > module.maxTP || module.partitioned.count(layout) ||
         (layout.ep > 1 && !canShareExperts(module, layout)))
       continue;
-    std::vector<std::vector<int>> groups = groupLayers(module, layout);
+    std::vector<std::vector<int>> groups = groupLayers(module, chain);
     std::vector<RankLayer> layers(module.kinds.size());
     std::vector<bool> seen(module.kinds.size(), false);
     bool any = !layout.sequenceParallel;
@@ -239,7 +232,8 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
         continue;
       std::optional<RankLayer> chained;
       if (group.size() > 1)
-        chained = ChainReader(stage, group.size(), layout.tp).read();
+        chained =
+            ChainReader(stage, group.size()).read(layout.sequenceParallel);
       any |= chained.has_value();
       // A chain that is none was described alone.
       auto alone =
@@ -255,8 +249,28 @@ void readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
         continue;
       seen[kind] = true;
     }
-    if (any && llvm::all_of(seen, [](bool s) { return s; }))
+    bool known = any && llvm::all_of(seen, [](bool s) { return s; });
+    if (known)
       module.partitioned[layout] = std::move(layers);
+    all &= known;
+  }
+  return all;
+}
+
+/// Adds a layout of all modules' layers. Where equal layers are no chain of
+/// calls, each is described alone.
+void describeLayout(mlir::ModuleOp outlined, mlir::ModuleOp inside,
+                    PlannedProgram &program, const LayerVariant &layout,
+                    Runner run) {
+  for (int chain : {kChain, 1}) {
+    mlir::ModuleOp copy = copyProgram(outlined, inside);
+    llvm::scope_exit erase([&] { copy.erase(); });
+    markLayers(copy, program, layout, chain);
+    OpPassManager pm(mlir::ModuleOp::getOperationName());
+    buildLayerWork(pm);
+    if (failed(run(pm, copy)) || readLayers(copy, program, layout, chain) ||
+        layout.sequenceParallel)
+      return;
   }
 }
 
@@ -340,11 +354,32 @@ void shortenChains(mlir::ModuleOp program) {
     shortener.shorten(module);
 }
 
+/// Where a plan chooses the size of microbatches, layers are cut over ranks as
+/// for the smallest parts: in one of a whole batch messages would weigh more
+/// than any table.
+void takeSmallestParts(mlir::ModuleOp program) {
+  auto batch = dist::getOnly<dist::BatchOp>(program);
+  if (batch && batch.getOpenMicro())
+    for (auto module : program.getOps<dist::ModuleOp>())
+      if (!module.getWholeBatch())
+        setOneItem(module);
+}
+
 bool hasChains(const PlannedProgram &program) {
   return llvm::any_of(program.model.modules, [](const planner::Module &module) {
     return std::adjacent_find(module.layers.begin(), module.layers.end()) !=
            module.layers.end();
   });
+}
+
+/// Whether layers in the layout may differ from those in a simpler one.
+bool isDescribed(const PlannedProgram &program, const LayerVariant &layout) {
+  bool shares =
+      llvm::any_of(program.model.modules, [&](const planner::Module &module) {
+        return canShareExperts(module, layout);
+      });
+  return (layout.ep == 1 || shares) &&
+         (!layout.sequenceParallel || (layout.tp > 1 && hasChains(program)));
 }
 
 } // namespace
@@ -379,6 +414,7 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
     return result;
   // Layers are read off a program of fewer of them.
   shortenChains(outlined);
+  takeSmallestParts(outlined);
   llvm::Expected<PlannedProgram> brief = describe();
   if (!brief)
     return brief;
@@ -386,27 +422,13 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   for (const planner::Module &module : result->model.modules)
     most = std::max<int64_t>(most, module.maxTP);
   QuietCopies quiet(program.getContext());
-  auto describeAs = [&](const LayerVariant &layout) {
-    mlir::ModuleOp copy = copyProgram(outlined, program);
-    markLayers(copy, *brief, layout);
-    OpPassManager pm(mlir::ModuleOp::getOperationName());
-    buildLayerWork(pm);
-    if (succeeded(run(pm, copy)))
-      readLayers(copy, *brief, layout);
-    copy.erase();
-  };
   for (int tp = 1; tp <= std::min(most, mostTP); tp *= 2)
     for (int ep = 1; ep <= tp; ep *= 2)
       for (bool sequenceParallel : {false, true})
         for (Save save : {Save::None, Save::Vjp, Save::All}) {
           LayerVariant layout{tp, save, sequenceParallel, ep};
-          bool differs =
-              ep == 1 || llvm::any_of(brief->model.modules,
-                                      [&](const planner::Module &module) {
-                                        return canShareExperts(module, layout);
-                                      });
-          if (differs && (!sequenceParallel || (tp > 1 && hasChains(*brief))))
-            describeAs(layout);
+          if (isDescribed(*brief, layout))
+            describeLayout(outlined, program, *brief, layout, run);
         }
   for (auto [module, few] :
        llvm::zip_equal(result->model.modules, brief->model.modules))

@@ -55,7 +55,8 @@ def DescribeLayers : Pass<"dist-describe-layers", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"tp", "tp", "int64_t", "1", "ranks of the group, a power of two">,
-    Option<"save", "save", "std::string", "\"vjp\"", "saved set: none, vjp or all">
+    Option<"save", "save", "std::string", "\"vjp\"", "saved set: none, vjp or all">,
+    Option<"sequenceParallel", "sequence-parallel", "bool", "false", "between layers that follow one another a rank has its share of the tokens">
   ];
   let dependentDialects = ["::dt::nn::NNDialect", "::dt::dist::DistDialect", "::mlir::func::FuncDialect"];
 }

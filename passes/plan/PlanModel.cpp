@@ -157,8 +157,13 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
     result.kinds.push_back(std::move(kind));
 }
 
-/// Items one by one: of the module's own kind one, of others as many as it may
-/// hold.
+llvm::Error fail(dist::ModuleOp module, const Twine &what) {
+  return llvm::createStringError("module '" + module.getSymName() +
+                                 "': " + what);
+}
+
+} // namespace
+
 void setOneItem(dist::ModuleOp module) {
   auto program = module->getParentOfType<mlir::ModuleOp>();
   StringRef own = module.getItem().value_or("");
@@ -169,10 +174,7 @@ void setOneItem(dist::ModuleOp module) {
                        : dist::getMostOfSample(program, dim).value_or(1));
 }
 
-llvm::Error fail(dist::ModuleOp module, const Twine &what) {
-  return llvm::createStringError("module '" + module.getSymName() +
-                                 "': " + what);
-}
+namespace {
 
 class ProgramBuilder {
 public:

@@ -68,6 +68,10 @@ struct PlannedProgram {
 /// made for, by module.
 llvm::Expected<PlannedProgram> describeProgram(mlir::ModuleOp program);
 
+/// Bounds a part to one item: of the module's own kind one, of others as many
+/// as it may hold.
+void setOneItem(dist::ModuleOp module);
+
 /// How fit a module is to give the pace, from 0: the backbone, else what works
 /// on samples, else the first that there is.
 int getPaceRank(dist::ModuleOp module);

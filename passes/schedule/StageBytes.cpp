@@ -216,6 +216,14 @@ public:
       kept[i] = function.getResultAttr(i, nn::kResidualAttr) != nullptr;
     return read(function, kept);
   }
+  /// The most of all functions that were called.
+  Linear getMostOfCalled() const {
+    Linear result;
+    for (auto &[function, peak] : peaks)
+      if (func::FuncOp(function).isPrivate())
+        result = most(result, peak);
+    return result;
+  }
   /// For the largest item.
   Linear most(const Linear &a, const Linear &b) const {
     return sizes.atMost(a) < sizes.atMost(b) ? b : a;
@@ -275,6 +283,14 @@ Linear getScratchBytes(dist::ModuleOp module, const stages::Sizes &sizes,
     if (!function.isPrivate())
       most = reader.most(most, reader.read(function));
   return most;
+}
+
+Linear getLayerScratchBytes(dist::ModuleOp module, const stages::Sizes &sizes) {
+  ScratchReader reader(module, sizes, /*whole=*/true);
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isPrivate())
+      reader.read(function);
+  return reader.getMostOfCalled();
 }
 
 SlotBytes getSlotBytes(dist::ModuleOp module) {

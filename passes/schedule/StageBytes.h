@@ -42,6 +42,9 @@ planner::Linear getPassingBytes(dist::ModuleOp module,
 /// the other is inside.
 planner::Linear getScratchBytes(dist::ModuleOp module,
                                 const stages::Sizes &sizes, bool whole);
+/// The same inside of one of its layers, a backward in one piece.
+planner::Linear getLayerScratchBytes(dist::ModuleOp module,
+                                     const stages::Sizes &sizes);
 
 /// What a microbatch has from its forward on, all its pieces, by kind of slot
 /// (runtime/Enums.h, SlotKind): what is kept, what goes to other modules, and

@@ -13,7 +13,7 @@
 #include "passes/stages/PlanCluster.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 
@@ -48,11 +48,19 @@ void FunctionReader::read(func::FuncOp function) {
 void FunctionReader::readOneLayer(func::FuncOp function) {
   if (!function || function.isExternal())
     return;
-  llvm::StringSet<> seen;
-  for (Operation &op : function.getBody().front()) {
+  Block &body = function.getBody().front();
+  llvm::StringMap<int> calls;
+  StringRef layer;
+  for (auto call : body.getOps<func::CallOp>())
+    if (++calls[call.getCallee()] > calls.lookup(layer) || layer.empty())
+      layer = call.getCallee();
+  bool inside = false;
+  for (Operation &op : body) {
     auto call = dyn_cast<func::CallOp>(op);
-    if (call ? seen.insert(call.getCallee()).second
-             : !isa<dist::CollectiveOpInterface>(op))
+    bool begins = call && call.getCallee() == layer;
+    if (begins && std::exchange(inside, true))
+      return;
+    if (inside)
       read(&op);
   }
 }

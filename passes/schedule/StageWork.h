@@ -26,9 +26,8 @@ public:
 
   void read(mlir::func::FuncOp function);
   void read(mlir::Operation *op);
-  /// Of a stage of equal layers: what one of them is, and what is done beside
-  /// them as if it were each one's. Collectives beside them are at the stage's
-  /// ends.
+  /// Of a stage of equal layers: the first, with what stands between it and the
+  /// next. All else is at the stage's ends.
   void readOneLayer(mlir::func::FuncOp function);
   /// A backward in one piece: here what gradients of inputs come from, the rest
   /// to `weight`.

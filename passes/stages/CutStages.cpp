@@ -117,10 +117,10 @@ private:
     if (stage == 0)
       return;
     for (Value value : cuts.getCrossing(stage)) {
-      auto size = nn::getNumBytes(value.getType()).evaluate([](StringRef) {
-        return std::optional<int64_t>(1);
-      });
-      remark << "; a tensor of " << value.getType() << " crosses into it";
+      Type type = cuts.getSentType(value);
+      auto size = nn::getNumBytes(type).evaluate(
+          [](StringRef) { return std::optional<int64_t>(1); });
+      remark << "; a tensor of " << type << " crosses into it";
       if (size)
         remark << ", " << *size << " bytes an item";
       if (auto name = value.getLoc()->findInstanceOf<NameLoc>())

@@ -6,6 +6,7 @@
 
 #include "passes/stages/StageCuts.h"
 
+#include "dialects/nn/NNInference.h"
 #include "passes/modules/ItemAxes.h"
 #include "passes/planner/describe/Plan.h"
 #include "passes/stages/LayerRules.h"
@@ -188,6 +189,16 @@ bool StageCuts::ordersExperts(Operation *op) const {
   return dist::ModuleOp(module).getEp() > 1 && isa<nn::RouteOp>(op);
 }
 
+Type StageCuts::getSentType(Value value) const {
+  dist::ModuleOp owner = module;
+  Operation *end = func::FuncOp(forward).getBody().front().getTerminator();
+  bool narrow = owner.isBF16() && nn::elementOf(value).isF32() &&
+                !llvm::is_contained(end->getOperands(), value);
+  return narrow ? nn::withElementType(value.getType(),
+                                      BFloat16Type::get(value.getContext()))
+                : value.getType();
+}
+
 void StageCuts::findCrossing() {
   size_t n = placed.size();
   crossing.assign(n + 1, {});
@@ -216,7 +227,7 @@ void StageCuts::findCrossing() {
         may = state.is(modules::ItemState::PerItem) && state.axis == rows &&
               state.major == nn::DimExpr(1);
       }
-      double size = costs.bytesOf(value.getType());
+      double size = costs.bytesOf(getSentType(value));
       for (size_t c = i + 1; c <= last; ++c) {
         crossing[c].push_back(value);
         bytes[c] += size;

@@ -39,6 +39,9 @@ public:
   int64_t getStage(mlir::Operation *op) const;
   bool isFree(mlir::Value value) const;
   double getFlops(int64_t stage);
+  /// What a value that crosses is sent as: messages of a bf16 module are bf16;
+  /// what it returns by that name anyway goes as it is.
+  mlir::Type getSentType(mlir::Value value) const;
   /// Values that go from earlier stages to `stage` or later ones.
   llvm::ArrayRef<mlir::Value> getCrossing(int64_t stage) const {
     return crossing[cuts[stage]];

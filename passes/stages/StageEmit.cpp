@@ -52,8 +52,6 @@ private:
   void moveTies();
   void moveEdges();
   std::string freshName();
-  bool isSentNarrow(Value value);
-  Type sentType(Value value);
   Operation *getTerminator() {
     return forward.getBody().front().getTerminator();
   }
@@ -144,19 +142,6 @@ void Emitter::nameValues() {
     }
 }
 
-/// Messages of a bf16 module are; what it returns by that name anyway goes as
-/// it is.
-bool Emitter::isSentNarrow(Value value) {
-  return module.isBF16() && nn::elementOf(value).isF32() &&
-         !llvm::is_contained(getTerminator()->getOperands(), value);
-}
-
-Type Emitter::sentType(Value value) {
-  return isSentNarrow(value)
-             ? nn::withElementType(value.getType(), builder.getBF16Type())
-             : value.getType();
-}
-
 void Emitter::createModule(size_t index, ArrayRef<int64_t> ranks) {
   Stage &stage = stages[index];
   std::string name = (module.getSymName() + "." + Twine(index)).str();
@@ -208,7 +193,7 @@ void Emitter::createForward(Stage &stage, size_t index) {
     attributes.push_back(named(inputName[value]));
   }
   for (Value value : sources)
-    types.push_back(stage.incoming.contains(value) ? sentType(value)
+    types.push_back(stage.incoming.contains(value) ? cuts.getSentType(value)
                                                    : value.getType());
   stage.forward = func::FuncOp::create(inner, forward.getLoc(), "forward",
                                        FunctionType::get(context, types, {}));
@@ -238,7 +223,7 @@ void Emitter::createForward(Stage &stage, size_t index) {
     });
     if (known)
       continue;
-    results.push_back(cast(mapping.lookup(value), sentType(value)));
+    results.push_back(cast(mapping.lookup(value), cuts.getSentType(value)));
     resultAttributes.push_back(named(outputName[value]));
   }
   for (Value value : results)

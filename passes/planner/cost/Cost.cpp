@@ -241,7 +241,8 @@ ModuleCost::Price ModuleCost::price(int index, const RatedOptions &layout,
   return {layer(known, index, options, part),
           keptByKind(known.layer, index, options, part),
           keptToWeights(known.layer, index, options, part),
-          keptForWeights(known.layer, index, options, part)};
+          keptForWeights(known.layer, index, options, part),
+          keptAtStart(known.layer, options, part)};
 }
 
 Times ModuleCost::layer(const Rates &known, int index,

@@ -114,10 +114,10 @@ public:
   RatedOptions getRatedOptions(const CostOptions &options) const;
   /// What a layer takes and keeps, as layer(), keptByKind() and
   /// keptForWeights() say; `keptToWeights`: of `kept`, what gradients of
-  /// weights read.
+  /// weights read; `keptAtStart`: how much more the first of a stage keeps.
   struct Price {
     Times times;
-    double kept = 0, keptToWeights = 0, keptForWeights = 0;
+    double kept = 0, keptToWeights = 0, keptForWeights = 0, keptAtStart = 0;
   };
   Price price(int kind, const RatedOptions &layout,
               const TokenSums &part) const;
@@ -135,9 +135,11 @@ public:
                     const TokenSums &part) const;
   /// What a layer of a kind needs at once inside its tasks, beyond what is
   /// kept; where nothing says how much, its results in full. `halves`: of
-  /// backwards.
+  /// backwards. `gradients`: bytes of gradients of both ends that a backward in
+  /// one piece has inside a stage, as messages have them; described layers have
+  /// theirs where they are of another type there, or shares.
   double workspace(int kind, const CostOptions &options, const TokenSums &part,
-                   bool halves = false) const;
+                   bool halves = false, double gradients = 0) const;
   /// Outputs of layers [begin, end) that no layer takes: one of each.
   double handedOut(int begin, int end, const CostOptions &options,
                    const TokenSums &part) const;
@@ -213,6 +215,8 @@ private:
   double keptForWeights(const RankLayer *layer, int kind,
                         const CostOptions &options,
                         const TokenSums &part) const;
+  double keptAtStart(const RankLayer *layer, const CostOptions &options,
+                     const TokenSums &part) const;
   /// Of a tie's parameters, those of one rank.
   double rankShare(const Tie &tie, int tp) const;
   /// The layer as it is cut for these options; null: divided by rule.

@@ -81,15 +81,28 @@ double ModuleCost::keptToWeights(const RankLayer *layer, int index,
                   keptByKind(nullptr, index, options, part));
 }
 
+double ModuleCost::keptAtStart(const RankLayer *layer,
+                               const CostOptions &options,
+                               const TokenSums &part) const {
+  bool differs = layer && layer->chained && description.hasBackward();
+  return differs ? (layer->keptAtStart - layer->kept).at(part) / options.cp : 0;
+}
+
 double ModuleCost::workspace(int kind, const CostOptions &options,
-                             const TokenSums &part, bool halves) const {
+                             const TokenSums &part, bool halves,
+                             double gradients) const {
   const RankLayer *layer = partitioned(kind, options);
-  if (layer && layer->scratch.at(part) > 0)
+  if (layer && layer->scratch.at(part) > 0) {
+    // A stage of its own in a narrow module casts them.
+    bool has = layer->chained || description.precision != "f32";
     return (halves ? layer->scratchOfHalves : layer->scratch).at(part) /
-           options.cp;
+               options.cp +
+           (has ? 0 : gradients);
+  }
   CostOptions all = options;
   all.save = Save::All;
-  return keptByKind(kind, all, part) - keptByKind(kind, options, part);
+  return keptByKind(kind, all, part) - keptByKind(kind, options, part) +
+         gradients;
 }
 
 double ModuleCost::handedOut(int begin, int end, const CostOptions &options,
@@ -104,6 +117,9 @@ double ModuleCost::handedOut(int begin, int end, const CostOptions &options,
 double ModuleCost::kept(int begin, int end, const CostOptions &options,
                         const TokenSums &part) const {
   double bytes = 0;
+  if (begin < end)
+    bytes = keptAtStart(partitioned(description.layers[begin], options),
+                        options, part);
   for (int i = begin; i < end;) {
     int kind = description.layers[i], run = i;
     while (run < end && description.layers[run] == kind)

@@ -88,9 +88,9 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
   if (Error error = checkOps(module, kind, layer))
     return error;
   bool fine = good(layer.kept) && good(layer.keptToWeights) &&
-              good(layer.keptForWeights) && good(layer.handedOut) &&
-              good(layer.scratch) && good(layer.scratchOfHalves) &&
-              good(layer.parameters);
+              good(layer.keptForWeights) && good(layer.keptAtStart) &&
+              good(layer.handedOut) && good(layer.scratch) &&
+              good(layer.scratchOfHalves) && good(layer.parameters);
   for (const std::vector<Exchange> *exchanges :
        {&layer.forwardExchanges, &layer.backwardExchanges})
     for (const Exchange &exchange : *exchanges) {

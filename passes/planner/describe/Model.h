@@ -192,6 +192,11 @@ struct RankLayer {
   /// in halves.
   Linear handedOut, scratch, scratchOfHalves;
   double parameters = 0; ///< number, of this rank
+  /// Read between others of its kind: `scratch` has gradients of both ends, and
+  /// the first of a stage keeps `keptAtStart` in place of `kept`: what comes in
+  /// comes whole, as messages have it.
+  bool chained = false;
+  Linear keptAtStart;
 };
 
 /// Samples, or a kind of which a sample holds several. A model may have more

@@ -144,8 +144,8 @@ std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
 RankLayer readRankLayer(const JsonReader &json, const std::vector<Op> &table) {
   json.keys({"forward", "input", "weight", "forward_exchanges",
              "backward_exchanges", "kept", "kept_to_weights",
-             "kept_for_weights", "handed_out", "scratch", "scratch_of_halves",
-             "parameters"});
+             "kept_for_weights", "kept_at_start", "handed_out", "scratch",
+             "scratch_of_halves", "parameters", "chained"});
   RankLayer layer;
   auto readOps = [&](StringRef key, std::vector<Op> &ops) {
     for (const JsonReader &entry : json.listIfAny(key)) {
@@ -164,10 +164,12 @@ RankLayer readRankLayer(const JsonReader &json, const std::vector<Op> &table) {
   layer.kept = readLinear(json, "kept");
   layer.keptToWeights = readLinear(json, "kept_to_weights");
   layer.keptForWeights = readLinear(json, "kept_for_weights");
+  layer.keptAtStart = readLinear(json, "kept_at_start");
   layer.handedOut = readLinear(json, "handed_out");
   layer.scratch = readLinear(json, "scratch");
   layer.scratchOfHalves = readLinear(json, "scratch_of_halves");
   layer.parameters = figure(json, "parameters");
+  json.read("chained", layer.chained);
   return layer;
 }
 

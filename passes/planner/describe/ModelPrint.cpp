@@ -155,9 +155,12 @@ OrderedJson printPartitioned(const Module &module) {
       put(json, "kept", layer.kept);
       put(json, "kept_to_weights", layer.keptToWeights);
       put(json, "kept_for_weights", layer.keptForWeights);
+      put(json, "kept_at_start", layer.keptAtStart);
       put(json, "handed_out", layer.handedOut);
       put(json, "scratch", layer.scratch);
       put(json, "scratch_of_halves", layer.scratchOfHalves);
+      if (layer.chained)
+        json["chained"] = true;
       kinds.push_back(std::move(json));
     }
     OrderedJson json = {{"tp", layout.tp}, {"save", rt::textOf(layout.save)}};

@@ -100,6 +100,7 @@ private:
     add(where + ": kept bytes", layer.kept);
     add(where + ": kept bytes that weights read", layer.keptToWeights);
     add(where + ": bytes kept for weights", layer.keptForWeights);
+    add(where + ": bytes kept at a stage's start", layer.keptAtStart);
     add(where + ": bytes handed out", layer.handedOut);
     // The most of several sums is no polynomial.
     layer.scratch = layer.scratchOfHalves = {};
@@ -404,6 +405,7 @@ Error setMixedPrecision(Model &model, StringRef precision) {
         halve(layer.kept);
         halve(layer.keptToWeights);
         halve(layer.keptForWeights);
+        halve(layer.keptAtStart);
         halve(layer.handedOut);
         halve(layer.scratch);
         halve(layer.scratchOfHalves);

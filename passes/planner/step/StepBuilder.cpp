@@ -191,6 +191,7 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
         KindPrice sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
+        sum.kept += (*kinds)[module.layers[unit.cuts[s]]].keptAtStart;
         if (hasWeightsOnly(info))
           sum.times.weight += std::exchange(sum.times.input, 0);
         record(problem, stageBase[u] + s, parts, k, c, r, sum);

@@ -81,6 +81,7 @@ private:
       kept += other.kept * count;
       keptToWeights += other.keptToWeights * count;
       keptForWeights += other.keptForWeights * count;
+      keptAtStart += other.keptAtStart * count;
     }
   };
 

@@ -25,22 +25,23 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   TokenSums slice = largest[u] * (1 / slicesOf(u, largest[u]));
   CostOptions options = plan.getOptions(u, info.index);
-  std::vector<double> known(module.kinds.size(), -1);
   bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
   auto gradientBehind = [&](int layer) {
     return module.kinds[module.layers[layer]].output.at(slice);
   };
   double layer = 0;
   for (int i = begin; i < end; ++i) {
-    int kind = module.layers[i];
-    double &own = known[kind];
-    if (own < 0)
-      own = cost.workspace(kind, options, slice, halves);
+    // Between others of its kind a layer is as the one before.
+    if (i > begin + 1 && i + 1 < end &&
+        module.layers[i] == module.layers[i - 1] &&
+        module.layers[i] == module.layers[i - 2])
+      continue;
     // Inside a stage a backward in one piece has the gradients of both ends.
     double ends = !halves && i > begin ? gradientBehind(i - 1) : 0;
     if (!halves && i + 1 < end)
       ends += gradientBehind(i);
-    layer = std::max(layer, own + ends);
+    layer = std::max(
+        layer, cost.workspace(module.layers[i], options, slice, halves, ends));
   }
   return layer;
 }

@@ -11,13 +11,13 @@
 // TP1-SAME: linear 1x: 64 FLOPs
 // TP1-SAME: linear_dw 2x: 128 FLOPs
 // The input and the result of the tanh.
-// TP1-SAME: keeps 48 bytes, 48 of them and 0 more for weights | 64 parameters
+// TP1-SAME: keeps 48 bytes, 48 of them and 0 more for weights | needs {{[0-9]+}} bytes | 64 parameters
 
 // Over two ranks all of it is half; the loss alone is summed, once for a part.
 // TP2: layer 'embed' of one of 2 ranks, an item: forward linear 2x: 64 FLOPs, 192 bytes; fused 1x: 4 FLOPs, 32 bytes;
 // TP2-SAME: sends all_reduce of 0 bytes
 // TP2-SAME: linear_dw 2x: 64 FLOPs
-// TP2-SAME: keeps 32 bytes, 32 of them and 0 more for weights | 32 parameters
+// TP2-SAME: keeps 32 bytes, 32 of them and 0 more for weights | needs {{[0-9]+}} bytes | 32 parameters
 
 // What the tanh takes is computed again, and only the input is kept.
 // NONE: of weights
