@@ -49,10 +49,11 @@ PLANS = {
     "tp2": "model:tp=2,sequence_parallel=true",
     "ep2": "model:tp=2,ep=2,save=none;microbatches=2",
     "cp2-ep2-dp2": "model:cp=2,ep=2,dp=2,zero=1;microbatches=2",
+    "tp2-dp2-ep4": "model:tp=2,dp=2,ep=4,zero=1;microbatches=2",
     "pp2": "model:pp=2;microbatches=4;schedule=zb-h1",
 }
 DOUBLE = ["one", "dp2"]  # these also as CUDA programs, on its double
-GOES_ON = [("cp2-ep2-dp2", "ep2"), ("one", "cp2-ep2-dp2")]
+GOES_ON = [("cp2-ep2-dp2", "ep2"), ("one", "tp2-dp2-ep4")]
 
 
 class Layer(nn.Module):
