@@ -7,6 +7,7 @@
 #include "passes/modules/ItemAxes.h"
 
 #include "dialects/nn/NNNumbers.h"
+#include "dialects/nn/RowsAlone.h"
 
 using namespace mlir;
 
@@ -291,6 +292,42 @@ SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
   return results;
 }
 
+bool ItemAnalysis::combinesOwnRows(nn::CombineOp combine) const {
+  Value order = combine.getOrder();
+  llvm::SetVector<Value> values;
+  values.insert(combine.getInput());
+  for (size_t i = 0; i < values.size(); ++i) {
+    Operation *op = values[i].getDefiningOp();
+    if (states.lookup(values[i]).is(ItemState::Invariant))
+      continue;
+    if (auto dispatch = dyn_cast_or_null<nn::DispatchOp>(op)) {
+      const ItemState &tokens = states.lookup(dispatch.getInput());
+      if (dispatch.getOrder() != order || !tokens.is(ItemState::PerItem) ||
+          tokens.axis != 0 || tokens.major != nn::DimExpr(1))
+        return false;
+      continue;
+    }
+    SmallVector<bool> rows;
+    if (auto product = dyn_cast_or_null<nn::GroupedLinearOp>(op)) {
+      if (product.getOffsets().getDefiningOp() != order.getDefiningOp())
+        return false;
+      rows.assign(op->getNumOperands(), false);
+      rows[0] = rows[2] = true;
+      values.insert(product.getInput());
+    } else if (op && nn::treatsRowsAlone(op, rows)) {
+      for (auto [operand, has] : llvm::zip(op->getOperands(), rows))
+        if (has)
+          values.insert(operand);
+    } else {
+      return false;
+    }
+    for (auto [operand, has] : llvm::zip(op->getOperands(), rows))
+      if (!has && !states.lookup(operand).is(ItemState::Invariant))
+        return false;
+  }
+  return true;
+}
+
 void ItemAnalysis::visit(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return visitCall(call);
@@ -300,6 +337,9 @@ void ItemAnalysis::visit(Operation *op) {
   SmallVector<ItemState> results = transfer(op, operands);
   for (auto [result, state] : llvm::zip(op->getResults(), results))
     states[result] = state;
+  auto combine = dyn_cast<nn::CombineOp>(op);
+  if (combine && combinesOwnRows(combine))
+    states[combine] = stateOf(combine, ItemState::perItem(0), operands);
 }
 
 } // namespace dt::modules

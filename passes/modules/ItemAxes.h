@@ -43,6 +43,9 @@ private:
                     nn::ItemStates operands) const;
   llvm::SmallVector<ItemState> transfer(mlir::Operation *op,
                                         nn::ItemStates operands) const;
+  /// Whether what is combined are rows of the tokens, each treated alone in the
+  /// order by expert: then results are of items as the tokens are.
+  bool combinesOwnRows(nn::CombineOp combine) const;
   void visit(mlir::Operation *op);
   void visitCall(mlir::func::CallOp call);
 

@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistOps.h"
+#include "dialects/nn/RowsAlone.h"
 #include "passes/outline/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -24,35 +25,6 @@ namespace dt::outline {
 } // namespace dt::outline
 
 namespace {
-
-/// Whether each row of the only result depends on that row of operands with
-/// rows, and on operands without, as the op's sharding rule says; `rows`:
-/// operands with rows.
-bool treatsRowsAlone(Operation *op, SmallVectorImpl<bool> &rows) {
-  auto sharded = dyn_cast<nn::ShardingOpInterface>(op);
-  if (!sharded || op->getNumResults() != 1 || op->getNumRegions() != 0)
-    return false;
-  nn::ShardingRule rule = sharded.getShardingRule();
-  const nn::ShardingRule::Dims &result = rule.results[0];
-  if (result.empty() || result[0].size() != 1)
-    return false;
-  unsigned row = result[0][0];
-  if (rule.factors[row].kind != nn::FactorKind::pass)
-    return false;
-  auto leads = [&](const nn::ShardingRule::Dims &dims) {
-    for (auto [i, factors] : llvm::enumerate(dims))
-      if (llvm::is_contained(factors, row) && (i != 0 || factors.size() != 1))
-        return false;
-    return true;
-  };
-  rows.clear();
-  for (const nn::ShardingRule::Dims &operand : rule.operands) {
-    if (!leads(operand))
-      return false;
-    rows.push_back(!operand.empty() && llvm::is_contained(operand[0], row));
-  }
-  return leads(result);
-}
 
 /// The dims as two: all but the last `inner`, and these.
 Shape flatten(Value v, size_t inner) {
@@ -170,7 +142,7 @@ private:
     SmallVector<bool> rows;
     auto isMoved = [&](Value v) { return moved.contains(v); };
     if (llvm::none_of(op->getOperands(), isMoved) ||
-        !treatsRowsAlone(op, rows) || !hasRows(op->getResult(0)))
+        !nn::treatsRowsAlone(op, rows) || !hasRows(op->getResult(0)))
       return;
     for (auto [operand, has] : llvm::zip(op->getOperands(), rows))
       if (has ? !hasRows(operand) : isMoved(operand))

@@ -103,6 +103,9 @@ case("windows-cp2", "extra/gpt_oss", 6, 3, "model:cp=2,dp=2,zero=1")
 case("qwen3_moe-tp2-dp2", "extra/qwen3_moe", 6, 3, "model:tp=2,dp=2,zero=1", subset=True)
 case("qwen3_moe-tp2-pp2-sp", "extra/qwen3_moe", 6, 3, "model:tp=2,pp=2,sequence_parallel=true")
 case("gpt_oss-tp2-dp2", "extra/gpt_oss", 6, 3, "model:tp=2,dp=2")
+# Stages begin behind layers of experts, also where a microbatch is cut: a token's sum is of its own rows.
+case("qwen3_moe-pp2-dp3", "extra/qwen3_moe", 6, 3, "model:pp=2,dp=3,zero=1")
+case("gpt_oss-pp3-sub2", "extra/gpt_oss", 6, 2, "model:pp=3,sub=2", subset=True)
 # Experts of each rank: whole ones, with inner axes cut over what is left of the group, with tokens cut between layers.
 case("qwen3_moe-ep2-dp2", "extra/qwen3_moe", 6, 3, "model:tp=2,ep=2,dp=2,zero=1", subset=True)
 case("qwen3_moe-ep4-sp", "extra/qwen3_moe", 4, 2, "model:tp=4,ep=4,sequence_parallel=true")
