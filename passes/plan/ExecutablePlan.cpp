@@ -352,7 +352,8 @@ std::string printDecisions(Plan plan, const planner::Model &model) {
 std::vector<int64_t> getLayout(const Plan &plan) {
   std::vector<int64_t> layout;
   for (const UnitPlan &unit : plan.units)
-    layout.insert(layout.end(), {unit.firstRank, unit.tp, unit.dp, unit.pp});
+    layout.insert(layout.end(),
+                  {unit.firstRank, unit.tp, unit.cp, unit.dp, unit.pp});
   return layout;
 }
 

@@ -458,19 +458,23 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   if (own)
     plans = own->getPlans().vec();
   llvm::consumeError(own.takeError());
-  finder.tryOwn(policy, plans);
+  std::vector<std::pair<llvm::StringRef, std::vector<Plan>>> asked = {
+      {policy, plans}};
   std::vector<Plan> others;
   if (joint) {
     for (const planner::Policy &other : planner::getPolicies())
       if (auto found = planner::findPlans(other.name, input))
-        finder.tryOwn(other.name, found->getPlans().vec());
+        asked.emplace_back(other.name, found->getPlans().vec());
       else
         llvm::consumeError(found.takeError());
     others = listPlans(input, program);
   }
   llvm::append_range(plans, others);
   while (true) {
+    // Also what a plan that was refused since made look too slow to simulate.
     finder.setAside();
+    for (const auto &[name, found] : asked)
+      finder.tryOwn(name, found);
     if (joint)
       finder.search(others, plans);
     // Of what is only compared with nothing is known that was not compiled.

@@ -166,8 +166,8 @@ void benchSimulator(const Cluster &all) {
 void benchJoint(const Cluster &all) {
   Model model = shipped("mllm-72b");
   for (auto [devices, samples, limit] :
-       {std::tuple<int64_t, int64_t, double>(1296, 1920, 1),
-        {10000, 3840, 5}}) {
+       {std::tuple<int64_t, int64_t, double>(1296, 1920, 10),
+        {10000, 3840, 10}}) {
     Cluster cluster = llvm::cantFail(all.take(devices));
     Costs costs(cluster, model);
     for (const char *name : {"packed", "documents"}) {

@@ -151,6 +151,37 @@ Module makeSummedProduct(bool sums) {
   return module;
 }
 
+/// Layers hand on shares of 100 bytes, a message has 400: the first of a stage
+/// keeps that. A layer that was read alone keeps what it did alone.
+TEST(Cost, TheFirstOfAStageKeepsWhatComesIn) {
+  Cluster gpus = load(8);
+  Model model;
+  model.modules = {makeSummedProduct(false)};
+  Module &module = model.modules[0];
+  module.name = "m";
+  module.trainable = true;
+  module.layers = {0, 0, 0};
+  RankLayer &layer = module.partitioned.at({2, Save::Vjp, false})[0];
+  layer.kept.item = 100;
+  layer.scratch.item = 7;
+  auto bytes = [&](const Module &module) {
+    CostOptions options;
+    options.tp = 2;
+    options.sequenceParallel = false;
+    ModuleCost cost(gpus, 0, module);
+    TokenSums two = TokenSums::of(1) * 2;
+    return std::pair(cost.kept(0, 3, options, two),
+                     cost.workspace(0, options, two, false, 5));
+  };
+  module.precision = "f32";
+  EXPECT_EQ(bytes(module), std::pair(600.0, 19.0));
+  layer.chained = true;
+  layer.keptAtStart.item = 400;
+  EXPECT_EQ(bytes(module), std::pair(1200.0, 14.0));
+  Model again = llvm::cantFail(parseModel(printModel(model), "m.json"));
+  EXPECT_EQ(bytes(again.modules[0]), std::pair(1200.0, 14.0));
+}
+
 /// While one strip travels the next is multiplied, if devices compute by
 /// themselves: all but one strip of the shorter side is hidden, each has its
 /// latency, and weights are read for each.
