@@ -343,8 +343,13 @@ double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
 
 double CostModel::partialBytes(const Masks &masks) const {
   double bytes = 0;
-  for (auto [mask, v] : llvm::zip(masks, program.variables))
-    if (mask == bit(kPartial))
+  for (auto [mask, v] : llvm::zip(masks, program.variables)) {
+    // A gradient that may wait for the end of the step has been paid for.
+    bool waits =
+        v.gradientOf >= 0 &&
+        masks[program.variables[v.gradientOf].gradient] == bit(kPartial);
+    if (mask == bit(kPartial) && !waits)
       bytes += v.bytes;
+  }
   return bytes;
 }
