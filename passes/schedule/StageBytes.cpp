@@ -19,9 +19,23 @@ namespace dt::schedule {
 
 using planner::Linear;
 
+/// Ranks that share out the optimizer's state of a parameter: replicas, and
+/// those that have its gradient of other tokens or samples.
+static double countShares(dist::ModuleOp module, nn::ParameterOp parameter) {
+  dist::Placement placement(module);
+  if (!placement.zero)
+    return 1;
+  auto shares = double(placement.dp);
+  if (auto axes =
+          parameter->getAttrOfType<ArrayAttr>(dist::kPartialGradientAttr))
+    for (auto axis : axes.getAsRange<dist::CutAttr>())
+      if (axis.getDim() == rt::kTokenAxis)
+        shares *= double(axis.getOver());
+  return shares;
+}
+
 planner::StateBytes getStateBytes(dist::ModuleOp module) {
   planner::StateBytes bytes;
-  double state = 0;
   auto program = module->getParentOfType<mlir::ModuleOp>();
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     auto bytesOf = [](RankedTensorType type) {
@@ -33,11 +47,13 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
     if (!parameter.getTrainable())
       continue;
     bytes.gradients += gradient;
-    state += dist::getStateFloats(program, parameter) * sizeof(float) +
-             (parameter.getWorking() ? gradient : 0);
+    double shares = countShares(module, parameter);
+    bytes.moments +=
+        (double(dist::getStateFloats(program, parameter)) * sizeof(float) +
+         (parameter.getWorking() ? gradient : 0)) /
+        shares;
+    bytes.sums += shares > 1 ? gradient / shares : 0;
   }
-  dist::Placement placement(module);
-  bytes.shareOut(state, placement.zero ? placement.dp : 1);
   return bytes;
 }
 
