@@ -292,8 +292,17 @@ SmallVector<ItemState> ItemAnalysis::transfer(Operation *op,
   return results;
 }
 
+bool ItemAnalysis::hasItemsFirst(Value value) const {
+  const ItemState &state = states.lookup(value);
+  return state.is(ItemState::PerItem) && state.axis == 0 &&
+         state.major == nn::DimExpr(1);
+}
+
 bool ItemAnalysis::combinesOwnRows(nn::CombineOp combine) const {
   Value order = combine.getOrder();
+  auto route = order.getDefiningOp<nn::RouteOp>();
+  if (!route || !hasItemsFirst(route.getExperts()))
+    return false;
   llvm::SetVector<Value> values;
   values.insert(combine.getInput());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -301,9 +310,7 @@ bool ItemAnalysis::combinesOwnRows(nn::CombineOp combine) const {
     if (states.lookup(values[i]).is(ItemState::Invariant))
       continue;
     if (auto dispatch = dyn_cast_or_null<nn::DispatchOp>(op)) {
-      const ItemState &tokens = states.lookup(dispatch.getInput());
-      if (dispatch.getOrder() != order || !tokens.is(ItemState::PerItem) ||
-          tokens.axis != 0 || tokens.major != nn::DimExpr(1))
+      if (dispatch.getOrder() != order || !hasItemsFirst(dispatch.getInput()))
         return false;
       continue;
     }

@@ -43,8 +43,11 @@ private:
                     nn::ItemStates operands) const;
   llvm::SmallVector<ItemState> transfer(mlir::Operation *op,
                                         nn::ItemStates operands) const;
+  /// Whether a value's items stand one after another on its first axis.
+  bool hasItemsFirst(mlir::Value value) const;
   /// Whether what is combined are rows of the tokens, each treated alone in the
-  /// order by expert: then results are of items as the tokens are.
+  /// order by expert that its own items chose: then results are of items as the
+  /// tokens are.
   bool combinesOwnRows(nn::CombineOp combine) const;
   void visit(mlir::Operation *op);
   void visitCall(mlir::func::CallOp call);

@@ -473,3 +473,34 @@ dist.module @moved {
   }
 }
 dist.loss "l" in @moved numerator "loss.l" weight 1.0
+
+// -----
+
+// Rows of experts are a token's own, in whatever order they stand; but experts that the batch chooses together are not.
+dist.module @m {
+  nn.dim @batch of "sample" max 2
+  nn.parameter @w : tensor<2x4x4xf32> from #nn.onnx<"m.onnx", "w">
+  func.func @forward(%x: tensor<?x4xf32, #nn.dims<batch>> {nn.name = "x"}, %given: tensor<?xi64, #nn.dims<batch>> {nn.name = "ids"}) -> (tensor<f32> {nn.name = "loss.l"}) {
+    %w = nn.read @w : tensor<2x4x4xf32>
+    %order, %place, %offsets = nn.route %given of 2 : tensor<?xi64, #nn.dims<batch>>
+    %0 = nn.dispatch %x by %order, %place each 1 : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>
+    %1 = nn.grouped_linear %0, %w at %offsets : tensor<?x4xf32, #nn.dims<batch>>, tensor<2x4x4xf32>, tensor<3xi32>
+    %2 = nn.combine %1 by %order, %place each 1 : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>
+    %scores = nn.reduce sum %2 {axes = array<i64: 1>} : tensor<?x4xf32, #nn.dims<batch>>
+    // expected-error @+1 {{'nn.softmax' of module 'm' works along the axis of items, and loss 'l' depends on it}}
+    %even = nn.softmax %scores {axis = 0 : i64} : tensor<?xf32, #nn.dims<batch>>
+    %ids = nn.cast %even : tensor<?xf32, #nn.dims<batch>> to tensor<?xi64, #nn.dims<batch>>
+    %order2, %place2, %offsets2 = nn.route %ids of 2 : tensor<?xi64, #nn.dims<batch>>
+    %3 = nn.dispatch %2 by %order2, %place2 each 1 : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>
+    %4 = nn.grouped_linear %3, %w at %offsets2 : tensor<?x4xf32, #nn.dims<batch>>, tensor<2x4x4xf32>, tensor<3xi32>
+    %5 = nn.combine %4 by %order2, %place2 each 1 : tensor<?x4xf32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>, tensor<?xi32, #nn.dims<batch>>
+    %s = nn.reduce sum %5 {axes = array<i64: 0, 1>} : tensor<?x4xf32, #nn.dims<batch>>
+    return %s : tensor<f32>
+  }
+  func.func @d() -> tensor<f32> {
+    %0 = nn.constant dense<1.0> : tensor<f32>
+    return %0 : tensor<f32>
+  }
+}
+dist.loss "l" in @m numerator "loss.l" denominator @d weight 1.0
+dist.batch global 4 micro 2
