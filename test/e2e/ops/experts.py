@@ -57,7 +57,20 @@ def layer(case, name, choice, in_out=False, biased=False, part=None, **sizes):
     b.tolerance = 3e-5
 
 
+def balance(case, name, t=3, k=2, e=4):
+    """Its input as it is. What it gives the bias is no derivative: test routing-bias has that."""
+    b = case(f"experts_balance_{name}")
+    if t == "rows":
+        ids, x = b.input("ids", t, k, dtype="i64"), trained_input(b, (t, k), (k,))
+    else:
+        ids, x = b.constant(np.arange(t * k).reshape(t, k) % e), b.param("x", t, k)
+    y = b.op("balance", [x, b.constant(np.zeros(e, np.float32)), ids], (t, k))
+    b.result(y, lambda tensors: tensors["x"] * tensors.get("s", 1))
+
+
 def experts(case):
+    for name, sizes in {"some": {}, "t1": {"t": 1}, "k0": {"k": 0}, "t0": {"t": 0}, "rows": {"t": "rows"}}.items():
+        balance(case, name, **sizes)
     for choice in CHOICES:
         for in_out in (False, True):
             for biased in (False, True):
