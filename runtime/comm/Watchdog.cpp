@@ -154,8 +154,7 @@ void Watchdog::check() {
   if (stop)
     return;
   std::lock_guard<std::mutex> lock(checking);
-  if (board.ranks() > 1 && (::getppid() != parent || isLauncherGone()))
-    fail(board.rank(), "ends: its launcher is gone");
+  // A launcher ends when a rank has died: ranks come first.
   for (int r = 0; r < board.ranks(); ++r) {
     StatusBoard::Record record = board.read(r);
     if (!record.pid || record.left || r == board.rank())
@@ -163,6 +162,8 @@ void Watchdog::check() {
     if (stateOf(record.pid) == ProcessState::Gone && !board.read(r).left)
       fail(r, "died");
   }
+  if (board.ranks() > 1 && (::getppid() != parent || isLauncherGone()))
+    fail(board.rank(), "ends: its launcher is gone");
   look();
   checkStopped();
   checkOwnFiles();
