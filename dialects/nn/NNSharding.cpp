@@ -186,3 +186,41 @@ ShardingRule dt::nn::wholeAxisRule(Operation *op, int64_t axis,
     b.linear({*linear});
   return b.finish();
 }
+
+bool dt::nn::hasFactor(const ShardingRule::Dims &dims, unsigned factor) {
+  return llvm::any_of(
+      dims, [&](auto &list) { return llvm::is_contained(list, factor); });
+}
+
+std::optional<unsigned> dt::nn::findRows(const ShardingRule &rule) {
+  if (rule.results.empty() || rule.results[0].empty() ||
+      rule.results[0][0].size() != 1)
+    return std::nullopt;
+  unsigned rows = rule.results[0][0][0];
+  auto leads = [&](const ShardingRule::Dims &dims) {
+    for (auto [d, list] : llvm::enumerate(dims))
+      if (llvm::is_contained(list, rows) && (d != 0 || list.size() != 1))
+        return false;
+    return true;
+  };
+  auto has = [&](auto &dims) { return hasFactor(dims, rows); };
+  if (rule.factors[rows].kind != FactorKind::pass ||
+      !llvm::all_of(rule.operands, leads) ||
+      !llvm::all_of(rule.results, leads) || !llvm::all_of(rule.results, has))
+    return std::nullopt;
+  return rows;
+}
+
+bool dt::nn::treatsRowsAlone(Operation *op, SmallVectorImpl<bool> &operands) {
+  auto sharded = dyn_cast<ShardingOpInterface>(op);
+  if (!sharded || op->getNumResults() != 1 || op->getNumRegions() != 0)
+    return false;
+  ShardingRule rule = sharded.getShardingRule();
+  auto rows = findRows(rule);
+  if (!rows)
+    return false;
+  operands.clear();
+  for (const ShardingRule::Dims &dims : rule.operands)
+    operands.push_back(hasFactor(dims, *rows));
+  return true;
+}

@@ -59,6 +59,15 @@ struct ShardingRule {
   std::string str() const;
 };
 
+/// Whether a factor is in some dim of a value.
+bool hasFactor(const ShardingRule::Dims &dims, unsigned factor);
+/// The factor of the rows, if the op treats each alone: the first dim, all of
+/// it, of every value that has it, all results among them.
+std::optional<unsigned> findRows(const ShardingRule &rule);
+/// Whether the only result has such rows; `operands`: which of these have, too.
+bool treatsRowsAlone(mlir::Operation *op,
+                     llvm::SmallVectorImpl<bool> &operands);
+
 /// Factors are the dims of the broadcast shape.
 ShardingRule elementwiseShardingRule(mlir::Operation *op);
 /// One operation an element of the first result.

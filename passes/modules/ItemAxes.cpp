@@ -7,7 +7,6 @@
 #include "passes/modules/ItemAxes.h"
 
 #include "dialects/nn/NNNumbers.h"
-#include "dialects/nn/RowsAlone.h"
 
 using namespace mlir;
 

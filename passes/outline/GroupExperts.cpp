@@ -9,7 +9,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistOps.h"
-#include "dialects/nn/RowsAlone.h"
 #include "passes/outline/Passes.h"
 
 #include "mlir/IR/IRMapping.h"

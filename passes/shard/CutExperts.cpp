@@ -59,32 +59,6 @@ void forEachValue(const Step &step, const ShardingRule &rule,
     callback(v, dims);
 }
 
-bool has(const ShardingRule::Dims &dims, unsigned factor) {
-  return llvm::any_of(
-      dims, [&](auto &list) { return llvm::is_contained(list, factor); });
-}
-
-/// The factor of the rows, if the op treats each alone: the first dim, all of
-/// it, of every value that has it, all results among them.
-std::optional<unsigned> findRows(const ShardingRule &rule) {
-  if (rule.results.empty() || rule.results[0].empty() ||
-      rule.results[0][0].size() != 1)
-    return std::nullopt;
-  unsigned rows = rule.results[0][0][0];
-  auto leads = [&](const ShardingRule::Dims &dims) {
-    for (auto [d, list] : llvm::enumerate(dims))
-      if (llvm::is_contained(list, rows) && (d != 0 || list.size() != 1))
-        return false;
-    return true;
-  };
-  if (rule.factors[rows].kind != FactorKind::pass ||
-      !llvm::all_of(rule.operands, leads) ||
-      !llvm::all_of(rule.results, leads) ||
-      !llvm::all_of(rule.results, [&](auto &dims) { return has(dims, rows); }))
-    return std::nullopt;
-  return rows;
-}
-
 /// The rows of a rank's tokens, if it has such a cut.
 std::optional<Cut> findTokenRows(const Variable &v) {
   for (const Cut &cut : v.cuts)
@@ -173,15 +147,15 @@ void dt::shard::addRoutedCuts(ShardProblem &program, StepRules rules,
           add(v, *cut);
       });
   auto spread = [&](const Step &step, const ShardingRule &rule) {
-    auto rows = findRows(rule);
+    auto rows = nn::findRows(rule);
     bool any = false;
     if (rows)
       forEachValue(step, rule, [&](unsigned v, auto &dims) {
-        any |= has(dims, *rows) && program.variables[v].find(kRows);
+        any |= nn::hasFactor(dims, *rows) && program.variables[v].find(kRows);
       });
     if (any)
       forEachValue(step, rule, [&](unsigned v, auto &dims) {
-        if (has(dims, *rows))
+        if (nn::hasFactor(dims, *rows))
           add(v, kRows);
       });
   };
@@ -210,7 +184,7 @@ std::optional<Strategy> dt::shard::runAlongRows(const ShardProblem &program,
                                                 const Step &step,
                                                 const ShardingRule &rule,
                                                 const Axis &axis) {
-  auto rows = findRows(rule);
+  auto rows = nn::findRows(rule);
   if (!rows)
     return std::nullopt;
   auto cut = axis.experts ? std::optional(kRows)
@@ -224,7 +198,8 @@ std::optional<Strategy> dt::shard::runAlongRows(const ShardProblem &program,
   bool possible = true;
   auto states = [&](auto &variables, auto &lists, auto &into) {
     for (auto [v, dims] : llvm::zip(variables, lists)) {
-      auto state = has(dims, *rows) ? program.variables[v].find(*cut) : kWhole;
+      auto state =
+          nn::hasFactor(dims, *rows) ? program.variables[v].find(*cut) : kWhole;
       possible &= state.has_value();
       into.push_back(state.value_or(kWhole));
     }
@@ -307,17 +282,17 @@ void TokenRows::spread(const Step &step, const ShardingRule &rule) {
       });
     return;
   }
-  auto rows = findRows(rule);
+  auto rows = nn::findRows(rule);
   std::optional<Cut> cut;
   if (rows)
     forEachValue(step, rule, [&](unsigned v, auto &dims) {
       if (auto known = findTokenRows(program.variables[v]);
-          known && has(dims, *rows))
+          known && nn::hasFactor(dims, *rows))
         cut = known;
     });
   if (cut)
     forEachValue(step, rule, [&](unsigned v, auto &dims) {
-      if (has(dims, *rows))
+      if (nn::hasFactor(dims, *rows))
         add(v, *cut);
     });
 }

@@ -29,7 +29,7 @@ def NN_RouteOp : NN_PureOp<"route", [NN_ZeroGradient, CostOpInterface, NN_Sharde
     `experts` [r]: numbers below `count`, negative ones from the end. Results, of 32 bits: `order` [r], row i of the grouped order is row order[i]; `place` [r], the inverse; `offsets` [count + 1], expert e has rows offsets[e] up to offsets[e + 1] of the grouped order. Rows of one
     expert keep their order.
 
-    `from` `first` (a tensor<i64>) `take` n: of the experts `first` up to `first` + n only, those of one rank (docs/experts.md). `offsets` [n + 1] are theirs; behind their last row `order` is -1, and `place` is -1 for rows of others.
+    `from` `first` (a tensor<i64>) `take` n: of the experts `first` up to `first` + n only, those of one rank (docs/expert-parallelism.md). `offsets` [n + 1] are theirs; behind their last row `order` is -1, and `place` is -1 for rows of others.
   }];
   let arguments = (ins NN_IntTensor:$experts, Optional<NN_IntTensor>:$first, ConfinedAttr<I64Attr, [IntPositive]>:$count, OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$take);
   let results = (outs NN_IntTensor:$order, NN_IntTensor:$place, NN_IntTensor:$offsets);
