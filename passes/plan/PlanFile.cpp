@@ -116,10 +116,7 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
   if (json.ok() &&
       !dist::canShareExperts(entry.ep, entry.tp, entry.cp, entry.dp))
     json.at("ep").fail(
-        "expected a divisor of tp = " + Twine(entry.tp) +
-        ", whose ranks share out experts, or tp times a divisor of cp = " +
-        Twine(entry.cp) + ", or tp * cp times a divisor of dp = " +
-        Twine(entry.dp) + ", not " + Twine(entry.ep));
+        dist::expectSharing(entry.ep, entry.tp, entry.cp, entry.dp));
   read("pp", entry.pp);
   read("vpp", entry.vpp);
   read("sub", entry.sub);

@@ -2,7 +2,7 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// docs/experts.md. On an axis with `experts`, each rank has its experts and, of
+// docs/expert-parallelism.md. On an axis with `experts`, each rank has its experts and, of
 // all rows in the order of experts, those of its own, in a dim of the whole's
 // size: Cut::ofExperts, chunk 0; where they end: chunk is the rank's experts.
 //

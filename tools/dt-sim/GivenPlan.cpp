@@ -78,10 +78,7 @@ UnitPlan readUnit(const JsonReader &json, const Module &module, int64_t next) {
   unit.ep = readSize(json, "ep");
   unit.dp = readSize(json, "dp");
   if (json.ok() && !dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp))
-    json.at("ep").fail("expected a divisor of tp = " + Twine(unit.tp) +
-                       ", or tp times a divisor of cp = " + Twine(unit.cp) +
-                       ", or tp * cp times a divisor of dp = " +
-                       Twine(unit.dp) + ", not " + Twine(unit.ep));
+    json.at("ep").fail(dist::expectSharing(unit.ep, unit.tp, unit.cp, unit.dp));
   unit.pp = readSize(json, "pp");
   unit.vpp = readSize(json, "vpp");
   unit.sub = readSize(json, "sub");
