@@ -107,30 +107,31 @@ void RecipeParser::optimizer(JsonReader reader, OptimizerEntry &entry) {
       entry.routing.push_back(routing(element));
 }
 
-RoutingEntry RecipeParser::routing(JsonReader reader) {
-  RoutingEntry entry;
+bool RecipeParser::matched(JsonReader reader, ArrayRef<StringRef> keys,
+                           std::string &match) {
   if (!reader.raw().is_object()) {
     reader.fail("expected an object");
-    return entry;
+    return false;
   }
-  reader.keys(kRoutingKeys);
-  entry.match = reader.at("match").string();
-  pattern(reader.at("match"), entry.match);
-  reader.read("rate", entry.rate, 0, std::numeric_limits<double>::infinity());
+  reader.keys(keys);
+  match = reader.at("match").string();
+  pattern(reader.at("match"), match);
+  return true;
+}
+
+RoutingEntry RecipeParser::routing(JsonReader reader) {
+  RoutingEntry entry;
+  if (matched(reader, kRoutingKeys, entry.match))
+    reader.read("rate", entry.rate, 0, std::numeric_limits<double>::infinity());
   return entry;
 }
 
 GroupEntry RecipeParser::group(JsonReader reader) {
   GroupEntry entry;
-  if (!reader.raw().is_object()) {
-    reader.fail("expected an object");
+  if (!matched(reader, kGroupKeys, entry.match))
     return entry;
-  }
-  reader.keys(kGroupKeys);
   if (!reader.has("lr_factor") && !reader.has("weight_decay"))
     reader.fail("expected lr_factor, weight_decay or both");
-  entry.match = reader.at("match").string();
-  pattern(reader.at("match"), entry.match);
   double infinity = std::numeric_limits<double>::infinity();
   reader.read("lr_factor", entry.lrFactor, 0, infinity);
   reader.read("weight_decay", entry.weightDecay, 0, infinity);

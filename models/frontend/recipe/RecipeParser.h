@@ -30,6 +30,10 @@ public:
   static void optimizer(JsonReader reader, OptimizerEntry &entry);
   static GroupEntry group(JsonReader reader);
   static RoutingEntry routing(JsonReader reader);
+  /// Reads the pattern of an entry that has these keys; false, with an error:
+  /// it is no object.
+  static bool matched(JsonReader reader, llvm::ArrayRef<llvm::StringRef> keys,
+                      std::string &match);
   static LossEntry loss(JsonReader reader, const Recipe *recipe);
   static void pattern(JsonReader reader, llvm::StringRef pattern);
   static std::vector<std::string> patterns(JsonReader reader);
