@@ -2,9 +2,10 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// docs/expert-parallelism.md. On an axis with `experts`, each rank has its experts and, of
-// all rows in the order of experts, those of its own, in a dim of the whole's
-// size: Cut::ofExperts, chunk 0; where they end: chunk is the rank's experts.
+// docs/expert-parallelism.md. On an axis with `experts`, each rank has its
+// experts and, of all rows in the order of experts, those of its own, in a dim
+// of the whole's size: Cut::ofExperts, chunk 0; where they end: chunk is the
+// rank's experts.
 //
 // On a context axis without, each rank routes its own tokens to all experts:
 // Cut::ofTokens, chunk is the rows of a block of tokens; where they end: 0.
