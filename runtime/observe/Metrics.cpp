@@ -65,16 +65,18 @@ void Metrics::goBack(int64_t step) {
   openAt(step);
 }
 
-void Metrics::step(int64_t step, const StepResult &result, double seconds,
-                   const Batch &batch, int64_t skipped,
+void Metrics::step(int64_t step, const StepResult &result,
+                   const StepSeconds &times, const Batch &batch, int64_t skipped,
                    const std::vector<double> &moduleSeconds) {
   if (!file.isOpen() && !events.isOpen())
     return;
+  double seconds = times.all;
   nlohmann::ordered_json line = {{"step", step}, {"loss", number(result.loss)}};
   addTerms(line, "loss.", result.terms, result.empty);
   line["lr"] = result.lr;
   line["grad_norm"] = number(result.norm);
   line["seconds"] = seconds;
+  line["data_seconds"] = times.data;
   line["samples_per_second"] = number(double(batch.samples) / seconds);
   if (batch.tokens)
     line["tokens_per_second"] = number(double(batch.tokens) / seconds);

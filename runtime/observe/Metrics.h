@@ -14,13 +14,18 @@
 
 namespace dt::rt {
 
+/// Times of a step on the first rank.
+struct StepSeconds {
+  double all = 0;
+  double data = 0; ///< of these until the rank has its batch
+};
+
 /// --metrics: a JSON object a step: step (of steps done), loss, a field a term
-/// (but for saysNothing()),
-/// lr, grad_norm, seconds, samples_per_second, tokens_per_second where the data
-/// knows tokens, flops_per_second of the model, mfu where the peak of all
-/// devices is known (docs/throughput.md), utilisation where a dim adds up a
-/// measure (docs/sizes.md), skipped where updates have been left out (how many
-/// so far),
+/// (but for saysNothing()), lr, grad_norm, seconds, data_seconds of them
+/// (StepSeconds), samples_per_second, tokens_per_second where the data knows
+/// tokens, flops_per_second of the model, mfu where the peak of all devices is
+/// known (docs/throughput.md), utilisation where a dim adds up a measure
+/// (docs/sizes.md), skipped where updates have been left out (how many so far),
 /// and milliseconds a module; and one a validation: step, validation_loss, a
 /// field a term, validation_seconds. --tensorboard: the same numbers but for
 /// times as events (EventFile.h).
@@ -34,7 +39,7 @@ public:
   Metrics(const ProgramInfo &program, const std::string &path,
           const std::string &events, int64_t first);
   /// `skipped`: updates so far.
-  void step(int64_t step, const StepResult &result, double seconds,
+  void step(int64_t step, const StepResult &result, const StepSeconds &times,
             const Batch &batch, int64_t skipped,
             const std::vector<double> &moduleSeconds);
   /// Steps after `step` are done again: what was written of them goes. Throws

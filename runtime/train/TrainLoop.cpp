@@ -135,6 +135,7 @@ private:
   void oneStep() {
     double begin = now(), cpu = threadSeconds();
     const Batch &batch = nextBatch(trainer, source, step);
+    double awaited = now() - begin;
     recorder.beginStep(batch, step, step == first);
     // A failed write ends the run on all ranks, as a signal does.
     bool ends =
@@ -148,7 +149,7 @@ private:
     report = {step, total, &result, end - begin, &recorder.times()};
     if (!result.finite() && options.onNaN == OnNaN::Skip)
       countSkipped();
-    metrics.step(step, result, report.seconds, batch, skipped,
+    metrics.step(step, result, {report.seconds, awaited}, batch, skipped,
                  recorder.times());
     if (speaks) {
       warnEmpty();

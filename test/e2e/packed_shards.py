@@ -133,6 +133,8 @@ def check_filled(dt_opt, work):
         want = want or lines
         failures += differ(plan, lines, want)
         tokens = [round(line["tokens_per_second"] * line["seconds"]) for line in lines]
+        if not all(0 < line["data_seconds"] < line["seconds"] for line in lines):
+            failures.append(f"{plan}: seconds of steps and of their data: {[(line['seconds'], line['data_seconds']) for line in lines]}")
         samples = [round(line["samples_per_second"] * line["seconds"]) for line in lines]
         if max(tokens) > 192 or min(tokens) <= 4 * (48 - MOST) or len(set(samples)) < 3 or max(samples) > 36:
             failures.append(f"{plan}: steps have {tokens} tokens, {samples} samples")

@@ -68,7 +68,7 @@ class Case:
     def __init__(self, work, name, model, data, steps, options):
         self.name, self.out, self.steps, self.options = name, work / f"out-{name}", steps, options
         self.words = [ROOT / "tools/finetune", "--model", model, "--data", data, "--out", self.out, "--bin", options.dt_opt.parent, "--threads", options.threads, "--global-batch", SIZE, "--steps", steps, "--schedule", "constant"]
-        self.figures = {}
+        self.figures, self.shares = {}, {}
 
     def run(self, producers):
         shutil.rmtree(self.out / "checkpoint", ignore_errors=True)
@@ -80,7 +80,9 @@ class Case:
             path = self.out / "program/metrics.jsonl"
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         # The first steps have what was made while the program began.
-        self.figures.setdefault(producers, []).append(statistics.fmean(line["seconds"] for line in lines[self.steps // 3 :]))
+        lines = lines[self.steps // 3 :]
+        self.figures.setdefault(producers, []).append(statistics.fmean(line["seconds"] for line in lines))
+        self.shares.setdefault(producers, []).append(sum(line["data_seconds"] for line in lines) / sum(line["seconds"] for line in lines))
 
     def _run_on_files(self):
         """The program of an earlier run, on the batches that it had."""
@@ -133,11 +135,12 @@ def main():
                     case.run(count)
                     print(f"  {1e3 * case.figures[count][-1]:.1f} ms a step", file=sys.stderr)
     results = {"load": load, "cores": len(os.sched_getaffinity(0)), "steps": options.steps, "rounds": options.rounds}
-    print(f"{results['cores']} cores, load average {min(load):.1f} to {max(load):.1f}; ms a step, medians of {options.rounds} runs (least to most)\n")
+    print(f"{results['cores']} cores, load average {min(load):.1f} to {max(load):.1f}; ms a step, medians of {options.rounds} runs (least to most); what of a step passes until the first rank has its batch\n")
     for case in cases:
-        results[case.name] = {count: [1e3 * s for s in seconds] for count, seconds in case.figures.items()}
-        for count, times in results[case.name].items():
-            print(f"{case.name:9} producers {count:6} {statistics.median(times):8.1f} ({min(times):.1f} to {max(times):.1f})")
+        results[case.name] = {count: {"ms": [1e3 * s for s in seconds], "data": case.shares[count]} for count, seconds in case.figures.items()}
+        for count, figures in results[case.name].items():
+            times = figures["ms"]
+            print(f"{case.name:9} producers {count:6} {statistics.median(times):8.1f} ({min(times):.1f} to {max(times):.1f}), data {statistics.median(figures['data']):.2%}")
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -9,7 +9,7 @@
 
 import json
 
-KEPT = ("step", "loss", "lr", "seconds", "tokens_per_second", "flops_per_second", "mfu", "utilisation", "grad_norm", "skipped")
+KEPT = ("step", "loss", "lr", "seconds", "data_seconds", "tokens_per_second", "flops_per_second", "mfu", "utilisation", "grad_norm", "skipped")
 
 
 class Metrics:

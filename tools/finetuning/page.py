@@ -69,6 +69,7 @@ def _table(rows):
     validated = [row["validation_loss"] for row in rows if "validation_loss" in row]
     facts = {"steps": last["step"], "loss of the last step": f"{last['loss']:.5g}", "tokens": sum(row["tokens"] for row in rows), "learned tokens": sum(row["learned_tokens"] for row in rows)}
     facts |= {"seconds in steps": f"{seconds:.1f}", "tokens a second": f"{sum(row['tokens'] for row in rows) / seconds:.0f}" if seconds else "-"}
+    facts |= {"of them to have the batch": f"{sum(row.get('data_seconds', 0) for row in rows) / seconds:.2%}"} if seconds else {}
     facts |= {"validation loss, last": f"{validated[-1]:.5g}", "best": f"{min(validated):.5g}"} if validated else {}
     return "<h2>The run</h2><table>" + "".join(f"<tr><td>{name}<td>{value}" for name, value in facts.items()) + "</table>"
 
