@@ -211,6 +211,8 @@ Ownership::reduceRun(Module &out, size_t m, size_t group, FloatRange run,
     Bucket bucket{group, run.part(at, count), zero && count % unit == 0,
                   out.sumFloats};
     out.buckets.push_back(bucket);
+    if (bucket.scatter)
+      out.scattered.push_back(bucket.range);
     size_t block = count / ranks;
     out.sumFloats += bucket.scatter ? block : 0;
     own.push_back(bucket.scatter ? run.part(at + place * block, block)
@@ -300,21 +302,25 @@ bool Ownership::isMatrix(size_t p) const {
   return program.parameters[originals[p]].matrix;
 }
 
-static std::vector<FloatRange> scattered(const std::vector<Bucket> &buckets) {
-  std::vector<FloatRange> shared;
-  for (const Bucket &bucket : buckets)
-    if (bucket.scatter)
-      shared.push_back(bucket.range);
-  return shared;
+/// The first of ascending ranges that ends behind a place.
+template <typename Range, typename End>
+static auto firstBehind(const std::vector<Range> &ranges, size_t at, End end) {
+  return std::upper_bound(
+      ranges.begin(), ranges.end(), at,
+      [&](size_t value, const Range &range) { return value < end(range); });
+}
+
+static auto firstBehind(const std::vector<FloatRange> &ranges, size_t at) {
+  return firstBehind(ranges, at,
+                     [](const FloatRange &range) { return range.end(); });
 }
 
 bool Ownership::spread(size_t p) const {
   FloatRange range = rangeOf(p);
-  for (const FloatRange &s :
-       scattered(modules[size_t(program.parameters[p].module)].buckets))
-    if (s.begin < range.end() && range.begin < s.end())
-      return true;
-  return false;
+  const std::vector<FloatRange> &shared =
+      modules[size_t(program.parameters[p].module)].scattered;
+  auto next = firstBehind(shared, range.begin);
+  return next != shared.end() && next->begin < range.end();
 }
 
 /// A merged update may hold blocks of several buckets: each bucket's share is
@@ -326,31 +332,29 @@ std::vector<OwnedPiece> Ownership::updatedPieces(size_t p) const {
   if (!placement.at(m).runs() || !isUpdated[p])
     return list;
   FloatRange range = rangeOf(p);
-  std::vector<FloatRange> shared = scattered(modules[m].buckets);
+  const std::vector<FloatRange> &shared = modules[m].scattered;
+  const std::vector<UpdateRange> &updates = modules[m].updates;
   const Placement::Place &place = placement.at(m);
   bool first = groupIndex[p] == kNoGroup
                    ? place.replica == 0
                    : modules[m].groups[groupIndex[p]].place(place) == 0;
-  auto isShared = [&](size_t at) {
-    auto next = std::upper_bound(
-        shared.begin(), shared.end(), at,
-        [](size_t value, const FloatRange &r) { return value < r.begin; });
-    return next != shared.begin() && at < std::prev(next)->end();
-  };
-  for (const UpdateRange &update : modules[m].updates) {
-    size_t begin = std::max(update.range.begin, range.begin),
-           end = std::min(update.range.end(), range.end());
+  auto update =
+      firstBehind(updates, range.begin,
+                  [](const UpdateRange &u) { return u.range.end(); });
+  for (; update != updates.end() && update->range.begin < range.end();
+       ++update) {
+    size_t begin = std::max(update->range.begin, range.begin),
+           end = std::min(update->range.end(), range.end());
+    auto next = firstBehind(shared, begin);
     for (size_t at = begin; at < end;) {
-      size_t stop = end, from = at - update.range.begin;
-      for (const FloatRange &s : shared) {
-        if (s.begin > at)
-          stop = std::min(stop, s.begin);
-        if (s.end() > at)
-          stop = std::min(stop, s.end());
-      }
+      next = std::find_if(next, shared.end(),
+                          [&](const FloatRange &s) { return s.end() > at; });
+      bool isShared = next != shared.end() && next->begin <= at;
+      size_t stop = end, from = at - update->range.begin;
+      if (next != shared.end())
+        stop = std::min(stop, isShared ? next->end() : next->begin);
       OwnedPiece piece{int64_t(at - range.begin), int64_t(stop - range.begin),
-                       update.moment + from, update.kept,
-                       isShared(at) || first};
+                       update->moment + from, update->kept, isShared || first};
       for (size_t &place : piece.kept.at)
         place += from;
       if (!list.empty() && list.back().end == piece.begin &&

@@ -190,7 +190,8 @@ private:
   struct Module {
     std::vector<GradientGroup> groups;
     std::vector<Bucket> buckets;
-    std::vector<UpdateRange> updates;
+    std::vector<FloatRange> scattered; ///< of buckets, ascending
+    std::vector<UpdateRange> updates;  ///< ascending
     size_t momentFloats = 0, masterFloats = 0, sumFloats = 0, step = 0;
     Moments<size_t> keptFloats{};
   };
