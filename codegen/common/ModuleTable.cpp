@@ -203,6 +203,8 @@ std::string writeEdges(TableWriter &writer) {
     row.gradient = bool(edge.getProducedAttr());
     row.produced = buffer(edge.getTarget(), edge.getProducedAttr());
     row.consumed = buffer(edge.getSource(), edge.getConsumedAttr());
+    if (edge.getCut())
+      row.cut = true;
     table.push_back(fieldsText(row));
   }
   return writer.array<rows::EdgeInfo>("kEdges", table);

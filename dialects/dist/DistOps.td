@@ -166,12 +166,13 @@ def Dist_EdgeOp : Dist_TopOp<"edge", [DeclareOpInterfaceMethods<SymbolUserOpInte
   let description = [{
     `dist.edge @vision "image_embeds" to @llm "image_embeds"`. Both ends have one element type and equal dims: numbers are equal, symbols count the same kind of item. Into a `whole_batch` module
     the rows of all microbatches go one after another. `depth`: as that of `dist.plan`, of this edge. `broker`: how rows find their replica. `message`: ns of a message.
+    `cut`: each rank of a replica has a part of its own of every row, and sends it to the rank at its place in the other's; without it the value is whole on each rank (docs/parallel.md).
   }];
-  let arguments = (ins FlatSymbolRefAttr:$source, StrAttr:$output, FlatSymbolRefAttr:$target, StrAttr:$input, OptionalAttr<Dist_Count>:$depth, OptionalAttr<Dist_Broker>:$broker, OptionalAttr<Dist_Nanoseconds>:$message);
+  let arguments = (ins FlatSymbolRefAttr:$source, StrAttr:$output, FlatSymbolRefAttr:$target, StrAttr:$input, OptionalAttr<Dist_Count>:$depth, OptionalAttr<Dist_Broker>:$broker, OptionalAttr<Dist_Nanoseconds>:$message, UnitAttr:$cut);
   let builders = [OpBuilder<(ins "::llvm::StringRef":$source, "::llvm::StringRef":$output, "::llvm::StringRef":$target, "::llvm::StringRef":$input), [{
-    build($_builder, $_state, source, output, target, input, ::mlir::IntegerAttr(), BrokerAttr(), ::mlir::IntegerAttr());
+    build($_builder, $_state, source, output, target, input, ::mlir::IntegerAttr(), BrokerAttr(), ::mlir::IntegerAttr(), false);
   }]>];
-  let assemblyFormat = "$source $output `to` $target $input (`depth` $depth^)? (`broker` $broker^)? (`message` $message^)? attr-dict";
+  let assemblyFormat = "$source $output `to` $target $input (`cut` $cut^)? (`depth` $depth^)? (`broker` $broker^)? (`message` $message^)? attr-dict";
 }
 
 def Dist_TieOp : Dist_TopOp<"tie", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {

@@ -122,9 +122,9 @@ def RT_EntryOp : RT_Op<"entry", [DeclareOpInterfaceMethods<SymbolUserOpInterface
 }
 def RT_EdgeOp : RT_Op<"edge", [HasParent<"ProgramOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "EdgeInfo: output `output` of `source` is input `input` of `target` (indices)";
-  let description = [{ `rt.edge @vision 0 to @llm 1 gradient @grad.embeds to @grad.llm.embeds`: the gradient is written to a buffer of the target and read from one of the source. }];
-  let arguments = (ins FlatSymbolRefAttr:$source, I64Attr:$output, FlatSymbolRefAttr:$target, I64Attr:$input, OptionalAttr<FlatSymbolRefAttr>:$produced, OptionalAttr<FlatSymbolRefAttr>:$consumed);
-  let assemblyFormat = "$source $output `to` $target $input (`gradient` $produced^ `to` $consumed)? attr-dict";
+  let description = [{ `rt.edge @vision 0 to @llm 1 gradient @grad.embeds to @grad.llm.embeds`: the gradient is written to a buffer of the target and read from one of the source. `cut`: as that of `dist.edge`. }];
+  let arguments = (ins FlatSymbolRefAttr:$source, I64Attr:$output, FlatSymbolRefAttr:$target, I64Attr:$input, OptionalAttr<FlatSymbolRefAttr>:$produced, OptionalAttr<FlatSymbolRefAttr>:$consumed, UnitAttr:$cut);
+  let assemblyFormat = "$source $output `to` $target $input (`cut` $cut^)? (`gradient` $produced^ `to` $consumed)? attr-dict";
 }
 def RT_LossOp : RT_Op<"loss", [Symbol]> {
   let summary = "LossInfo";

@@ -279,7 +279,8 @@ private:
     }
     rt::EdgeOp::create(b, op.getLoc(), op.getSourceAttr(),
                        b.getI64IntegerAttr(edge.fromOutput), op.getTargetAttr(),
-                       b.getI64IntegerAttr(edge.toInput), produced, consumed);
+                       b.getI64IntegerAttr(edge.toInput), produced, consumed,
+                       op.getCutAttr());
   }
 
   void writeRank(int64_t rank, ArrayRef<Row> rows) {

@@ -45,7 +45,8 @@ static bool isChained(const planner::Module &module,
   auto scatters = [&](bool sequenceParallel) {
     variant.sequenceParallel = sequenceParallel;
     auto layers = module.partitioned.find(variant);
-    return layers != module.partitioned.end() &&
+    // What stands beside layers hands them tokens as they want them.
+    return layers != module.partitioned.end() && layers->second[kind].chained &&
            llvm::any_of(layers->second[kind].forwardExchanges,
                         [](const planner::Exchange &exchange) {
                           return exchange.kind ==

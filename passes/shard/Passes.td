@@ -13,8 +13,10 @@ include "mlir/Pass/PassBase.td"
 
 // From whole functions to those of one rank, where a module has `tp` or `cp`: each module by itself. dist-agree-ties tries it.
 def ShardEachModule : Pipeline<[
+  "dist.module(dist-prepare-shard)",
+  "dist-cut-edges",
   // The partitioner reads forward and backward function as one line, and where a collective belongs shows only when it is done: halves come last.
-  "dist.module(dist-prepare-shard, dist-shard, dist-finish-shard, dist-overlap, nn-split-backward)",
+  "dist.module(dist-shard, dist-finish-shard, dist-overlap, nn-split-backward)",
   "nn-verify-differentiated"
 ]>;
 
@@ -34,6 +36,14 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
     Option<"cp", "cp", "int64_t", "0", "If not 0: sets `cp` of every module">,
     Option<"sequenceParallel", "sequence-parallel", "bool", "false", "Sets `sequence_parallel` of every module">
   ];
+}
+
+def CutEdges : Pass<"dist-cut-edges", "::mlir::ModuleOp"> {
+  let summary = "Mark edges between stages whose values stay cut over the ranks of a replica";
+  let description = [{
+    Before dist-shard. An edge gets `cut` if both ends are stages of one unit that dist-shard cuts over the same axes of ranks, some of which cut tokens between layers (`cp`; `tp` with `sequence_parallel`), and its value has the
+    shape of what the layers of an end hand on. Not cut: packed rows, whose items would lie on several ranks.
+  }];
 }
 
 def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {

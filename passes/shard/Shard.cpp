@@ -7,9 +7,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/shard/Axes.h"
 #include "passes/shard/CutExperts.h"
 #include "passes/shard/EmitLocal.h"
-#include "passes/shard/Layers.h"
 #include "passes/shard/Passes.h"
 
 #include <set>
@@ -43,20 +43,25 @@ public:
       prices.memory = price->convertToDouble();
     if (axis.context)
       prices.flop = kWholeTokens;
-    if (auto program = module->getParentOfType<mlir::ModuleOp>())
-      prices.microbatches =
-          static_cast<double>(dist::getNumMicrobatches(program));
+    auto program = module->getParentOfType<mlir::ModuleOp>();
+    if (!program)
+      return;
+    prices.microbatches =
+        static_cast<double>(dist::getNumMicrobatches(program));
+    for (auto edge : program.getOps<dist::EdgeOp>())
+      if (llvm::is_contained({edge.getSource(), edge.getTarget()},
+                             module.getSymName()))
+        edges.push_back(edge);
   }
-  /// Whether some dim asks for smaller axes than this one.
-  bool wantsSmallerAxes();
   LogicalResult run();
   /// Whether some op works on a rank's part only.
   bool cuts() const { return cutsAny; }
 
 private:
-  SmallVector<Pair> findPairs();
   LogicalResult shardPair(Pair pair);
   void setBoundary(ShardProblem &program, const Layer &layer);
+  Layout getLayout(dist::EdgeOp edge, RankedTensorType type);
+  void setInputs(ShardProblem &program);
   void setOutputs(ShardProblem &program);
   void setPrices(ShardProblem &program) const;
   void settleParameters(ShardProblem &program) const;
@@ -68,28 +73,12 @@ private:
   Axis axis;
   unsigned beam;
   Prices prices;
+  SmallVector<dist::EdgeOp> edges; ///< of the module
   bool cutsAny = false;
   llvm::DenseMap<Operation *, LayerLayouts> layers; // by forward function
 };
 
 } // namespace
-
-/// Functions that are called from outside and have something to cut.
-SmallVector<Pair> ModuleSharder::findPairs() {
-  SmallVector<Pair> pairs;
-  for (auto f : module.getOps<func::FuncOp>()) {
-    if (f.isPrivate() || f.isExternal())
-      continue;
-    Pair pair = findPair(f);
-    bool reads = false;
-    for (func::FuncOp part : {pair.forward, pair.backward})
-      if (part)
-        part.walk([&](nn::ReadOp) { reads = true; });
-    if (reads && pair.forward == f)
-      pairs.push_back(pair);
-  }
-  return pairs;
-}
 
 /// Storing a parameter: by its size, and by how many rows it is multiplied
 /// with, so that whether a matrix is cut does not depend on the batch.
@@ -162,26 +151,72 @@ void ModuleSharder::setBoundary(ShardProblem &program, const Layer &layer) {
       program.variables[i].settled = of(program.variables[i]);
 }
 
-/// What leaves the module for another one, or for the loss, is whole.
+/// Where the value of an edge is cut; whole: on each rank.
+Layout ModuleSharder::getLayout(dist::EdgeOp edge, RankedTensorType type) {
+  if (edge.getCut() && (module.getSequenceParallel() || axis.context))
+    if (auto cut = getTokenCut(type, axis))
+      return {Layout::cut, *cut};
+  return {};
+}
+
+/// Arguments that come over edges, and gradients of what goes over edges.
+void ModuleSharder::setInputs(ShardProblem &program) {
+  auto [f, b] = program.pair;
+  for (dist::EdgeOp edge : edges) {
+    if (edge.getTarget() == module.getSymName())
+      if (auto i = dist::ModuleOp::findArgument(f, edge.getInput())) {
+        Variable &v = program.variables[program.variableOf(f.getArgument(*i))];
+        v.given = getLayout(edge, v.type);
+      }
+    if (!b || edge.getSource() != module.getSymName())
+      continue;
+    auto name = StringAttr::get(edge.getContext(),
+                                edge.getTarget() + "." + edge.getInput());
+    for (BlockArgument a : b.getArguments())
+      if (auto gradient = b.getArgAttrOfType<nn::GradientAttr>(
+              a.getArgNumber(), nn::kGradientAttr);
+          gradient && gradient.getEdge() == name) {
+        Variable &v = program.variables[program.variableOf(a)];
+        v.given = getLayout(edge, v.type);
+      }
+  }
+}
+
+/// What leaves the module for another one, or for the loss, is whole, or cut as
+/// its edge says.
 void ModuleSharder::setOutputs(ShardProblem &program) {
   auto top = module->getParentOfType<mlir::ModuleOp>();
-  auto leaves = [&](StringRef name) {
-    for (auto edge : top.getOps<dist::EdgeOp>())
+  auto layoutOf = [&](StringRef name,
+                      RankedTensorType type) -> std::optional<Layout> {
+    for (dist::EdgeOp edge : edges)
       if (edge.getSource() == module.getSymName() && edge.getOutput() == name)
-        return true;
+        return getLayout(edge, type);
     for (auto loss : top.getOps<dist::LossOp>())
       if (loss.getModule() == module.getSymName() &&
           loss.getNumerator() == name)
-        return true;
-    return false;
+        return Layout();
+    return std::nullopt;
   };
   func::FuncOp f = program.pair.forward;
-  for (auto [i, v] : llvm::enumerate(program.forwardReturns))
-    if (!f.getResultAttr(i, nn::kResidualAttr) &&
-        (!top || leaves(dist::ModuleOp::getResultName(f, i))))
-      program.variables[v].settled = Layout();
-  for (unsigned i : program.backwardReturns)
-    program.variables[i].settled = Layout();
+  for (auto [i, index] : llvm::enumerate(program.forwardReturns)) {
+    Variable &v = program.variables[index];
+    if (f.getResultAttr(i, nn::kResidualAttr))
+      continue;
+    auto layout = layoutOf(dist::ModuleOp::getResultName(f, i), v.type);
+    if (layout || !top)
+      v.settled = layout.value_or(Layout());
+  }
+  func::FuncOp b = program.pair.backward;
+  for (auto [i, index] : llvm::enumerate(program.backwardReturns)) {
+    Variable &v = program.variables[index];
+    v.settled = Layout();
+    auto gradient =
+        b.getResultAttrOfType<nn::GradientAttr>(i, nn::kGradientAttr);
+    for (dist::EdgeOp edge : edges)
+      if (gradient && edge.getTarget() == module.getSymName() &&
+          edge.getInputAttr() == gradient.getOf())
+        v.settled = getLayout(edge, v.type);
+  }
 }
 
 void ModuleSharder::recordParameters(const ShardProblem &program,
@@ -247,6 +282,7 @@ LogicalResult ModuleSharder::shardPair(Pair pair) {
       return failure();
     layers[layer.pair.forward] = std::move(*layouts);
   }
+  setInputs(whole);
   setOutputs(whole);
   LayoutChoice solution;
   if (failed(solve(whole, solution)))
@@ -255,116 +291,11 @@ LogicalResult ModuleSharder::shardPair(Pair pair) {
   return success();
 }
 
-bool ModuleSharder::wantsSmallerAxes() {
-  for (Pair pair : findPairs()) {
-    ShardProblem whole(pair, nullptr);
-    auto none = [](Operation *) -> const LayerLayouts * { return nullptr; };
-    for (const Layer &layer : findLayers(whole)) {
-      ShardProblem program(layer.pair, &layer.links);
-      if (findCuts(program, axis, none).wantsSmallerAxes)
-        return true;
-    }
-    if (findCuts(whole, axis, none).wantsSmallerAxes)
-      return true;
-  }
-  return false;
-}
-
 LogicalResult ModuleSharder::run() {
-  for (Pair pair : findPairs())
+  for (Pair pair : findPairs(module))
     if (failed(shardPair(pair)))
       return failure();
   return success();
-}
-
-/// 4 -> 4, or 2 x 2 where that fits better: major axis first.
-static SmallVector<Axis> findAxes(dist::ModuleOp module, const Axis &whole,
-                                  unsigned beam) {
-  if (!ModuleSharder(module, whole, beam).wantsSmallerAxes())
-    return {whole};
-  SmallVector<Axis> axes;
-  for (int64_t rest = whole.over, p = 2; rest > 1;) {
-    if (rest % p) {
-      ++p;
-      continue;
-    }
-    rest /= p;
-    axes.push_back({p, rest * whole.stride, whole.experts});
-  }
-  return axes;
-}
-
-/// The tensor-parallel group; with `ep` the axis of experts first, the major
-/// one.
-static SmallVector<Axis> getGroup(dist::ModuleOp module) {
-  int64_t ranks = getTensorParallel(module);
-  int64_t ep = sharesOverTokens(module) ? ranks : module.getEp();
-  if (ep == 1)
-    return {{ranks, 1}};
-  if (ep == ranks)
-    return {{ranks, 1, true}};
-  return {{ep, ranks / ep, true}, {ranks / ep, 1}};
-}
-
-/// Blocks so small that each rank has several of every stretch of tokens: what
-/// a causal rule, a window or segments leave of attention is then about as much
-/// on all ranks (striped attention, Brandon et al. 2023). 0: nothing is left
-/// out.
-static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
-  constexpr int64_t kMost = 128, kRounds = 8;
-  int64_t apart = module.getSequenceParallel() ? getTensorParallel(module) : 1;
-  bool bounded = false;
-  // Of packed rows there are several times as many as they are a multiple of.
-  SmallVector<std::pair<int64_t, int64_t>> tokens; // and rounds that they want
-  module.walk([&](nn::AttentionOp op) {
-    bounded |= op.getCausal() || op.getWindow() || op.getQuerySegments();
-    nn::DimExpr size = nn::getShape(op.getQuery())[1];
-    auto rows = getTokens(size);
-    if (rows && *rows && *rows % (over * apart) == 0)
-      tokens.emplace_back(*rows / apart, size.isConstant() ? kRounds : 1);
-  });
-  int64_t block = kMost;
-  auto fits = [&](std::pair<int64_t, int64_t> entry) {
-    auto [rows, rounds] = entry;
-    return rows % (block * over) == 0 && rows / (block * over) >= rounds;
-  };
-  while (block > 1 && !llvm::all_of(tokens, fits))
-    block /= 2;
-  return bounded ? block : 0;
-}
-
-/// Whether the module's rows are packed, so that samples have no dim.
-static bool hasPackedRows(dist::ModuleOp module) {
-  return llvm::any_of(module.getOps<nn::DimOp>(), [&](nn::DimOp dim) {
-    return dim.getMeasure() && dim.getItem() == module.getItem();
-  });
-}
-
-/// Ranks (j, c, t) of a replica stand at (j * cp + c) * tp + t. Where they
-/// share out experts, neighbours do, on an axis of their own inside of the
-/// others'. Joined replicas come first: of packed rows, too, they have their
-/// tokens.
-static SmallVector<Axis> getContextAxes(dist::ModuleOp module) {
-  int64_t group = getTensorParallel(module), ranks = module.getCp(),
-          joined = module.getJoined();
-  SmallVector<Axis> axes;
-  if (hasPackedRows(module))
-    ranks *= joined;
-  else if (joined > 1)
-    axes.push_back({joined, group * ranks, /*experts=*/true, /*context=*/true,
-                    /*block=*/0, /*samples=*/true});
-  if (ranks == 1)
-    return axes;
-  int64_t share = sharesOverTokens(module)
-                      ? std::min<int64_t>(module.getEp() / group, ranks)
-                      : 1;
-  int64_t block = getTokenBlock(module, ranks);
-  if (ranks > share)
-    axes.push_back({ranks / share, group * share, /*experts=*/false,
-                    /*context=*/true, block * share});
-  if (share > 1)
-    axes.push_back({share, group, /*experts=*/true, /*context=*/true, block});
-  return axes;
 }
 
 /// Numbers of heads that attention has in the module's functions.
@@ -414,10 +345,12 @@ void ShardPass::runOnOperation() {
   int64_t ranks = getTensorParallel(module);
   if (failed(checkExperts(module)))
     return signalPassFailure();
+  // As dist-cut-edges sees the module.
+  SmallVector<Axis> context = getContextAxes(module);
   if (ranks > 1) {
     std::set<int64_t> heads = getHeads(module);
     for (const Axis &group : getGroup(module))
-      for (const Axis &axis : findAxes(module, group, beam))
+      for (const Axis &axis : splitAxis(module, group))
         if (failed(ModuleSharder(module, axis, beam).run()))
           return signalPassFailure();
     warnHeads(module, heads);
@@ -427,7 +360,7 @@ void ShardPass::runOnOperation() {
     return;
   // Heads are for tensor-parallel ranks first.
   bool cuts = false;
-  for (const Axis &axis : getContextAxes(module)) {
+  for (const Axis &axis : context) {
     ModuleSharder overTokens(module, axis, beam);
     if (failed(overTokens.run()))
       return signalPassFailure();

@@ -16,6 +16,7 @@
 #include "dialects/nn/NNShape.h"
 
 #include <optional>
+#include <tuple>
 
 namespace dt::shard {
 
@@ -30,6 +31,10 @@ struct Axis {
   int64_t block = 0;
   /// Of a context axis: ranks have other samples, not other tokens of all.
   bool samples = false;
+  bool operator==(const Axis &o) const {
+    return std::tie(over, stride, experts, context, block, samples) ==
+           std::tie(o.over, o.stride, o.experts, o.context, o.block, o.samples);
+  }
 };
 
 /// A dim seen as [outer][ranks][chunk]; or rows in the order of experts, and

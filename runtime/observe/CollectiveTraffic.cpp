@@ -106,7 +106,8 @@ private:
     int64_t task = taskOf(info, row.microbatch);
     if (!gathered.insert({row.index, task, row.piece, row.gradient}).second)
       return;
-    int64_t tp = placement.tp(module), place = placement.at(module).tp;
+    int64_t tp = sharersOf(edge, placement, module),
+            place = placement.at(module).tp;
     if (tp == 1)
       return;
     EdgeShape shape = edgeShape(program, edge);

@@ -60,6 +60,9 @@ private:
     std::map<int64_t, int> owners; // item -> rank it leaves from
     const ModuleInfo &producer = program.modules[from],
                      &consumer = program.modules[to];
+    // Of a cut edge this rank sends to the one at its own place.
+    int32_t place =
+        edge.cut ? std::max(0, placement.at(gradient ? to : from).tp) : 0;
     for (int32_t a = 0; a < partsOf(producer); ++a) {
       ItemRows items =
           itemsOf(batch.assignment, from, taskOf(producer, microbatch), a,
@@ -67,23 +70,25 @@ private:
       int64_t total = items.total(), at = 0;
       for (size_t i = 0; i < items.count(); at += items.of(i++))
         if (items.of(i))
-          owners[(*items.items)[i]] =
-              placement.rankOf(from, a / piecesOf(producer),
-                               int32_t(at * placement.tp(from) / total));
+          owners[(*items.items)[i]] = placement.rankOf(
+              from, a / piecesOf(producer),
+              place + int32_t(at * sharersOf(edge, placement, from) / total));
     }
     int64_t rows = 0;
     for (int32_t b = 0; b < partsOf(consumer); ++b) {
       ItemRows list =
           itemsOf(batch.assignment, to, taskOf(consumer, microbatch), b,
                   shape.consumerSymbol);
-      int64_t total = list.total(), tp = placement.tp(to), at = 0, t = 0;
+      int64_t total = list.total(), tp = sharersOf(edge, placement, to), at = 0,
+              t = 0;
       for (size_t j = 0; j < list.count(); at += list.of(j++)) {
         auto owner = owners.find((*list.items)[j]);
         if (owner == owners.end() || !list.of(j))
           continue;
         while ((t + 1) * total / tp <= at)
           ++t;
-        int receiver = placement.rankOf(to, b / piecesOf(consumer), int32_t(t));
+        int receiver =
+            placement.rankOf(to, b / piecesOf(consumer), place + int32_t(t));
         if (gradient && consumer.wholeBatch &&
             gradientSource(consumer, owner->second) != b)
           continue;

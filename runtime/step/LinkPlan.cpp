@@ -50,7 +50,7 @@ void addMessages(const ProgramInfo &program, const Placement &placement,
       continue;
     const EdgeInfo &edge = program.edges[row.index];
     size_t m = size_t(row.gradient ? edge.from : edge.to);
-    plan.modules[m].gathers |= placement.tp(m) > 1;
+    plan.modules[m].gathers |= sharersOf(edge, placement, m) > 1;
     for (int from : ranksAcross(program, placement, row, false))
       if (from >= 0 && from != placement.rank())
         plan.needs.messages[row.gradient].insert({from, placement.rank()});

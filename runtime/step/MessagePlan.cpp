@@ -38,13 +38,14 @@ struct EndSize {
   int64_t rank; ///< of these, of one of its replica's ranks
 };
 
-EndSize endSize(const ModuleInfo &module, const BufferInfo &buffer,
-                int symbol) {
+EndSize endSize(const ModuleInfo &module, const BufferInfo &buffer, int symbol,
+                bool cut) {
   const TensorInfo &tensor = buffer.tensor;
   if (symbol < 0)
     return {mostBytes(tensor, module), 1, 1};
   const SymbolInfo &info = module.symbols[size_t(symbol)];
-  int64_t most = info.max, tp = module.wholeBatch ? 1 : std::max(1, module.tp);
+  int64_t most = info.max,
+          tp = module.wholeBatch || cut ? 1 : std::max(1, module.tp);
   int32_t axis = rowAxis(tensor);
   // The rows of an item stay together.
   int64_t chunk = (most + tp - 1) / tp + (info.measure ? info.largest - 1 : 0);
@@ -126,11 +127,11 @@ private:
         EndSize producer = endSize(
             from,
             gradient ? edge.consumed : from.outputs[size_t(edge.fromOutput)],
-            shape.producerSymbol);
+            shape.producerSymbol, edge.cut);
         EndSize consumer = endSize(
             to,
             gradient ? edge.produced : to.inputs[size_t(edge.toInput)].buffer,
-            shape.consumerSymbol);
+            shape.consumerSymbol, edge.cut);
         size_t item = std::min(producer.item, consumer.item);
         plan.message[2 * e + gradient] =
             size_t(std::min(producer.rank, consumer.rank)) * item;
@@ -280,7 +281,7 @@ private:
       const BufferInfo &buffer =
           row.gradient ? edge.consumed
                        : module.inputs[size_t(edge.toInput)].buffer;
-      if (isStaged() && placement.tp(m) > 1)
+      if (isStaged() && sharersOf(edge, placement, m) > 1)
         pinned = std::max(pinned, mostBytes(buffer.tensor, module));
     }
   }

@@ -79,6 +79,11 @@ Route routeOf(const RouteEnd &producer, const RouteEnd &consumer) {
   return route;
 }
 
+int64_t sharersOf(const EdgeInfo &edge, const Placement &placement,
+                  size_t module) {
+  return edge.cut ? 1 : placement.tp(module);
+}
+
 int32_t rowAxis(const TensorInfo &tensor) {
   for (int32_t i = 0; i < tensor.rank; ++i)
     if (tensor.shape[i].symbol >= 0 || tensor.shape[i].offset != 1)
@@ -161,7 +166,8 @@ std::vector<int> ranksAcross(const ProgramInfo &program,
     bool gives = !row.gradient || !consumer.wholeBatch ||
                  gradientSource(consumer, producer ? placement.rank() : rank) ==
                      (producer ? replica : placement.at(own).replica);
-    ranks.push_back(gives ? rank : -1);
+    bool meets = !edge.cut || t == placement.at(own).tp;
+    ranks.push_back(gives && meets ? rank : -1);
   }
   return ranks;
 }

@@ -58,6 +58,11 @@ Route routeOf(const RouteEnd &producer, const RouteEnd &consumer);
 /// not the number 1; -1 if there is none.
 int32_t rowAxis(const TensorInfo &tensor);
 
+/// Among how many ranks of an end's replica an edge's rows are shared out: 1 if
+/// each has a part of every row.
+int64_t sharersOf(const EdgeInfo &edge, const Placement &placement,
+                  size_t module);
+
 /// What an edge carries: its item symbols on both ends (-1: one piece), the
 /// item's size without what the dims of a part decide.
 struct EdgeShape {

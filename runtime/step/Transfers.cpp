@@ -151,17 +151,18 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
   size_t other = size_t(own.producer ? edge.to : edge.from);
   RouteEnd mine{items(edge, own.shape, own.producer, row.microbatch,
                       partOf(own.module, row)),
-                placement.tp(own.module), place.tp};
+                sharersOf(edge, placement, own.module),
+                edge.cut ? 0 : place.tp};
   RouteEnd theirs{
       items(edge, own.shape, !own.producer, row.microbatch, row.peer),
-      placement.tp(other), 0};
+      sharersOf(edge, placement, other), 0};
   std::vector<int> ranks =
       ranksAcross(program, placement, row, own.producer != row.gradient);
-  for (int32_t t = 0; t < theirs.tp; ++t) {
-    int rank = ranks[size_t(t)];
+  for (size_t t = 0; t < ranks.size(); ++t) {
+    int rank = ranks[t];
     if (rank < 0)
       continue;
-    theirs.place = t;
+    theirs.place = edge.cut ? 0 : int64_t(t);
     Route route = own.producer ? routeOf(mine, theirs) : routeOf(theirs, mine);
     if (route.rows)
       body(rank, own.producer ? route.producer : route.consumer, route.rows);
@@ -367,7 +368,7 @@ void Transfers::prepare(const TaskRow &row) {
     complete(arrival);
   for (auto it = ready.begin(); it != ready.end(); ++it) {
     // Of messages from several parts the first one is enough.
-    bool first = placement.tp(it->end.module) > 1;
+    bool first = sharersOf(*it->end.edge, placement, it->end.module) > 1;
     const ModuleInfo &module = program.modules[it->end.module];
     for (auto before = ready.begin(); before != it; ++before)
       first &= before->row.index != it->row.index ||

@@ -67,6 +67,9 @@ case("llama-tp2-dp2-zero1-narrow-sums", "llama", 8, 4, "model:tp=2,dp=2,zero=1 |
 case("gpt2-dp2-pp2-zb-buckets", "gpt2", 8, 4, "model:dp=2,pp=2,zero=1 | schedule=zb-h1 bucket_bytes=20000")
 case("llama-tp2-dp2-sp-buckets", "llama", 8, 4, "model:tp=2,dp=2,zero=1,sequence_parallel=true,overlap=3 | bucket_bytes=9000", subset=True)
 case("gpt2-tp2-sp", "gpt2", 4, 2, "model:tp=2,save=all,sequence_parallel=true,overlap=2")
+# Tokens stay cut between stages: each rank sends its own, to another rank or, where a V turns, to itself.
+case("gpt2-tp2-pp2-sp-v", "gpt2", 8, 2, "model:tp=2,pp=2,vpp=2,sequence_parallel=true | schedule=zb-v", subset=True)
+case("llama-tp2-pp2-dp2-sp-sub2", "llama", 8, 4, "model:tp=2,pp=2,dp=2,sub=2,sequence_parallel=true,zero=1")
 case("mllm-buckets", "mllm", 12, 4, "vision:dp=3,zero=1 llm:tp=2,dp=2 generator:dp=2 | bucket_bytes=5000")
 
 # Layers computed again before their backward function, cut over ranks; products and their collectives in strips, which the rows do not divide.

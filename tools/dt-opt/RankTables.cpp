@@ -210,6 +210,7 @@ rt::EdgeInfo RankTables::edgeRow(rt::EdgeOp edge) {
   row.gradient = bool(edge.getProducedAttr());
   row.produced = bufferOf(module(edge.getTarget()), edge.getProducedAttr());
   row.consumed = bufferOf(module(edge.getSource()), edge.getConsumedAttr());
+  row.cut = edge.getCut();
   return row;
 }
 

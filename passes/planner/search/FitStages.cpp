@@ -73,7 +73,8 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
       meanPart(input, u, plan.microbatches, unit.dp) * (1.0 / unit.sub);
   CostOptions options = plan.getOptions(u);
   const Module &module = cost.getModule();
-  message = module.kinds[module.layers[0]].output.at(part) / unit.cp;
+  message = module.kinds[module.layers[0]].output.at(part) /
+            options.getStreamShares();
   for (auto [i, save] : llvm::enumerate(kSaves)) {
     options.save = save;
     prices[i] = &input.cache->get(node, u, options, priced);

@@ -42,8 +42,8 @@ const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
     result.workspace =
         std::max(result.workspace, cost.workspace(int(kind), options, part));
   }
-  result.message =
-      module.kinds[module.layers.front()].output.at(part) / options.cp;
+  result.message = module.kinds[module.layers.front()].output.at(part) /
+                   options.getStreamShares();
   result.total = result.forward = result.weight = result.reduce = result.kept =
       result.late = result.parameters = {0};
   auto add = [](std::vector<double> &sums, double value) {

@@ -47,19 +47,20 @@ double StepBuilder::workspaceOf(const StageInfo &info) const {
 }
 
 /// Calls f(bytes, sent, gradient, turn) for what comes into a stage and goes
-/// out of it, whole on every rank of a TP group. `partOf` says what a rank has
+/// out of it, as a rank has it. `partOf` says what a rank has
 /// of a unit's items.
 template <typename PartOf, typename Function>
 void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
   const StageInfo &info = stages[stage];
   const UnitPlan &unit = plan.units[info.unit];
   bool back = costs.model.modules[info.unit].hasBackward();
+  double shares = plan.getOptions(info.unit).getStreamShares();
   if (info.index > 0)
-    f(outputOf(stages[stage - 1]).at(partOf(info.unit)) / unit.cp, false, back,
+    f(outputOf(stages[stage - 1]).at(partOf(info.unit)) / shares, false, back,
       plan.getPosition(unit, info.index) ==
           plan.getPosition(unit, info.index - 1));
   if (info.index + 1 < unit.pp * unit.vpp)
-    f(outputOf(info).at(partOf(info.unit)) / unit.cp, true, back, false);
+    f(outputOf(info).at(partOf(info.unit)) / shares, true, back, false);
   for (const ModelEdge &edge : costs.model.edges) {
     bool sent = lastStageOf(edge.from) == stage,
          received = firstStageOf(edge.to) == stage;
@@ -182,7 +183,8 @@ void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
       continue;
     if (!problem.stages[s].hasBackward)
       look(e, [&](int unit) {
-        return outputOf(stages[s]).at(largest[unit]) / plan.units[unit].cp;
+        return outputOf(stages[s]).at(largest[unit]) /
+               plan.getOptions(unit).getStreamShares();
       });
     ++e;
   }

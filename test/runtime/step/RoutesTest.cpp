@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Routes.h"
+#include "test/runtime/data/TestProgram.h"
 
 #include <gtest/gtest.h>
 
@@ -152,6 +153,37 @@ TEST(Routes, GradientsOfTheWholeBatchComeFromOneRank) {
   head.ranks = ranks;
   EXPECT_EQ(gradientSource(head, 2), 1);
   EXPECT_EQ(gradientSource(head, 5), 2);
+}
+
+/// Two replicas of two ranks, then one of two: of a whole value any rank may
+/// send to any, of one that is cut each to the one at its place.
+TEST(Routes, RanksAcrossACutEdge) {
+  dt::test::TestProgram tables(4, 4);
+  tables.add("a", "sample", 2, 4, /*first=*/0, /*tp=*/2);
+  tables.add("b", "sample", 1, 4, /*first=*/4, /*tp=*/2);
+  tables.edge(0, 1);
+  for (int32_t rank = 0; rank < 6; ++rank)
+    tables.row(rank, TaskKind::Forward, rank / 4, 0);
+  for (bool cut : {false, true}) {
+    tables.edges[0].cut = cut;
+    const ProgramInfo &program = tables.finish();
+    for (int rank = 0; rank < 6; ++rank) {
+      Placement placement(program, rank, 6);
+      bool producer = rank < 4;
+      EXPECT_EQ(sharersOf(program.edges[0], placement, producer ? 0 : 1),
+                cut ? 1 : 2);
+      for (bool gradient : {false, true})
+        for (uint16_t peer = 0; peer < (producer ? 1 : 2); ++peer) {
+          TaskRow row{};
+          row.peer = peer, row.gradient = gradient;
+          int first = producer ? 4 : 2 * peer;
+          std::vector<int> all = {first, first + 1}, own = all;
+          own[size_t(1 - rank % 2)] = -1;
+          EXPECT_EQ(ranksAcross(program, placement, row, producer != gradient),
+                    cut ? own : all);
+        }
+    }
+  }
 }
 
 } // namespace

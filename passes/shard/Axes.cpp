@@ -1,0 +1,129 @@
+//===- Axes.cpp - Axes of ranks that a module is cut over -------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Axes.h"
+#include "passes/shard/CutExperts.h"
+#include "passes/shard/Cuts.h"
+#include "passes/shard/Passes.h"
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::shard;
+
+SmallVector<Pair> dt::shard::findPairs(dist::ModuleOp module) {
+  SmallVector<Pair> pairs;
+  for (auto f : module.getOps<func::FuncOp>()) {
+    if (f.isPrivate() || f.isExternal())
+      continue;
+    Pair pair = findPair(f);
+    bool reads = false;
+    for (func::FuncOp part : {pair.forward, pair.backward})
+      if (part)
+        part.walk([&](nn::ReadOp) { reads = true; });
+    if (reads && pair.forward == f)
+      pairs.push_back(pair);
+  }
+  return pairs;
+}
+
+/// Whether some dim asks for smaller axes than this one.
+static bool wantsSmallerAxes(dist::ModuleOp module, const Axis &axis) {
+  for (Pair pair : findPairs(module)) {
+    ShardProblem whole(pair, nullptr);
+    auto none = [](Operation *) -> const LayerLayouts * { return nullptr; };
+    for (const Layer &layer : findLayers(whole)) {
+      ShardProblem program(layer.pair, &layer.links);
+      if (findCuts(program, axis, none).wantsSmallerAxes)
+        return true;
+    }
+    if (findCuts(whole, axis, none).wantsSmallerAxes)
+      return true;
+  }
+  return false;
+}
+
+SmallVector<Axis> dt::shard::splitAxis(dist::ModuleOp module,
+                                       const Axis &whole) {
+  if (!wantsSmallerAxes(module, whole))
+    return {whole};
+  SmallVector<Axis> axes;
+  for (int64_t rest = whole.over, p = 2; rest > 1;) {
+    if (rest % p) {
+      ++p;
+      continue;
+    }
+    rest /= p;
+    axes.push_back({p, rest * whole.stride, whole.experts});
+  }
+  return axes;
+}
+
+SmallVector<Axis> dt::shard::getGroup(dist::ModuleOp module) {
+  int64_t ranks = getTensorParallel(module);
+  int64_t ep = sharesOverTokens(module) ? ranks : module.getEp();
+  if (ep == 1)
+    return {{ranks, 1}};
+  if (ep == ranks)
+    return {{ranks, 1, true}};
+  return {{ep, ranks / ep, true}, {ranks / ep, 1}};
+}
+
+/// Blocks so small that each rank has several of every stretch of tokens: what
+/// a causal rule, a window or segments leave of attention is then about as much
+/// on all ranks (striped attention, Brandon et al. 2023). 0: nothing is left
+/// out.
+static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
+  constexpr int64_t kMost = 128, kRounds = 8;
+  int64_t apart = module.getSequenceParallel() ? getTensorParallel(module) : 1;
+  bool bounded = false;
+  // Of packed rows there are several times as many as they are a multiple of.
+  SmallVector<std::pair<int64_t, int64_t>> tokens; // and rounds that they want
+  module.walk([&](nn::AttentionOp op) {
+    bounded |= op.getCausal() || op.getWindow() || op.getQuerySegments();
+    nn::DimExpr size = nn::getShape(op.getQuery())[1];
+    auto rows = getTokens(size);
+    if (rows && *rows && *rows % (over * apart) == 0)
+      tokens.emplace_back(*rows / apart, size.isConstant() ? kRounds : 1);
+  });
+  int64_t block = kMost;
+  auto fits = [&](std::pair<int64_t, int64_t> entry) {
+    auto [rows, rounds] = entry;
+    return rows % (block * over) == 0 && rows / (block * over) >= rounds;
+  };
+  while (block > 1 && !llvm::all_of(tokens, fits))
+    block /= 2;
+  return bounded ? block : 0;
+}
+
+/// Whether the module's rows are packed, so that samples have no dim.
+static bool hasPackedRows(dist::ModuleOp module) {
+  return llvm::any_of(module.getOps<nn::DimOp>(), [&](nn::DimOp dim) {
+    return dim.getMeasure() && dim.getItem() == module.getItem();
+  });
+}
+
+SmallVector<Axis> dt::shard::getContextAxes(dist::ModuleOp module) {
+  int64_t group = getTensorParallel(module), ranks = module.getCp(),
+          joined = module.getJoined();
+  SmallVector<Axis> axes;
+  if (hasPackedRows(module))
+    ranks *= joined;
+  else if (joined > 1)
+    axes.push_back({joined, group * ranks, /*experts=*/true, /*context=*/true,
+                    /*block=*/0, /*samples=*/true});
+  if (ranks == 1)
+    return axes;
+  int64_t share = sharesOverTokens(module)
+                      ? std::min<int64_t>(module.getEp() / group, ranks)
+                      : 1;
+  int64_t block = getTokenBlock(module, ranks);
+  if (ranks > share)
+    axes.push_back({ranks / share, group * share, /*experts=*/false,
+                    /*context=*/true, block * share});
+  if (share > 1)
+    axes.push_back({share, group, /*experts=*/true, /*context=*/true, block});
+  return axes;
+}

@@ -1,0 +1,144 @@
+//===- CutEdges.cpp - Streams that stay cut between stages ------*- C++ -*-===//
+//
+// Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
+//
+// Where layers hand on tokens that are cut over a replica's ranks, whole values
+// between the stages would be gathered only to be cut again, sent by one rank
+// for all, and kept by each (Megatron-LM sends what a rank has, too:
+// Korthikanti et al. 2022, section 4.2.2).
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/shard/Axes.h"
+#include "passes/shard/EmitLocal.h"
+#include "passes/shard/Passes.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace dt;
+using namespace dt::shard;
+
+namespace dt::shard {
+#define GEN_PASS_DEF_CUTEDGES
+#include "passes/shard/Passes.h.inc"
+} // namespace dt::shard
+
+namespace {
+
+/// What the partitioner does with a module, as far as its edges are concerned.
+struct Stage {
+  explicit Stage(dist::ModuleOp module);
+  /// Whether each function that knows the edge is partitioned.
+  bool partitions(dist::EdgeOp edge);
+  bool hasStream(const nn::Shape &shape) const {
+    return llvm::is_contained(streams, shape);
+  }
+
+  dist::ModuleOp module;
+  dist::Placement placement;
+  bool cutsTokens = false;
+  SmallVector<Axis> axes; ///< those over which it cuts tokens between layers
+  SmallVector<nn::Shape> streams; ///< of its layers
+  llvm::DenseSet<Operation *> partitioned;
+};
+
+Stage::Stage(dist::ModuleOp module) : module(module), placement(module) {
+  for (Pair pair : findPairs(module)) {
+    partitioned.insert(pair.forward);
+    if (pair.backward)
+      partitioned.insert(pair.backward);
+    ShardProblem whole(pair, nullptr);
+    for (const Layer &layer : findLayers(whole))
+      if (RankedTensorType stream = getStream(layer))
+        streams.push_back(nn::getShape(stream));
+  }
+  int64_t ranks = getTensorParallel(module);
+  if (ranks > 1 && module.getSequenceParallel()) {
+    SmallVector<Axis> group = getGroup(module);
+    // How a second axis is split shows only when the first is cut.
+    if (group.size() > 1)
+      return;
+    axes = splitAxis(module, group[0]);
+  }
+  if (placement.group > ranks)
+    llvm::append_range(axes, getContextAxes(module));
+  cutsTokens = !axes.empty() && llvm::none_of(axes, [](const Axis &axis) {
+    return axis.samples;
+  });
+}
+
+bool Stage::partitions(dist::EdgeOp edge) {
+  for (auto f : module.getOps<func::FuncOp>()) {
+    if (f.isPrivate() || f.isExternal() || partitioned.contains(f))
+      continue;
+    if (edge.getTarget() == module.getSymName() &&
+        dist::ModuleOp::findArgument(f, edge.getInput()))
+      return false;
+    if (edge.getSource() == module.getSymName() &&
+        dist::ModuleOp::findResult(f, edge.getOutput()))
+      return false;
+  }
+  return true;
+}
+
+struct CutEdgesPass : shard::impl::CutEdgesBase<CutEdgesPass> {
+  void runOnOperation() override;
+
+private:
+  Stage &stageOf(StringRef name);
+  bool canCut(dist::EdgeOp edge);
+
+  std::map<std::string, Stage> stages;
+};
+
+Stage &CutEdgesPass::stageOf(StringRef name) {
+  auto module = getOperation().lookupSymbol<dist::ModuleOp>(name);
+  return stages.try_emplace(name.str(), module).first->second;
+}
+
+/// Rows of an item stay on one rank each: tokens that are an axis behind that
+/// of the items.
+bool canCutTokens(RankedTensorType type, ArrayRef<Axis> axes) {
+  for (const Axis &axis : axes) {
+    auto cut = getTokenCut(type, axis);
+    const nn::Shape shape = nn::getShape(type);
+    const auto *rows = llvm::find_if(
+        shape, [](const nn::DimExpr &dim) { return dim.asConstant() != 1; });
+    if (!cut || int64_t(cut->dim) <= rows - shape.begin())
+      return false;
+    type = localType(type, {Layout::cut, *cut}, axis);
+  }
+  return true;
+}
+
+bool CutEdgesPass::canCut(dist::EdgeOp edge) {
+  Stage &from = stageOf(edge.getSource()), &to = stageOf(edge.getTarget());
+  if (from.placement.unit != to.placement.unit || !from.cutsTokens ||
+      from.axes != to.axes || from.module.getWholeBatch() ||
+      to.module.getWholeBatch() || !from.partitions(edge) ||
+      !to.partitions(edge))
+    return false;
+  func::FuncOp forward = dist::getFunctions(from.module).forward;
+  auto result = dist::ModuleOp::findResult(forward, edge.getOutput());
+  auto type = dyn_cast<RankedTensorType>(forward.getResultTypes()[*result]);
+  return type &&
+         (from.hasStream(nn::getShape(type)) ||
+          to.hasStream(nn::getShape(type))) &&
+         canCutTokens(type, from.axes);
+}
+
+void CutEdgesPass::runOnOperation() {
+  // One value has one layout, whoever takes it.
+  std::map<std::pair<StringRef, StringRef>, SmallVector<dist::EdgeOp>> outputs;
+  for (auto edge : getOperation().getOps<dist::EdgeOp>())
+    outputs[{edge.getSource(), edge.getOutput()}].push_back(edge);
+  for (auto &[output, edges] : outputs)
+    if (llvm::all_of(edges, [&](dist::EdgeOp edge) { return canCut(edge); }))
+      for (dist::EdgeOp edge : edges)
+        edge.setCut(true);
+}
+
+} // namespace
