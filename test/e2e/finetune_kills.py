@@ -162,7 +162,7 @@ class Runs:
             harm.join(LATE)
             if process.returncode == 0 and (self.out / f"checkpoint/step-{self.steps}").exists():
                 return begun
-            if process.returncode not in (-signal.SIGKILL, 0, 1, LOST, 128 + signal.SIGKILL, 128 + signal.SIGTERM) or "Traceback" in said:
+            if process.returncode not in (-signal.SIGKILL, -signal.SIGTERM, 0, 1, LOST, 128 + signal.SIGKILL, 128 + signal.SIGTERM) or "Traceback" in said:
                 sys.exit(f"tools/finetune ended with {process.returncode}:\n{said[-3000:]}")
         sys.exit("200 times begun, and not at its end")
 
