@@ -427,6 +427,7 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
 void setPrecision(dist::ModuleOp module, const ModuleEntry &entry) {
   if (auto precision = dist::symbolizePrecision(entry.precision))
     module.setPrecision(*precision);
+  module.setNarrowResidual(entry.narrowResidual);
 }
 
 static std::string describeNames(StringRef what, StringRef wanted,

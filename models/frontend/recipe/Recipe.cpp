@@ -28,7 +28,7 @@ namespace {
 const StringRef kTopKeys[] = {
     "modules", "connections", "items",     "dims",       "inputs",
     "tie",     "losses",      "optimizer", "batch_norm", "batch",
-    "data",    "seed",        "precision", "ema"};
+    "data",    "seed",        "precision", "residual",   "ema"};
 const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
                                  "lora", "init", "dims",      "split"};
 const StringRef kSplits[] = {"auto"};
@@ -61,6 +61,7 @@ void RecipeParser::parse() {
   items();
   modules();
   precisions();
+  residuals();
   dims();
   connections();
   ties();
