@@ -119,6 +119,7 @@ LogicalResult Cutter::cut() {
   head.setWholeBatch(true);
   head.removePrecisionAttr();
   head.setNarrowResidual(false);
+  head.setNarrowGradients(false);
   module.setRole(dist::Role::tower);
   auto batch = dist::getOnly<dist::BatchOp>(program);
   int64_t global = batch ? batch.getGlobal() : 1;

@@ -75,6 +75,7 @@ void Mover::createTarget(StringRef name, bool upstream) {
   target.setOrigin(module.getExternalName());
   target.setPrecisionAttr(module.getPrecisionAttr());
   target.setNarrowResidual(module.getNarrowResidual());
+  target.setNarrowGradients(module.getNarrowGradients());
   builder.setInsertionPointToEnd(&target.getBody().front());
   for (auto dim : module.getOps<nn::DimOp>())
     builder.clone(*dim);

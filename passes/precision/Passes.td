@@ -59,6 +59,8 @@ def WorkingCopies : Pass<"nn-working-copies", "::mlir::ModuleOp"> {
   let description = [{
     Applies to float32 parameters whose `nn.read`s have a cast to a 16-bit float among their users. Such a parameter becomes `working` of that type, and is read in it, as are parameters of the same module that are tied to it.
     Other users get it widened again. So the optimizer casts once a step, in place of a cast for each microbatch.
+
+    In modules with `narrow_gradients` trained ones become `narrow_gradient`, but those that are tied or whose rows are looked up.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

@@ -75,6 +75,11 @@ llvm::cl::opt<std::string> residualOption(
     llvm::cl::value_desc("f32|bf16"),
     llvm::cl::desc("bf16: beside --precision=bf16, what layers hand on is "
                    "stored in bfloat16 too"));
+llvm::cl::opt<std::string> gradientsOption(
+    "gradients", llvm::cl::cat(importOptions), llvm::cl::init("f32"),
+    llvm::cl::value_desc("f32|bf16"),
+    llvm::cl::desc("bf16: beside --precision=bf16, gradients of what products "
+                   "read in bfloat16 are stored so too"));
 dt::NumberOption seedOption("seed", llvm::cl::cat(importOptions),
                             llvm::cl::init(0),
                             llvm::cl::desc("Key of all random draws"));
@@ -122,10 +127,15 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
   if (!precision)
     return precision.takeError();
   module.precision = *precision;
-  auto residual = dt::models::parseResidualOption(residualOption, module);
-  if (!residual)
-    return residual.takeError();
-  module.narrowResidual = *residual;
+  for (auto [option, narrow] :
+       {std::pair(&residualOption, &module.narrowResidual),
+        std::pair(&gradientsOption, &module.narrowGradients)}) {
+    auto stored =
+        dt::models::parseStoredOption(option->ArgStr, *option, module);
+    if (!stored)
+      return stored.takeError();
+    *narrow = *stored;
+  }
   recipe.modules.push_back(module);
   auto optimizer = dt::models::parseOptimizerOption(optimizerOption);
   if (!optimizer)
@@ -148,7 +158,7 @@ llvm::Error checkBesideRecipe() {
        std::initializer_list<const llvm::cl::Option *>{
            &dimsOption, &loss, &optimizerOption, &init, &trainable,
            &batchOption, &microOption, &splitOption, &precisionOption,
-           &residualOption, &seedOption})
+           &residualOption, &gradientsOption, &seedOption})
     if (option->getNumOccurrences())
       return llvm::createStringError("--" + option->ArgStr +
                                      " goes with a single .onnx; a recipe says "

@@ -2,8 +2,8 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// The recipe's `precision` and `residual` (docs/precision.md) and the flags of
-// these names.
+// The recipe's `precision`, `residual` and `gradients` (docs/precision.md) and
+// the flags of these names.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,12 +83,13 @@ void RecipeParser::precisions() {
       entry.precision = precision(*word);
 }
 
-void RecipeParser::residuals() {
-  if (!top.has("residual"))
+/// A key that says which of a module's values are stored in bf16.
+void RecipeParser::stored(StringRef key, bool ModuleEntry::*narrow) {
+  if (!top.has(key))
     return;
-  for (auto [entry, word] : zip(recipe.modules, wordsOf("residual", kStored))) {
-    entry.narrowResidual = word && isNarrow(*word);
-    if (entry.narrowResidual && entry.precision != "bf16")
+  for (auto [entry, word] : zip(recipe.modules, wordsOf(key, kStored))) {
+    entry.*narrow = word && isNarrow(*word);
+    if (entry.*narrow && entry.precision != "bf16")
       word->fail("bf16 needs \"precision\": \"bf16\"; that of module '" +
                  entry.name + "' is " +
                  (entry.precision.empty() ? "f32" : entry.precision));
@@ -105,10 +106,11 @@ Expected<std::string> parsePrecisionOption(StringRef text) {
   return word;
 }
 
-Expected<bool> parseResidualOption(StringRef text, const ModuleEntry &module) {
+Expected<bool> parseStoredOption(StringRef name, StringRef text,
+                                 const ModuleEntry &module) {
   OrderedJson json = text.str();
   std::string error;
-  JsonReader reader(&json, "--residual", &error);
+  JsonReader reader(&json, "--" + name.str(), &error);
   bool narrow = RecipeParser::isNarrow(reader);
   if (narrow && module.precision != "bf16")
     reader.fail("bf16 needs --precision=bf16");

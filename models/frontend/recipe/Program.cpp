@@ -428,6 +428,7 @@ void setPrecision(dist::ModuleOp module, const ModuleEntry &entry) {
   if (auto precision = dist::symbolizePrecision(entry.precision))
     module.setPrecision(*precision);
   module.setNarrowResidual(entry.narrowResidual);
+  module.setNarrowGradients(entry.narrowGradients);
 }
 
 static std::string describeNames(StringRef what, StringRef wanted,

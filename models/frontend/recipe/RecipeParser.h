@@ -49,7 +49,7 @@ private:
   void fillParts(JsonReader batch);
   void modules();
   void precisions();
-  void residuals();
+  void stored(llvm::StringRef key, bool ModuleEntry::*narrow);
   std::vector<std::optional<JsonReader>>
   wordsOf(llvm::StringRef key, llvm::ArrayRef<llvm::StringRef> known);
   void dims();

@@ -486,3 +486,9 @@ dist.edge @vision "embeds" to @llm "embeds"
 // expected-error @+1 {{'narrow_residual' is for modules with precision bf16}}
 dist.module @a precision tf32 narrow_residual {
 }
+
+// -----
+
+// expected-error @+1 {{'narrow_gradients' is for modules with precision bf16}}
+dist.module @a narrow_gradients {
+}

@@ -54,7 +54,7 @@ EXAMPLES = [{
     "modules": {"m": {"onnx": "m.onnx"}},
     "losses": [{"kind": "mse", "output": "m.y"}],
     "optimizer": {"kind": "sgd"},
-    "precision": "bf16", "residual": "bf16",
+    "precision": "bf16", "residual": "bf16", "gradients": {"m": "bf16"},
     "dims": {"batch": "sample"},
     "data": {"sequence": 4, "tokenizer": {"kind": "words", "vocabulary": ["cat"]}, "special": ["<pad>"], "segments": {"s": {"parts": ["text"], "tokens": ["text"]}}},
 }, {
