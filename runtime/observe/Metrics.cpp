@@ -66,8 +66,8 @@ void Metrics::goBack(int64_t step) {
 }
 
 void Metrics::step(int64_t step, const StepResult &result,
-                   const StepSeconds &times, const Batch &batch, int64_t skipped,
-                   const std::vector<double> &moduleSeconds) {
+                   const StepSeconds &times, const Batch &batch,
+                   int64_t skipped, const std::vector<double> &moduleSeconds) {
   if (!file.isOpen() && !events.isOpen())
     return;
   double seconds = times.all;

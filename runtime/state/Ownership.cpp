@@ -350,9 +350,8 @@ std::vector<OwnedPiece> Ownership::updatedPieces(size_t p) const {
   bool first = groupIndex[p] == kNoGroup
                    ? place.replica == 0
                    : modules[m].groups[groupIndex[p]].place(place) == 0;
-  auto update =
-      firstBehind(updates, range.begin,
-                  [](const UpdateRange &u) { return u.range.end(); });
+  auto update = firstBehind(updates, range.begin,
+                            [](const UpdateRange &u) { return u.range.end(); });
   for (; update != updates.end() && update->range.begin < range.end();
        ++update) {
     size_t begin = std::max(update->range.begin, range.begin),
