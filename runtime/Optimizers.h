@@ -349,15 +349,16 @@ template <typename T> struct Moments {
   T at[kMostMoments];
 };
 
-/// One element of a range, for a target's loop. `scale`: of clipping.
-template <size_t kept, typename Rule>
+/// One element of a range, for a target's loop. `scale`: of clipping. `g`:
+/// gradients, in any type.
+template <size_t kept, typename Rule, typename Gradients>
 DT_HOST_DEVICE void updateElement(const Rule &rule, float scale, float *p,
-                                  const float *g,
+                                  const Gradients &g,
                                   const Moments<float *> &moments, size_t i) {
   Moments<float> m{};
   for (int k = 0; k < int(kept); ++k)
     m.at[k] = moments.at[k][i];
-  rule.template update<kept>(p[i], g[i], scale, m.at);
+  rule.template update<kept>(p[i], float(g[i]), scale, m.at);
   for (int k = 0; k < int(kept); ++k)
     moments.at[k][i] = m.at[k];
 }

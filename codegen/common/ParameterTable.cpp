@@ -80,6 +80,9 @@ FailureOr<std::string> writeParameters(TableWriter &writer) {
       row.matrix = true;
     if (auto rate = decl.getRouting())
       row.routingRate = rate->convertToDouble();
+    if (decl.getNarrowGradient())
+      row.gradientType =
+          enumText(dtypeOf(decl.getGradientType().getElementType()));
     table.push_back(fieldsText(row));
   }
   return writer.array<rows::ParameterInfo>("kParameters", table);

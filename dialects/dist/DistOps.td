@@ -44,7 +44,7 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
     the global batch; all others run once a microbatch. `origin` names the recipe's module that this one was cut from: its parameters, inputs and outputs are known outside
     (files, command line) by that name. `split`: it may hold several modules, which the modules phase tells apart (docs/modules.md). `save`: the saved set of its functions.
 
-    How it computes (docs/sharding.md, docs/precision.md): `precision` (absent: float32); `tp`: ranks of the tensor-parallel group; `cp`: of the context-parallel group, over which tokens are cut (docs/context.md); `joined`: so many of the plan's replicas are one here, whose ranks have samples of their own, as they share out experts; `ep`: how many ranks share out experts (docs/expert-parallelism.md); `sequence_parallel`: activations between layers are cut along the tokens; `overlap`: strips of
+    How it computes (docs/sharding.md, docs/precision.md): `precision` (absent: float32); `narrow_residual`: values that layers hand on are stored in bf16; `narrow_gradients`: so are gradients of parameters that have working copies; `tp`: ranks of the tensor-parallel group; `cp`: of the context-parallel group, over which tokens are cut (docs/context.md); `joined`: so many of the plan's replicas are one here, whose ranks have samples of their own, as they share out experts; `ep`: how many ranks share out experts (docs/expert-parallelism.md); `sequence_parallel`: activations between layers are cut along the tokens; `overlap`: strips of
     collectives and the products beside them; `memory_price`: bytes of traffic that a stored element of a parameter is worth.
 
     Who runs it (docs/parallel.md; `Placement` has the values of absent ones): `unit`: the plan's unit that the module is a `stage` of; `dp`: replicas, with their `ranks` (replica d's from d * joined * cp * tp on) and `speeds` (only ratios count);
@@ -58,14 +58,14 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin,
     UnitAttr:$split, OptionalAttr<Dist_Save>:$save,
-    OptionalAttr<Dist_Precision>:$precision, Dist_CountOrOne:$tp, Dist_CountOrOne:$cp, Dist_CountOrOne:$joined, Dist_CountOrOne:$ep, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
+    OptionalAttr<Dist_Precision>:$precision, UnitAttr:$narrow_residual, UnitAttr:$narrow_gradients, Dist_CountOrOne:$tp, Dist_CountOrOne:$cp, Dist_CountOrOne:$joined, Dist_CountOrOne:$ep, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
     OptionalAttr<StrAttr>:$unit, DefaultValuedOptionalAttr<Dist_Index, "0">:$stage, Dist_CountOrOne:$dp, OptionalAttr<Dist_RankList>:$ranks, OptionalAttr<Dist_PositiveList>:$speeds,
     DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<32767>]>, "1">:$sub, Dist_CountOrOne:$span, DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>, "0">:$zero, UnitAttr:$split_backward, OptionalAttr<Dist_Index>:$run_ahead,
     OptionalAttr<Dist_TimesAttr>:$times, OptionalAttr<Dist_WorkAttr>:$work,
     Dist_CountOrOne:$pp, Dist_CountOrOne:$vpp, OptionalAttr<TypedArrayAttrBase<StrArrayAttr, "names of pieces for each stage">>:$stages, OptionalAttr<TypedArrayAttrBase<Dist_Save, "saved sets of stages">>:$saves, OptionalAttr<Dist_RankList>:$unit_ranks);
   let regions = (region SizedRegion<1>:$body);
   let hasVerifier = 1;
-  let assemblyFormat = "$sym_name (`of` $item^)? (`role` $role^)? (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`precision` $precision^)? (`save` custom<RuntimeEnum>($save)^)? (`saves` custom<Saves>($saves)^)? attr-dict-with-keyword $body";
+  let assemblyFormat = "$sym_name (`of` $item^)? (`role` $role^)? (`whole_batch` $whole_batch^)? (`origin` $origin^)? (`precision` $precision^)? (`narrow_residual` $narrow_residual^)? (`narrow_gradients` $narrow_gradients^)? (`save` custom<RuntimeEnum>($save)^)? (`saves` custom<Saves>($saves)^)? attr-dict-with-keyword $body";
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name)>];
   let extraClassDeclaration = [{

@@ -172,6 +172,12 @@ LogicalResult DistDialect::verifyRegionResultAttribute(
 /// What a module's attributes must be together.
 static LogicalResult verifyPlacement(dist::ModuleOp module) {
   Placement placement(module);
+  for (auto [name, narrow] :
+       {std::pair("narrow_residual", module.getNarrowResidual()),
+        std::pair("narrow_gradients", module.getNarrowGradients())})
+    if (narrow && !module.isBF16())
+      return module.emitOpError("'")
+             << name << "' is for modules with precision bf16";
   if (module.getWholeBatch()) {
     auto refuse = [&](StringRef name, StringRef why) {
       return module.emitOpError("'") << name << "' is not for a module that "

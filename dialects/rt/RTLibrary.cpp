@@ -63,7 +63,7 @@ struct CallElements {
 };
 } // namespace
 
-/// What is added to is f32: the sum of rounded ones would lose what they add.
+/// What is added to outside of products is f32.
 static LogicalResult verifyAccumulate(Operation *op, NamedBuffer result) {
   return verifyElement(op, result.name, result.buffer,
                        Type(Float32Type::get(op->getContext())));
@@ -89,8 +89,7 @@ LogicalResult MatmulOp::verify() {
       CallElements::verify(*this, {{"a", getA()}, {"b", getB()}});
   if (failed(elements) ||
       failed(verifyElement(*this, "bias", getBias(), elements->others)) ||
-      failed(verifyElement(*this, "c", getC(), elements->others)) ||
-      (getAccumulate() && failed(verifyAccumulate(*this, {"c", getC()}))))
+      failed(verifyElement(*this, "c", getC(), elements->others)))
     return failure();
   DimExpr batch = getBatch(), m = getM(), n = getN(), k = getK(), zero;
   // Only dense operands have a size that follows.

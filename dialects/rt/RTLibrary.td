@@ -17,7 +17,7 @@ def RT_MatmulOp : RT_Op<"matmul"> {
   let summary = "c[i] = op(a[i]) op(b[i]) + bias + beta c[i]";
   let description = [{
     runtime/device/cpu/Matmul.h. op(a) is m x k, op(b) is k x n. Strides are in elements; 0 means dense (ld*), or the same matrix for the whole batch (stride_a, stride_b). `accumulate`: beta = 1, else 0.
-    With bf16 a and b, c and the bias are f32 or bf16; accumulation needs an f32 c.
+    With bf16 a and b, c and the bias are f32 or bf16; what is added to a bf16 c is added in f32, and the sum rounded.
   }];
   let arguments = (ins RT_In<"a">:$a, RT_In<"b">:$b, Optional<RT_BufferType>:$bias, RT_InOut<"c">:$c,
                        NN_Dim:$batch, NN_Dim:$m, NN_Dim:$n, NN_Dim:$k, UnitAttr:$trans_a, UnitAttr:$trans_b,

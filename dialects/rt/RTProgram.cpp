@@ -224,8 +224,10 @@ LogicalResult BufferDeclOp::verify() {
 }
 
 BufferType ParameterDeclOp::getGradientType() {
-  return BufferType::get(Float32Type::get(getContext()),
-                         cast<BufferType>(getType()).getShape());
+  auto stored = cast<BufferType>(getType());
+  return getNarrowGradient() ? stored
+                             : BufferType::get(Float32Type::get(getContext()),
+                                               stored.getShape());
 }
 
 LogicalResult ParameterDeclOp::verifySymbolUses(SymbolTableCollection &tables) {

@@ -66,9 +66,10 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
   let description = [{ 
     | attribute | meaning |
     | --- | --- |
-    | `type` | what is stored; gradients are f32 |
+    | `type` | what is stored |
     | `index` | the row in the program's table; names of one parameter (tied within the module) have the same index and places |
     | `at` | the place of the value in the region of parameters; behind `trainable`, the place of the gradient in the region of gradients (the same if absent) |
+    | `narrow_gradient` | the gradient has the element type of `type`; without it, it is f32 |
     | `onnx` | array of #nn.onnx: where the tensor is in ONNX files (several if tied) |
     | `init` | the rule; absent if the value comes from the file |
     | `layout` | #dist.layout, if `type` is a shard |
@@ -81,7 +82,7 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<RT_BufferType>:$type, I64Attr:$index, I64Attr:$offset, UnitAttr:$trainable, UnitAttr:$gradient, UnitAttr:$decay, OptionalAttr<StrAttr>:$init, ArrayAttr:$onnx,
                        OptionalAttr<RT_LayoutAttr>:$layout, OptionalAttr<RT_CutsAttr>:$partial, OptionalAttr<SymbolRefAttr>:$tied, OptionalAttr<F64Attr>:$weight_decay, OptionalAttr<F64Attr>:$lr_factor,
-                       OptionalAttr<I64Attr>:$gradient_offset, UnitAttr:$matrix, OptionalAttr<F64Attr>:$routing);
+                       OptionalAttr<I64Attr>:$gradient_offset, UnitAttr:$matrix, OptionalAttr<F64Attr>:$routing, UnitAttr:$narrow_gradient);
   let extraClassDeclaration = [{
     /// Bytes from the begin of the module's gradients.
     int64_t getGradientPlace() { return getGradientOffset().value_or(getOffset()); }
@@ -89,7 +90,7 @@ def RT_ParameterDeclOp : RT_Op<"parameter_decl", [Symbol, DeclareOpInterfaceMeth
     BufferType getGradientType();
   }];
   let assemblyFormat = [{
-    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^ (`at` $gradient_offset^)?)? (`gradient` $gradient^)? (`decay` $decay^ (`by` $weight_decay^)?)? (`lr_factor` $lr_factor^)? (`routing` $routing^)? (`matrix` $matrix^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
+    $sym_name `:` $type `index` $index `at` $offset (`trainable` $trainable^ (`at` $gradient_offset^)?)? (`gradient` $gradient^)? (`narrow_gradient` $narrow_gradient^)? (`decay` $decay^ (`by` $weight_decay^)?)? (`lr_factor` $lr_factor^)? (`routing` $routing^)? (`matrix` $matrix^)? (`init` $init^)? `from` $onnx (`layout` $layout^)? (`partial` $partial^)? (`tied` $tied^)? attr-dict
   }];
 }
 def RT_BufferDeclOp : RT_Op<"buffer_decl", [Symbol]> {

@@ -68,15 +68,31 @@ def total(spec, outputs, targets):
     return loss_of(spec, outputs, targets)
 
 
+def narrow_residual(module):
+    """Layers of lists take hidden states in bf16. So, under autocast, what they add to them and give is bf16."""
+
+    def narrow(layer, positional, named):
+        if positional:
+            return (positional[0].bfloat16(), *positional[1:]), named
+        return positional, {**named, "hidden_states": named["hidden_states"].bfloat16()}
+
+    for layers in module.modules():
+        if isinstance(layers, torch.nn.ModuleList):
+            for layer in layers:
+                layer.register_forward_pre_hook(narrow, with_kwargs=True)
+
+
 def loss(model, module, narrow):
     with torch.autocast("cpu", dtype=torch.bfloat16) if narrow else contextlib.nullcontext():
         outputs = forward(model, module, model.inputs)
     return total(model.loss, {k: v.float() for k, v in outputs.items()}, {**model.inputs, **model.targets})
 
 
-def train(model, start, settings, narrow, steps=STEPS):
-    """Losses before each step on one batch, and the gradients of the first."""
+def train(model, start, settings, narrow, residual=False, steps=STEPS):
+    """Losses before each step on one batch, and the gradients of the first. `narrow`: under autocast; `residual`: with hidden states in bf16, too."""
     module = copy.deepcopy(start)
+    if residual:
+        narrow_residual(module)
     trained = [p for p in module.parameters() if p.requires_grad]
     chosen = {k: v for k, v in settings.items() if k != "kind"}
     assert settings["kind"] == "adamw" and set(chosen) <= {"lr", "betas", "eps", "weight_decay"}, settings
@@ -112,7 +128,7 @@ def cosine(a, b):
     return float((a * b).sum() / (a.norm() * b.norm()).clamp(min=1e-300))
 
 
-def measure(folder, make):
+def measure(folder, make, residual=False):
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -122,7 +138,7 @@ def measure(folder, make):
     for draw in range(DRAWS):
         start = moved(model.module, draw)
         wide, wide_gradients = train(model, start, settings, narrow=False)
-        narrow, narrow_gradients = train(model, start, settings, narrow=True)
+        narrow, narrow_gradients = train(model, start, settings, narrow=True, residual=residual)
         curves = curves or [wide, narrow]
         deviations.append(deviation(narrow, wide))
         for key, gradient in wide_gradients.items():

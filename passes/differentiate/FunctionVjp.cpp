@@ -101,7 +101,7 @@ LogicalResult JointBuilder::build(ArrayRef<unsigned> gradients) {
 }
 
 /// A gradient has its value's type, but what a parameter gets is added up in
-/// float32.
+/// that of its gradient.
 void JointBuilder::contribute(Value value, Value grad) {
   if (!active.contains(value))
     return;
@@ -170,11 +170,17 @@ LogicalResult JointBuilder::reverseOp(Operation *op, ArrayRef<Value> grads) {
   return success();
 }
 
+static bool hasNarrowGradient(nn::ReadOp read) {
+  auto parameter = SymbolTable::lookupNearestSymbolFrom<nn::ParameterOp>(
+      read, read.getParameterAttr());
+  return parameter && parameter.getNarrowGradient();
+}
+
 Want JointBuilder::wantOf(Value operand) {
   if (!active.contains(operand))
     return Want::nothing;
-  if (operand.getDefiningOp<nn::ReadOp>())
-    return Want::parameter;
+  if (auto read = operand.getDefiningOp<nn::ReadOp>())
+    return hasNarrowGradient(read) ? Want::narrowParameter : Want::parameter;
   if (auto arg = dyn_cast<BlockArgument>(operand))
     return wanted[arg.getArgNumber()];
   return Want::value;
@@ -236,7 +242,7 @@ void JointBuilder::returnGradients() {
   SmallVector<Value> returned;
   for (unsigned i = 0; i < joint.numArguments; ++i) {
     BlockArgument arg = body.getArgument(i);
-    if (wanted[i] == Want::parameter) {
+    if (isParameter(wanted[i])) {
       for (Value grad : contributions.lookup(arg)) {
         returned.push_back(grad);
         joint.outputs.push_back({i, wanted[i]});

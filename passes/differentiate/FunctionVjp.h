@@ -20,8 +20,13 @@
 namespace dt::differentiate {
 
 /// What becomes of an argument's gradient. A parameter's is not summed: each
-/// contribution is a result of its own, since whoever gets it adds it up.
-enum class Want : uint8_t { nothing, value, parameter };
+/// contribution is a result of its own, since whoever gets it adds it up: in
+/// float32, or in the parameter's own type (`narrowParameter`).
+enum class Want : uint8_t { nothing, value, parameter, narrowParameter };
+
+inline bool isParameter(Want want) {
+  return want == Want::parameter || want == Want::narrowParameter;
+}
 
 using rt::Save;
 /// The saved set of a function (nn.save), else of its module. `insideLayer`: a

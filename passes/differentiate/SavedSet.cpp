@@ -7,6 +7,7 @@
 #include "passes/differentiate/SavedSet.h"
 #include "passes/differentiate/Passes.h"
 
+#include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNShape.h"
 
 using namespace mlir;
@@ -24,10 +25,19 @@ bool SavedSet::canRecompute(Operation *op) const {
   return isFree(op) || isa<nn::ReshapeOp>(op) || mayRecompute(op);
 }
 
-/// A reshape is the same buffer: what it is made of stands for it.
+static bool widens(Operation *op) {
+  auto cast = dyn_cast<nn::CastOp>(op);
+  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(cast).isF32();
+}
+
+/// A reshape is the same buffer, and what is widened has half the bytes: what
+/// they are made of stands for them.
 static Value throughViews(Value v) {
-  while (auto view = v.getDefiningOp<nn::ReshapeOp>())
-    v = view.getInput();
+  while (Operation *op = v.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp>(op) && !widens(op))
+      break;
+    v = op->getOperand(0);
+  }
   return v;
 }
 

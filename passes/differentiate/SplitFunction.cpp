@@ -153,7 +153,7 @@ void Splitter::makeBackward(StringRef name) {
   func::ReturnOp::create(builder, end->getLoc(), returned);
   for (auto [i, output] : llvm::enumerate(joint.outputs)) {
     pair.outputs.push_back(output.first);
-    if (output.second == Want::parameter)
+    if (isParameter(output.second))
       backward.setResultAttr(i, nn::kParamGradAttr, builder.getUnitAttr());
   }
   pair.backward = backward;

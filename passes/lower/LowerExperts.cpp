@@ -101,7 +101,7 @@ LogicalResult lowerGroupedLinearDw(nn::GroupedLinearDwOp op,
   Value a = op.getGrad(), b = op.getInput();
   if (op.getInOut())
     std::swap(a, b);
-  Destination d = f.accumulating(op.getResult());
+  Destination d = f.summing(f.accumulating(op.getResult()));
   rt::GroupedMatmulDwOp::create(
       f.builder(), op.getLoc(), f.get(a), f.get(b), f.get(op.getOffsets()),
       d.buffer, nn::getShape(a)[0], nn::getShape(b)[1], nn::getShape(a)[1],

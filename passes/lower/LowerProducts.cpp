@@ -172,7 +172,7 @@ LogicalResult lowerConvDx(nn::ConvDxOp op, FunctionLowering &f) {
 }
 
 LogicalResult lowerConvDw(nn::ConvDwOp op, FunctionLowering &f) {
-  Destination d = f.accumulating(op.getResult());
+  Destination d = f.summing(f.accumulating(op.getResult()));
   auto call = convCall<rt::ConvDwOp>(
       op, f, op.getInput(), op.getResult(),
       {f.get(op.getInput()), f.get(op.getGrad()), d.buffer, Value()});

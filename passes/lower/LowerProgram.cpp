@@ -214,7 +214,8 @@ private:
             ? b.getI64IntegerAttr(row.gradientOffset)
             : IntegerAttr(),
         unit(row.trainable && owner.getMatrix()),
-        row.trainable ? owner.getRoutingRateAttr() : FloatAttr());
+        row.trainable ? owner.getRoutingRateAttr() : FloatAttr(),
+        unit(row.trainable && row.hasNarrowGradient()));
   }
 
   void writeDeclaration(PlannedModule &m, const Declaration &d) {

@@ -17,6 +17,11 @@ bool ParameterEntry::isNarrow() const {
   return isa<FloatType>(element) && rt::getScalarType(element) != element;
 }
 
+bool ParameterEntry::hasNarrowGradient() const {
+  nn::ParameterOp p = owner;
+  return gradient && p.getNarrowGradient();
+}
+
 std::string ParameterEntry::getInit() const {
   nn::ParameterOp p = owner;
   auto rule = dyn_cast<nn::InitAttr>(p.getSource());
@@ -131,8 +136,9 @@ findJoined(dist::ModuleOp module, ArrayRef<ParameterEntry> rows) {
   return groups;
 }
 
-/// What trains first, of that what has working copies, of that what a backward
-/// function is done with first; what is joined side by side.
+/// What trains first, of that what has narrow gradients, then what has working
+/// copies, of that what a backward function is done with first; what is joined
+/// side by side.
 void ParameterTable::sortModule(dist::ModuleOp module,
                                 MutableArrayRef<ParameterEntry> rows,
                                 rt::FuncOp lastBackward) {
@@ -167,6 +173,7 @@ void ParameterTable::sortModule(dist::ModuleOp module,
   auto key = [&](const SmallVector<unsigned> &unit) {
     const ParameterEntry &row = rows[unit.front()];
     return std::make_tuple(!row.trainable, !row.gradient,
+                           row.trainable && !row.hasNarrowGradient(),
                            row.trainable && !row.isNarrow(),
                            place.lookup(row.lastUse));
   };
@@ -197,7 +204,8 @@ void ParameterTable::placeModule(MutableArrayRef<ParameterEntry> rows) {
     }
     int64_t elements = llvm::alignTo(bytes / element, step);
     row.gradientOffset = gradients;
-    row.gradientEnd = gradients += elements * int64_t(sizeof(float));
+    row.gradientEnd = gradients +=
+        elements * (row.hasNarrowGradient() ? element : int64_t(sizeof(float)));
     values += alignUp(elements * element);
   }
   bytes.push_back(values);

@@ -32,6 +32,8 @@ struct ParameterEntry {
   }
   /// Whether it is stored in fewer bytes than its gradient.
   bool isNarrow() const;
+  /// Its gradient is, too.
+  bool hasNarrowGradient() const;
   /// Rule of initialisation, "" if values come from the file.
   std::string getInit() const;
   /// Places in ONNX files.

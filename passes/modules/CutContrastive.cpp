@@ -118,6 +118,8 @@ LogicalResult Cutter::cut() {
   head.setRole(dist::Role::head);
   head.setWholeBatch(true);
   head.removePrecisionAttr();
+  head.setNarrowResidual(false);
+  head.setNarrowGradients(false);
   module.setRole(dist::Role::tower);
   auto batch = dist::getOnly<dist::BatchOp>(program);
   int64_t global = batch ? batch.getGlobal() : 1;

@@ -74,6 +74,8 @@ void Mover::createTarget(StringRef name, bool upstream) {
   target.setItemAttr(module.getItemAttr());
   target.setOrigin(module.getExternalName());
   target.setPrecisionAttr(module.getPrecisionAttr());
+  target.setNarrowResidual(module.getNarrowResidual());
+  target.setNarrowGradients(module.getNarrowGradients());
   builder.setInsertionPointToEnd(&target.getBody().front());
   for (auto dim : module.getOps<nn::DimOp>())
     builder.clone(*dim);

@@ -11,6 +11,7 @@
 #include "passes/optimize/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -24,6 +25,11 @@ namespace {
 
 bool isElementwise(Operation *op) {
   return isa<nn::ScalarOpInterface>(op) && op->getNumResults() == 1;
+}
+
+bool widens(Operation *op) {
+  auto cast = dyn_cast<nn::CastOp>(op);
+  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(cast).isF32();
 }
 
 /// The value that an operand repeats: the input of a broadcast.
@@ -189,6 +195,38 @@ private:
   Operation *single = nullptr;
 };
 
+/// What is widened is widened again by each group that takes it: nothing wide
+/// is stored, and half the bytes are read.
+void widenAgain(MutableArrayRef<Group> groups) {
+  llvm::DenseMap<Operation *, Group *> groupOf;
+  for (Group &group : groups)
+    for (Operation *op : group)
+      groupOf[op] = &group;
+  for (Group &group : groups)
+    for (Operation *op : SmallVector<Operation *>(group.getArrayRef())) {
+      if (!widens(op) || group.size() == 1)
+        continue;
+      llvm::MapVector<Group *, Operation *> copies;
+      for (OpOperand &use : llvm::make_early_inc_range(op->getUses())) {
+        Group *other = groupOf.lookup(use.getOwner());
+        if (!other || other == &group)
+          continue;
+        Operation *&copy = copies[other];
+        if (!copy) {
+          copy = OpBuilder(op).clone(*op);
+          copy->moveAfter(op);
+        }
+        use.set(copy->getResult(0));
+      }
+      for (auto [other, copy] : copies) {
+        Group with;
+        with.insert(copy);
+        with.insert_range(*other);
+        *other = std::move(with);
+      }
+    }
+}
+
 /// "silu_mul", from what is fused; long chains are cut.
 std::string nameOf(const Group &group) {
   constexpr size_t most = 4;
@@ -351,6 +389,7 @@ struct FuseElementwise : impl::FuseElementwiseBase<FuseElementwise> {
       if (isOpTriviallyDead(&op))
         op.erase();
     SmallVector<Group> groups = Grouping(block, maxBuffers).run();
+    widenAgain(groups);
     for (const Group &group : groups)
       GroupBuilder(group).run();
     Reorder(block).run();

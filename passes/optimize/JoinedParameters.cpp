@@ -150,7 +150,7 @@ StringAttr JoinedParameters::getKind(StringAttr name) {
   if (shape.empty())
     return {};
   out << p.getTrainable() << p.getNoGradient() << p.getType().getElementType()
-      << p.getStoredType().getElementType()
+      << p.getStoredType().getElementType() << p.getNarrowGradient()
       << nn::shapeToString(ArrayRef<nn::DimExpr>(shape).drop_front());
   return StringAttr::get(name.getContext(), kind);
 }

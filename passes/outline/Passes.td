@@ -14,7 +14,7 @@ include "mlir/Pass/PassBase.td"
 // Equal layers become functions. After the phase modules, whose analyses look at straight-line functions.
 def OutlinePipeline : Pipeline<[
   "dist.module(func.func(nn-group-experts, canonicalize, cse))",
-  "dist.module(nn-outline-layers, func.func(cse))"
+  "dist.module(nn-outline-layers, nn-narrow-layers, func.func(canonicalize, cse))"
 ]>;
 
 def GroupExperts : Pass<"nn-group-experts", "::mlir::func::FuncOp"> {
@@ -38,6 +38,19 @@ def OutlineLayers : Pass<"nn-outline-layers", "::dt::dist::ModuleOp"> {
   }];
   let dependentDialects = ["::dt::nn::NNDialect", "::mlir::func::FuncDialect"];
   let options = [Option<"minOps", "min-ops", "unsigned", /*default=*/"6", "smallest number of ops of a layer">];
+}
+
+def NarrowLayers : Pass<"nn-narrow-layers", "::dt::dist::ModuleOp"> {
+  let summary = "Layers take and return what is narrow in its own type";
+  let description = [{
+    Windows of equal ops may begin or end between a value and its cast. So, for each layer function:
+
+    - An operand that all calls widen is passed narrow and widened inside.
+    - An operand that the function only narrows is narrowed by its callers, if nothing else takes it.
+    - A result that the function widens is returned narrow and widened by its callers.
+    - A result that is narrowed by all that take it is returned narrow.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
 }
 
 #endif // PASSES_OUTLINE_PASSES

@@ -29,27 +29,29 @@ namespace {
 constexpr int kMostTP = 64;
 /// No item is larger to the planner (Data.h).
 constexpr int64_t kMostTokens = 1 << 24;
-/// Of a gradient, a moment, a master.
+/// Of a moment, a master.
 constexpr double kFloatBytes = 4;
 
 /// Mean bytes a parameter: some are trained, of these some have a master beside
 /// what functions read.
 void addState(dist::ModuleOp module, planner::Module &result) {
-  double all = 0, stored = 0, trained = 0, state = 0;
+  double all = 0, stored = 0, gradients = 0, state = 0;
   auto program = module->getParentOfType<mlir::ModuleOp>();
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     RankedTensorType type = parameter.getStoredType();
     double count = double(type.getNumElements());
     all += count;
     stored += count * double(nn::getElementBytes(type.getElementType()));
-    trained += parameter.getTrainable() ? count : 0;
+    if (parameter.getTrainable())
+      gradients += count * double(nn::getElementBytes(
+                               parameter.getGradientType().getElementType()));
     state += dist::getStateFloats(program, parameter) +
              (parameter.getTrainable() && parameter.getWorking() ? count : 0);
   }
-  result.trainable = trained > 0;
+  result.trainable = gradients > 0;
   all = std::max(all, 1.0);
   result.weightBytes = stored > 0 ? stored / all : kFloatBytes;
-  result.gradientBytes = kFloatBytes * trained / all;
+  result.gradientBytes = gradients / all;
   result.optimizerBytes = kFloatBytes * state / all;
 }
 

@@ -13,6 +13,7 @@ include "mlir/Pass/PassBase.td"
 
 // After the phase modules, whose modules are the recipe's and those of losses; before equal layers are functions.
 def PrecisionPipeline : Pipeline<[
+  "nn-narrow-residual",
   "nn-narrow",
   // To the parameters' reads; then behind what reads them wide.
   "nn-move-casts",
@@ -21,6 +22,17 @@ def PrecisionPipeline : Pipeline<[
   "dist.module(func.func(cse))",
   "nn-verify-precision"
 ]>;
+
+def NarrowResidual : Pass<"nn-narrow-residual", "::mlir::ModuleOp"> {
+  let summary = "Values that layers hand on are stored in bf16, in modules with narrow_residual";
+  let description = [{
+    An addition is *residual* if one operand is made of the other by some compute-heavy operator. The operand that goes past this operator and the sum are what layers hand on. Each that is stored is cast to bf16, and back for those
+    that take it: additions compute in float32, and the sum is rounded once. So is its gradient, the sum of those of all that take it.
+
+    An operand is looked for behind views, and behind elementwise ops that take nothing else but constants and parameters (a scaled stream). What one elementwise op takes is not stored; of a sum of several terms the whole is.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
 
 def Narrow : Pass<"nn-narrow", "::mlir::ModuleOp"> {
   let summary = "Compute-heavy operators of modules with precision bf16 take and give bf16";
@@ -47,6 +59,8 @@ def WorkingCopies : Pass<"nn-working-copies", "::mlir::ModuleOp"> {
   let description = [{
     Applies to float32 parameters whose `nn.read`s have a cast to a 16-bit float among their users. Such a parameter becomes `working` of that type, and is read in it, as are parameters of the same module that are tied to it.
     Other users get it widened again. So the optimizer casts once a step, in place of a cast for each microbatch.
+
+    In modules with `narrow_gradients` trained ones become `narrow_gradient`, but those that are tied or whose rows are looked up.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

@@ -27,8 +27,40 @@ struct WorkingCopies : impl::WorkingCopiesBase<WorkingCopies> {
     llvm::EquivalenceClasses<SymbolRefAttr> tied;
     for (auto tie : getOperation().getOps<dist::TieOp>())
       tied.unionSets(tie.getAlias(), tie.getParameter());
-    for (auto module : getOperation().getOps<dist::ModuleOp>())
+    for (auto module : getOperation().getOps<dist::ModuleOp>()) {
       run(module, tied);
+      if (module.getNarrowGradients())
+        narrowGradients(module, tied);
+    }
+  }
+
+  /// Gradients of copies in other modules, and of rows that are looked up, are
+  /// added one by one to what is there: in float32.
+  static void
+  narrowGradients(dist::ModuleOp module,
+                  const llvm::EquivalenceClasses<SymbolRefAttr> &tied) {
+    llvm::DenseSet<StringAttr> wide;
+    module.walk([&](nn::GatherOp gather) {
+      if (nn::ReadOp read = readOf(gather.getInput()))
+        wide.insert(read.getParameterAttr().getAttr());
+    });
+    for (auto parameter : module.getOps<nn::ParameterOp>()) {
+      auto path = SymbolRefAttr::get(
+          module.getSymNameAttr(),
+          FlatSymbolRefAttr::get(parameter.getSymNameAttr()));
+      bool isTied = tied.findLeader(path) != tied.member_end();
+      parameter.setNarrowGradient(parameter.getWorking() &&
+                                  parameter.getTrainable() && !isTied &&
+                                  !wide.contains(parameter.getSymNameAttr()));
+    }
+  }
+
+  /// The read that `v` is a view of, in any type; or null.
+  static nn::ReadOp readOf(Value v) {
+    Operation *op = v.getDefiningOp();
+    while (op && (isa<nn::CastOp>(op) || op->hasTrait<nn::MovesElements>()))
+      op = op->getOperand(0).getDefiningOp();
+    return dyn_cast_or_null<nn::ReadOp>(op);
   }
 
   void run(dist::ModuleOp module,

@@ -42,7 +42,8 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
       return double(type.getNumElements() *
                     nn::getElementBytes(type.getElementType()));
     };
-    double gradient = bytesOf(cast<RankedTensorType>(parameter.getType()));
+    double master = bytesOf(cast<RankedTensorType>(parameter.getType())),
+           gradient = bytesOf(parameter.getGradientType());
     bytes.parameters += bytesOf(parameter.getStoredType());
     if (!parameter.getTrainable())
       continue;
@@ -50,7 +51,7 @@ planner::StateBytes getStateBytes(dist::ModuleOp module) {
     double shares = countShares(module, parameter);
     bytes.moments +=
         (double(dist::getStateFloats(program, parameter)) * sizeof(float) +
-         (parameter.getWorking() ? gradient : 0)) /
+         (parameter.getWorking() ? master : 0)) /
         shares;
     bytes.sums += shares > 1 ? gradient / shares : 0;
   }

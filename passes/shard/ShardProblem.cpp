@@ -98,13 +98,22 @@ ShardProblem::ShardProblem(Pair pair, const Links *links)
         variables[v].gradientOf =
             variableOf(pair.forward.getArgument(*links->gradientOf[i]));
   }
+  llvm::DenseMap<unsigned, Type> added; // to parameters
+  for (const Variable &v : variables)
+    if (v.gradientOf >= 0)
+      added[v.gradientOf] = v.type.getElementType();
+  for (const Step &step : steps)
+    if (step.kind == Step::accumulate)
+      added[step.operands[1]] =
+          variables[step.operands[0]].type.getElementType();
   // Each parameter's gradient is of one kind, whatever contributes to it.
   for (unsigned i = 0, n = variables.size(); i < n; ++i)
     if (variables[i].parameter) {
       Variable gradient; // as is added up, whatever is read
       RankedTensorType read = variables[i].type;
-      gradient.type =
-          nn::withElementType(read, nn::scalarOf(read.getElementType()));
+      Type element = added.lookup(i);
+      gradient.type = nn::withElementType(
+          read, element ? element : nn::scalarOf(read.getElementType()));
       gradient.shape = variables[i].shape;
       gradient.bytes = evaluate(nn::getNumBytes(gradient.type));
       variables[i].gradient = variables.size();

@@ -279,10 +279,14 @@ void Emitter::moveLosses() {
   }
 }
 
-/// Before the functions.
-static void insertParameter(dist::ModuleOp module, nn::ParameterOp parameter) {
+/// Before the functions. Gradients of copies are added up, which is done in
+/// float32.
+static void insertParameter(dist::ModuleOp module, nn::ParameterOp parameter,
+                            bool isCopied = false) {
   func::FuncOp first = *module.getOps<func::FuncOp>().begin();
-  OpBuilder(first).clone(*parameter);
+  auto own = cast<nn::ParameterOp>(OpBuilder(first).clone(*parameter));
+  if (isCopied)
+    own.setNarrowGradient(false);
 }
 
 void Emitter::copyParameters() {
@@ -292,10 +296,13 @@ void Emitter::copyParameters() {
         [&, i = i](nn::ReadOp read) { reads[i].insert(read.getParameter()); });
   for (auto parameter : module.getOps<nn::ParameterOp>()) {
     StringRef name = parameter.getSymName();
+    bool isCopied = llvm::count_if(reads, [&](const llvm::StringSet<> &read) {
+                      return read.contains(name);
+                    }) > 1;
     for (size_t i = 0; i < stages.size(); ++i) {
       if (!reads[i].contains(name))
         continue;
-      insertParameter(stages[i].module, parameter);
+      insertParameter(stages[i].module, parameter, isCopied);
       owner.try_emplace(name, i);
       if (owner[name] != i)
         dist::TieOp::create(

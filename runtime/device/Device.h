@@ -15,7 +15,7 @@
 #define DT_RUNTIME_DEVICE_DEVICE_H
 
 #include "runtime/Optimizers.h"
-#include "runtime/device/BFloat16.h"
+#include "runtime/device/Floats.h"
 #include "runtime/device/SnapshotBlocks.h"
 #include "runtime/device/StepNumbers.h"
 
@@ -201,7 +201,7 @@ template <typename Run> struct Runs {
 };
 
 struct FloatRun {
-  const float *values;
+  Floats values;
   size_t count;
 };
 /// *sum = the squares of all elements, added in double in a fixed order: equal
@@ -217,7 +217,7 @@ void judge(const StepNumbers &step, const LossInfo *losses, double clipNorm);
 /// keeps (Optimizers.h).
 struct UpdateRun {
   float *parameters;
-  const float *gradients;
+  Floats gradients;
   Moments<float *> moments;
   size_t count;
   /// Gets the new parameters, rounded; null: nobody does. The same parameters

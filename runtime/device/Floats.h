@@ -19,8 +19,8 @@
 
 namespace dt::rt {
 
-/// The address of floats or of narrow ones, or null: what a call takes that
-/// reads few of them beside its operands, a bias.
+/// The address of floats or of narrow ones, or null: what is read in either
+/// type, a bias or gradients.
 struct Floats {
   const float *wide = nullptr;
   const bf16 *narrow = nullptr;
@@ -30,6 +30,10 @@ struct Floats {
   Floats(const bf16 *narrow) : narrow(narrow) {}
 
   DT_FLOATS explicit operator bool() const { return wide || narrow; }
+  /// Those from the n-th on.
+  Floats operator+(size_t n) const {
+    return wide ? Floats(wide + n) : Floats(narrow + n);
+  }
   const void *address() const {
     return wide ? static_cast<const void *>(wide) : narrow;
   }

@@ -138,15 +138,16 @@ private:
   }
 
   static size_t endOf(const ParameterInfo &p) {
-    return p.gradient + partElements(p) * sizeof(float);
+    return p.gradient + partElements(p) * sizeOf(p.gradientType);
   }
-  /// Bytes of gradients of what fills a line of the module's parameters.
-  size_t stepOf(size_t module) const {
-    size_t step = kLine;
+  /// Bytes of a parameter's gradients for what fills a line of its module's
+  /// parameters.
+  size_t stepOf(const ParameterInfo &parameter) const {
+    size_t elements = kLine / sizeof(float);
     for (const ParameterInfo &p : program.parameters)
-      if (size_t(p.module) == module && p.trainable)
-        step = std::max(step, kLine * sizeof(float) / sizeOf(p.tensor.type));
-    return step;
+      if (p.module == parameter.module && p.trainable)
+        elements = std::max(elements, kLine / sizeOf(p.tensor.type));
+    return elements * sizeOf(parameter.gradientType);
   }
   static size_t roundUp(size_t value, size_t unit) {
     return (value + unit - 1) / unit * unit;
@@ -180,7 +181,7 @@ private:
       if (axis.over > 1 && (copy || module.wholeBatch || !cutsTokens(axis)))
         bytes[collectiveLabel(module.name, CollectiveKind::AllReduce, axis.over,
                               axis.stride)] +=
-            roundUp(endOf(p), stepOf(m)) - p.gradient;
+            roundUp(endOf(p), stepOf(p)) - p.gradient;
   }
 
   /// Those over which a gradient is a partial sum because of tokens.
@@ -197,35 +198,37 @@ private:
   /// rank, in runs of one type over the same ranks.
   void addBuckets(size_t m) {
     const ModuleInfo &module = program.modules[m];
-    size_t ranks = 1, step = stepOf(m), begin = 0, end = 0; // of the run
+    size_t ranks = 1, begin = 0, end = 0; // of the run
     const ParameterInfo *first = nullptr;
     std::set<int64_t> strides;
     uint64_t gradients = 0, parameters = 0;
     auto close = [&] {
-      if (ranks == 1)
+      if (ranks == 1 || !first)
         return;
-      gradients += end - begin;
+      size_t step = stepOf(*first), size = sizeOf(first->gradientType),
+             sent = program.narrowSums ? sizeOf(DType::BF16) : size;
+      gradients += (end - begin) / size * sent;
       size_t lines = (end - begin) / (step * ranks) * step;
-      if (first && module.zero > 0)
-        parameters += lines / sizeof(float) * sizeOf(first->tensor.type);
+      if (module.zero > 0)
+        parameters += lines / size * sizeOf(first->tensor.type);
     };
     for (const ParameterInfo *p : updatedOf(m, false)) {
       size_t size = sizeOf(p->tensor.type), own = size_t(placement.replicas(m));
       std::set<int64_t> axes = tokenStrides(*p, own);
       if (!first || p->gradient != end || axes != strides ||
           p->tensor.type != first->tensor.type ||
+          p->gradientType != first->gradientType ||
           p->offset - first->offset !=
-              (p->gradient - begin) / sizeof(float) * size) {
+              (p->gradient - begin) / sizeOf(p->gradientType) * size) {
         close();
         first = p, begin = p->gradient, ranks = own, strides = axes;
       }
-      end = std::min(roundUp(endOf(*p), step), module.trainableBytes);
+      end = std::min(roundUp(endOf(*p), stepOf(*p)), module.trainableBytes);
     }
     close();
     if (!gradients)
       return;
-    bytes[std::string("gradients ") + module.name] +=
-        program.narrowSums ? gradients / 2 : gradients;
+    bytes[std::string("gradients ") + module.name] += gradients;
     bytes[std::string("parameters ") + module.name] += parameters;
   }
 

@@ -349,14 +349,24 @@ static void writePieces(const Trainer &trainer, Wanted wanted,
         (gradients && !trainer.ownership().updated(i)))
       continue;
     ParameterLayout layout = values.layout(i);
-    for (const OwnedPiece &piece : trainer.ownership().owned(i))
-      writer.add(p.tensor.name, gradients ? DType::F32 : values.type(i), layout,
-                 piece.begin, piece.end,
-                 gradients ? trainer.regions().gradient(p) + piece.begin
+    for (const OwnedPiece &piece : trainer.ownership().owned(i)) {
+      auto begin = size_t(piece.begin);
+      writer.add(p.tensor.name, gradients ? p.gradientType : values.type(i),
+                 layout, piece.begin, piece.end,
+                 gradients ? trainer.regions().gradients(p, begin).address()
                  : wanted == Wanted::Averages ? values.averageAt(i, piece)
                                               : values.at(i, piece));
+    }
   }
   writer.write(path);
+}
+
+/// In float32, whatever it is stored in.
+static std::vector<std::byte> wholeInFloats(const PieceReader &reader,
+                                            const std::string &name,
+                                            const std::vector<int64_t> &shape) {
+  ParameterLayout layout(shape, shape, {}, name);
+  return reader.floats(name, DType::F32, layout, 0, layout.partElements());
 }
 
 void writeGradients(const Trainer &trainer, const std::string &path) {
@@ -370,8 +380,7 @@ void writeGradients(const Trainer &trainer, const std::string &path) {
     SafetensorsWriter writer;
     for (const std::string &name : reader.names()) {
       std::vector<int64_t> shape = reader.shapeOf(name);
-      writer.add(name, DType::F32, shape,
-                 reader.whole(name, DType::F32, shape));
+      writer.add(name, DType::F32, shape, wholeInFloats(reader, name, shape));
     }
     Replacement replacement(path);
     writer.write(replacement.temporary());

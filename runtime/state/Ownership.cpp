@@ -43,9 +43,9 @@ PartMatrix partMatrix(const ParameterInfo &p) {
 Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
     : program(program), placement(placement),
       kind(describe(program.optimizer.kind)), modules(program.modules.size),
-      pieces(program.parameters.size), factorPlaces(program.parameters.size),
-      isUpdated(program.parameters.size), isTied(program.parameters.size),
-      originals(program.parameters.size),
+      narrowBytes(program.modules.size), pieces(program.parameters.size),
+      factorPlaces(program.parameters.size), isUpdated(program.parameters.size),
+      isTied(program.parameters.size), originals(program.parameters.size),
       groupIndex(program.parameters.size, kNoGroup),
       earlier(program.parameters.size) {
   for (const ParameterInfo &p : program.parameters)
@@ -53,6 +53,12 @@ Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
         p.tensor.type != DType::BF16)
       throw Error(std::string("parameter '") + p.tensor.name + "' trains as " +
                   textOf(p.tensor.type) + ", expected F32 or BF16");
+  for (const ParameterInfo &p : program.parameters)
+    if (p.trainable && p.gradientType != DType::F32) {
+      size_t &end = narrowBytes[size_t(p.module)];
+      end = std::max(
+          end, roundUp(p.gradient + partElements(p) * sizeof(bf16), kLine));
+    }
   findTies();
   for (size_t p = 0; p < program.parameters.size; ++p)
     findGroup(p);
@@ -65,8 +71,8 @@ Ownership::Ownership(const ProgramInfo &program, const Placement &placement)
 
 FloatRange Ownership::rangeOf(size_t p) const {
   const ParameterInfo &info = program.parameters[p];
-  return {info.gradient / sizeof(float), partElements(info), info.tensor.type,
-          info.offset};
+  return {gradientPlace(size_t(info.module), info.gradient), partElements(info),
+          info.tensor.type, info.offset, info.gradientType};
 }
 
 bool Ownership::hasMaster(size_t p) const {
@@ -115,6 +121,11 @@ void Ownership::findTies() {
         throw Error(std::string("parameter '") +
                     program.parameters[p].tensor.name +
                     "': a copy of it trains, it does not");
+      if (any && program.parameters[p].gradientType != DType::F32)
+        throw Error(
+            std::string("parameter '") + program.parameters[p].tensor.name +
+            "': it has copies and a gradient in " +
+            textOf(program.parameters[p].gradientType) + ", expected F32");
     }
     if (any)
       tieGroups.push_back(std::move(group));
@@ -162,7 +173,7 @@ void Ownership::planModule(size_t m) {
       continue;
     }
     range.count = std::min(roundUp(range.count, out.step),
-                           program.modules[m].trainableBytes / sizeof(float) -
+                           gradientPlace(m, program.modules[m].trainableBytes) -
                                range.begin);
     ends.push_back(range.end());
     if (!runs.empty() && runs.back().group == groupIndex[p] &&
@@ -195,7 +206,7 @@ Ownership::reduceRun(Module &out, size_t m, size_t group, FloatRange run,
   bool zero = program.modules[m].zero > 0;
   size_t unit = zero ? out.step * ranks : out.step; // blocks: whole lines
   size_t most =
-      std::max(unit, program.bucketBytes / sizeof(float) / unit * unit);
+      std::max(unit, program.bucketBytes / sizeOf(run.gradient) / unit * unit);
   std::vector<FloatRange> own;
   for (size_t at = run.begin; at < run.end();) {
     size_t limit = std::min(at + most, run.end());
@@ -214,7 +225,8 @@ Ownership::reduceRun(Module &out, size_t m, size_t group, FloatRange run,
     if (bucket.scatter)
       out.scattered.push_back(bucket.range);
     size_t block = count / ranks;
-    out.sumFloats += bucket.scatter ? block : 0;
+    out.sumFloats +=
+        bucket.scatter ? block * sizeOf(run.gradient) / sizeof(float) : 0;
     own.push_back(bucket.scatter ? run.part(at + place * block, block)
                                  : bucket.range);
     at += count;
@@ -408,6 +420,8 @@ PartialRun Ownership::takePartialRun(const std::vector<size_t> &rows,
   while (++next < rows.size()) {
     size_t p = rows[next];
     if (begin(p) >= end || begin(p) != padded(last) ||
+        program.parameters[p].gradientType !=
+            program.parameters[first].gradientType ||
         !sameAxes(earlier[p], earlier[first]))
       break;
     last = p;

@@ -14,8 +14,10 @@
 #define DT_RUNTIME_STATE_OWNERSHIP_H
 
 #include "runtime/Optimizers.h"
+#include "runtime/device/BFloat16.h"
 #include "runtime/state/GradientGroups.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -23,22 +25,24 @@
 
 namespace dt::rt {
 
-/// A range of a module's gradients, in floats, whose elements also follow one
-/// another in the parameter region.
+/// A range of a module's gradients, in elements, which also follow one another
+/// in the parameter region.
 struct FloatRange {
   size_t begin = 0, count = 0;
   DType type = DType::F32; ///< of the stored elements
   size_t stored = 0; ///< bytes from the start of the parameter region to them
+  DType gradient = DType::F32; ///< of the gradients
 
   size_t end() const { return begin + count; }
-  /// `n` of its elements, from float `from` of the gradients on.
+  /// `n` of its elements, from the module's `from`-th on.
   FloatRange part(size_t from, size_t n) const {
-    return {from, n, type, stored + (from - begin) * sizeOf(type)};
+    return {from, n, type, stored + (from - begin) * sizeOf(type), gradient};
   }
   /// Whether elements behind it that begin with those of `next` could be a part
   /// of it.
   bool goesOnIn(const FloatRange &next) const {
-    return type == next.type && part(next.begin, 0).stored == next.stored;
+    return type == next.type && gradient == next.gradient &&
+           part(next.begin, 0).stored == next.stored;
   }
 };
 
@@ -95,12 +99,12 @@ struct TieGroup {
   std::vector<size_t> rows;
 };
 
-/// Parameters that follow one another in their module's gradients and are
-/// summed over the same axes of a replica (Ownership::takePartialRun), with the
-/// padding behind each.
+/// Parameters that follow one another in their module's gradients, have these
+/// in one type and are summed over the same axes of a replica
+/// (Ownership::takePartialRun), with the padding behind each.
 struct PartialRun {
   size_t first;
-  size_t floats;
+  size_t elements;
 };
 
 class Ownership {
@@ -162,7 +166,7 @@ public:
   /// all.
   std::vector<OwnedPiece> updatedPieces(size_t parameter) const;
   /// Of the module's rows that are updated, in order, the run from `next` on,
-  /// as far as they begin before `end` floats; `next` is then what follows.
+  /// as far as they begin before `end`; `next` is then what follows.
   PartialRun takePartialRun(const std::vector<size_t> &rows, size_t &next,
                             size_t end) const;
   /// Whether ranks of its group have shares of what its optimizer keeps.
@@ -180,7 +184,19 @@ public:
   bool updated(size_t parameter) const { return isUpdated[parameter]; }
   /// Whether its value is that of masters, and what is stored is rounded.
   bool hasMaster(size_t parameter) const;
-  /// The unit of places among the module's gradients, in floats.
+  /// A place among the module's gradients, in elements, as bytes from their
+  /// begin, and back: narrow gradients come first.
+  size_t gradientBytes(size_t module, size_t place) const {
+    size_t narrow = narrowBytes[module] / sizeof(bf16);
+    return place <= narrow
+               ? place * sizeof(bf16)
+               : narrowBytes[module] + (place - narrow) * sizeof(float);
+  }
+  size_t gradientPlace(size_t module, size_t bytes) const {
+    size_t narrow = std::min(bytes, narrowBytes[module]);
+    return narrow / sizeof(bf16) + (bytes - narrow) / sizeof(float);
+  }
+  /// The unit of places among the module's gradients.
   size_t gradientStep(size_t module) const { return modules[module].step; }
   /// The row that files know: its own, or the one it is a copy of.
   size_t original(size_t parameter) const { return originals[parameter]; }
@@ -213,6 +229,7 @@ private:
   const Placement &placement;
   const OptimizerDescription &kind;
   std::vector<Module> modules;
+  std::vector<size_t> narrowBytes; ///< by module, of gradients
   std::vector<std::vector<OwnedPiece>> pieces;
   std::vector<Moments<size_t>> factorPlaces;
   std::vector<char> isUpdated, isTied;

@@ -12,6 +12,7 @@
 #define DT_RUNTIME_STATE_REGIONS_H
 
 #include "runtime/Optimizers.h"
+#include "runtime/device/Floats.h"
 #include "runtime/state/Ownership.h"
 
 #include <vector>
@@ -35,6 +36,12 @@ struct RegionBytes {
   size_t arena = 0, parameters = 0, gradients = 0, moments = 0, sums = 0;
 };
 
+/// Gradients in memory of a type that parameters have.
+inline Floats floatsAt(const std::byte *memory, DType type) {
+  return type == DType::F32 ? Floats(reinterpret_cast<const float *>(memory))
+                            : Floats(reinterpret_cast<const bf16 *>(memory));
+}
+
 class Regions {
 public:
   /// Throws Error where there is not enough memory. Scratch is the optimizer's
@@ -57,9 +64,13 @@ public:
   std::byte *parameter(const ParameterInfo &p) const {
     return at(size_t(p.module)).parameters + p.offset;
   }
-  float *gradient(const ParameterInfo &p) const {
-    return reinterpret_cast<float *>(at(size_t(p.module)).gradients +
-                                     p.gradient);
+  /// Of type ParameterInfo::gradientType.
+  std::byte *gradient(const ParameterInfo &p) const {
+    return at(size_t(p.module)).gradients + p.gradient;
+  }
+  /// Those of its elements from the n-th on.
+  Floats gradients(const ParameterInfo &p, size_t n) const {
+    return floatsAt(gradient(p), p.gradientType) + n;
   }
   /// A tensor of a module in a slot.
   std::byte *address(size_t module, const BufferInfo &buffer,

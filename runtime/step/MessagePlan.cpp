@@ -320,17 +320,18 @@ private:
     for (size_t next = 0; next < rows.size();) {
       PartialRun run = ownership.takePartialRun(rows, next, SIZE_MAX);
       for (const CutInfo &axis : ownership.summedBefore(run.first))
-        addBlocking(CollectiveKind::AllReduce, DType::F32, int64_t(run.floats),
-                    axis.over);
+        addBlocking(CollectiveKind::AllReduce,
+                    program.parameters[run.first].gradientType,
+                    int64_t(run.elements), axis.over);
     }
   }
 
   /// All of them may be under way at once; when parameters are gathered all
   /// sums have ended.
   void addBuckets(size_t m) {
-    DType type = program.narrowSums ? DType::BF16 : DType::F32;
     BlockCounts sums, gathers;
     for (const Bucket &bucket : ownership.buckets(m)) {
+      DType type = program.narrowSums ? DType::BF16 : bucket.range.gradient;
       CollectiveKind kind = bucket.scatter ? CollectiveKind::ReduceScatter
                                            : CollectiveKind::AllReduce;
       int64_t count = int64_t(bucket.range.count),

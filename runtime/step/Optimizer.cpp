@@ -54,17 +54,18 @@ void Optimizer::update(const device::Runs<device::UpdateRun> &runs,
     device::update(info.kind, stepOf(rule, step, lr), runs, verdict);
 }
 
+/// `place`: of the range's gradients, in bytes.
 static device::UpdateRun runOf(const Region &region, const UpdateRange &u,
-                               size_t moments) {
+                               size_t place, size_t moments) {
   std::byte *stored = region.parameters + u.range.stored;
   bool narrow = u.range.type != DType::F32;
-  device::UpdateRun run{
-      narrow ? region.masters + u.moment : reinterpret_cast<float *>(stored),
-      reinterpret_cast<const float *>(region.gradients) + u.range.begin,
-      {},
-      u.range.count,
-      narrow ? reinterpret_cast<bf16 *>(stored) : nullptr,
-      region.average ? region.average + u.moment : nullptr};
+  device::UpdateRun run{narrow ? region.masters + u.moment
+                               : reinterpret_cast<float *>(stored),
+                        floatsAt(region.gradients + place, u.range.gradient),
+                        {},
+                        u.range.count,
+                        narrow ? reinterpret_cast<bf16 *>(stored) : nullptr,
+                        region.average ? region.average + u.moment : nullptr};
   for (size_t k = 0; k < moments; ++k)
     run.moments.at[k] = region.moments.at[k] + u.kept.at[k];
   return run;
@@ -83,7 +84,9 @@ Updates::Updates(const Optimizer &optimizer, const Ownership &ownership,
           size_t(std::find(rules.begin(), rules.end(), u.rule) - rules.begin());
       if (i == rules.size())
         rules.push_back(u.rule), runs.emplace_back();
-      runs[i].push_back(runOf(regions.at(m), u, optimizer.moments().size));
+      runs[i].push_back(runOf(regions.at(m), u,
+                              ownership.gradientBytes(m, u.range.begin),
+                              optimizer.moments().size));
     }
   for (size_t i = 0; i < rules.size(); ++i)
     tables.push_back({rules[i], {runs[i], "the optimizer's table"}});

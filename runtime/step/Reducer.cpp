@@ -131,7 +131,7 @@ void Reducer::sumUpTo(size_t end) {
   double cpu = threadSeconds() - comm.blocking().cpu;
   fabric.poll();
   if (currentIsLast)
-    advance(current, end / sizeof(float));
+    advance(current, ownership.gradientPlace(current, end));
   poll();
   spent += threadSeconds() - comm.blocking().cpu - cpu;
 }
@@ -146,13 +146,13 @@ void Reducer::begin(size_t m) {
   if (begun[m].all || !placement.at(m).runs())
     return;
   begun[m].all = true;
-  size_t end = program.modules[m].trainableBytes / sizeof(float);
+  size_t end = ownership.gradientPlace(m, program.modules[m].trainableBytes);
   advance(m, end);
   sumPartial(m, end);
 }
 
-/// Begins the buckets whose gradients, the first `complete` floats of the
-/// region, are there.
+/// Begins the buckets whose gradients, the first `complete` of the region, are
+/// there.
 void Reducer::advance(size_t m, size_t complete) {
   const std::vector<Bucket> &buckets = ownership.buckets(m);
   for (size_t &next = begun[m].buckets;
@@ -165,22 +165,25 @@ void Reducer::advance(size_t m, size_t complete) {
 void Reducer::start(size_t m, const Bucket &bucket) {
   const Region &region = regions.at(m);
   FabricGroup &group = *groups[m][bucket.group];
-  float *data =
-      reinterpret_cast<float *>(region.gradients) + bucket.range.begin;
-  bool narrow = program.narrowSums;
-  DType type = narrow ? DType::BF16 : DType::F32;
-  if (narrow)
-    narrowInPlace(data, bucket.range.count);
-  Sum sum{m, bucket.range.count * sizeOf(type), now(), 0, {}, data, data, 0};
+  std::byte *data =
+      region.gradients + ownership.gradientBytes(m, bucket.range.begin);
+  DType kept = bucket.range.gradient,
+        sent = program.narrowSums ? DType::BF16 : kept;
+  if (sent != kept)
+    narrowInPlace(reinterpret_cast<float *>(data), bucket.range.count);
+  Sum sum{
+      m,   bucket.range.count * sizeOf(sent), now(), 0, {}, data, data, 0, sent,
+      kept};
   if (bucket.scatter) {
+    auto *block = reinterpret_cast<std::byte *>(region.sums + bucket.sum);
     sum.count = bucket.range.count / size_t(group.size());
-    sum.to = data + size_t(group.rank()) * sum.count;
-    sum.from = region.sums + bucket.sum;
-    sum.request = group.ireduceScatter(type, data, region.sums + bucket.sum,
-                                       int64_t(sum.count), labels[m].c_str());
+    sum.to = data + size_t(group.rank()) * sum.count * sizeOf(kept);
+    sum.from = block;
+    sum.request = group.ireduceScatter(sent, data, block, int64_t(sum.count),
+                                       labels[m].c_str());
   } else {
     sum.request =
-        group.iallReduce(Reduction::Sum, type, data, data,
+        group.iallReduce(Reduction::Sum, sent, data, data,
                          int64_t(bucket.range.count), labels[m].c_str());
   }
   running.push_back(std::move(sum));
@@ -188,12 +191,13 @@ void Reducer::start(size_t m, const Bucket &bucket) {
 
 void Reducer::end(Sum &sum) {
   sum.request.wait();
-  if (!program.narrowSums)
-    device::copy(sum.to, sum.from, sum.count * sizeof(float));
+  auto *wide = reinterpret_cast<float *>(sum.to);
+  if (sum.sent == sum.kept)
+    device::copy(sum.to, sum.from, sum.count * sizeOf(sum.kept));
   else if (sum.from != sum.to)
-    device::widen(sum.to, reinterpret_cast<const bf16 *>(sum.from), sum.count);
+    device::widen(wide, reinterpret_cast<const bf16 *>(sum.from), sum.count);
   else
-    widenInPlace(sum.to, sum.bytes / sizeof(bf16));
+    widenInPlace(wide, sum.bytes / sizeof(bf16));
   sum.end = now();
 }
 
@@ -202,42 +206,46 @@ void Reducer::poll() {
     end(running[ended++]);
 }
 
-/// Of parameters that begin before `end` floats.
+/// Of parameters that begin before `end`.
 void Reducer::sumPartial(size_t m, size_t end) {
   size_t &next = begun[m].partial;
   while (next < updated[m].size() &&
-         program.parameters[updated[m][next]].gradient < end * sizeof(float)) {
+         ownership.gradientPlace(
+             m, program.parameters[updated[m][next]].gradient) < end) {
     PartialRun run = ownership.takePartialRun(updated[m], next, end);
-    float *data = regions.gradient(program.parameters[run.first]);
+    const ParameterInfo &first = program.parameters[run.first];
+    std::byte *data = regions.gradient(first);
     for (const CutInfo &axis : ownership.summedBefore(run.first))
       collective(tensorParallel[m].get(),
                  {.kind = CollectiveKind::AllReduce,
-                  .type = DType::F32,
-                  .chunk = int64_t(run.floats),
+                  .type = first.gradientType,
+                  .chunk = int64_t(run.elements),
                   .over = axis.over,
                   .stride = axis.stride},
                  data, data);
   }
 }
 
+/// Copies have gradients in float32.
 void Reducer::sumTie(const Tie &tie) const {
+  auto gradientOf = [&](const Tie::Copy &copy) {
+    return reinterpret_cast<float *>(
+        regions.gradient(program.parameters[copy.parameter]));
+  };
   size_t count = partElements(program.parameters[tie.copies[0].parameter]);
-  float *sum = regions.gradient(program.parameters[tie.copies[0].parameter]);
+  float *sum = gradientOf(tie.copies[0]);
   if (!tie.copies[0].counts)
     device::zero(sum, count * sizeof(float));
   for (size_t i = 1; i < tie.copies.size(); ++i) {
     if (!tie.copies[i].counts)
       continue;
-    const float *other =
-        regions.gradient(program.parameters[tie.copies[i].parameter]);
-    device::accumulate(sum, other, count);
+    device::accumulate(sum, gradientOf(tie.copies[i]), count);
   }
   if (tie.group)
     tie.group->allReduce(Reduction::Sum, DType::F32, sum, sum, int64_t(count),
                          "tied gradients");
   for (size_t i = 1; i < tie.copies.size(); ++i)
-    device::copy(regions.gradient(program.parameters[tie.copies[i].parameter]),
-                 sum, count * sizeof(float));
+    device::copy(gradientOf(tie.copies[i]), sum, count * sizeof(float));
 }
 
 void Reducer::finish() {

@@ -31,9 +31,10 @@ public:
     double begin, end; ///< as now() has them; when its end was seen
     Request request;
     /// A block goes back to its place among the gradients.
-    const float *from;
-    float *to;
+    const std::byte *from;
+    std::byte *to;
     size_t count;
+    DType sent, kept; ///< kept: of gradients as they are stored
   };
 
   /// Makes groups: all ranks construct it at the same point. `tensorParallel`:

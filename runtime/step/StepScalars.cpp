@@ -41,8 +41,9 @@ std::vector<device::FloatRun> findGradients(const ProgramInfo &program,
     if (!ownership.updated(p) || ownership.isRouting(p))
       continue;
     for (const OwnedPiece &piece : ownership.owned(p))
-      runs.push_back({regions.gradient(program.parameters[p]) + piece.begin,
-                      size_t(piece.end - piece.begin)});
+      runs.push_back(
+          {regions.gradients(program.parameters[p], size_t(piece.begin)),
+           size_t(piece.end - piece.begin)});
   }
   return runs;
 }

@@ -75,7 +75,7 @@ device::UpdateRun WholeUpdates::runOf(size_t p, const OwnedPiece &piece) const {
   bool narrow = ownership.hasMaster(p);
   device::UpdateRun run{narrow ? region.masters + piece.moment
                                : reinterpret_cast<float *>(stored),
-                        regions.gradient(info) + piece.begin,
+                        regions.gradients(info, size_t(piece.begin)),
                         {},
                         size_t(piece.end - piece.begin),
                         narrow ? reinterpret_cast<bf16 *>(stored) : nullptr,

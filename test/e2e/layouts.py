@@ -81,8 +81,8 @@ def parse_plan(text):
 
 
 class Runner:
-    def __init__(self, dt_opt, models, work, precision="f32", double=None):
-        self.dt_opt, self.models, self.work, self.precision, self.double = dt_opt.resolve(), models, work, precision, double
+    def __init__(self, dt_opt, models, work, precision="f32", narrow=(), double=None):
+        self.dt_opt, self.models, self.work, self.precision, self.narrow, self.double = dt_opt.resolve(), models, work, precision, narrow, double
         self.target = "cuda" if double else "cpu"
         self.references, self.lock = {}, threading.Lock()
         self.runtime = prebuilt(dt_opt)
@@ -101,7 +101,7 @@ class Runner:
         recipe["optimizer"]["clip"] = 1.0
         for key, value in case.get("patch", {}).items():
             recipe["modules"][next(iter(recipe["modules"]))][key] = value
-        recipe["precision"] = self.precision
+        recipe |= {"precision": self.precision, **dict.fromkeys(self.narrow, "bf16")}
         (folder / "recipe.json").write_text(json.dumps(recipe))
         return folder / "recipe.json"
 
@@ -314,6 +314,7 @@ def main():
     parser.add_argument("--dt-opt", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="", help="cases whose name matches")
     parser.add_argument("--precision", default="f32", choices=["f32", "bf16"], help="of all modules; bf16 beside bf16 in one process")
+    parser.add_argument("--narrow", nargs="+", default=[], choices=["residual", "gradients"], help="what else is stored in bf16")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it; one process runs on the CPU")
     parser.add_argument("--subset", action="store_true", help="a quarter of them, every kind once")
     parser.add_argument("--list", action="store_true")
@@ -326,7 +327,7 @@ def main():
     models = pathlib.Path(__file__).parents[1] / "models"
     work = arguments.work or pathlib.Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    runner, begin = Runner(arguments.dt_opt, models, work, arguments.precision, arguments.double), time.time()
+    runner, begin = Runner(arguments.dt_opt, models, work, arguments.precision, arguments.narrow, arguments.double), time.time()
 
     def attempt(case):
         start = time.time()

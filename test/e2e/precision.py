@@ -20,6 +20,9 @@
 # fails is tried again from weights and inputs that are off by one rounding each: a
 # fault is what most of these runs show, too.
 #
+# --residual: what layers hand on is stored in bf16, too. The figures are then of
+# PyTorch's networks whose layers take hidden states in bf16, and are made here.
+#
 # --precision f32 asks for float32's curve and gradients instead. On a double of CUDA
 # nothing of a bf16 program may run without tensor cores: a line would say so.
 # ===-----------------------------------------------------------------------===
@@ -45,9 +48,24 @@ SHORTEST = 2.0**-9  # of a gradient's length: one rounding of bf16
 SAME = 1e-5  # float32 computed in another order, over some twenty steps: no fault; what is further off is measured where the test runs
 
 
+def measure(folder):
+    """What precision.json says, of PyTorch's networks with a residual stream in bf16."""
+    try:
+        import torch
+        import transformers  # noqa: F401: the networks are its
+    except ImportError as error:
+        print(f"skipped: needs {error.name}")
+        sys.exit(train_model.SKIPPED)
+    sys.path.insert(0, str(MODELS.parents[1] / "models"))
+    from export import precision
+
+    torch.set_num_threads(1)
+    return precision.measure(folder, precision.NETWORKS[str(folder.resolve().relative_to(MODELS))], residual=True)
+
+
 class Facts:
-    def __init__(self, folder):
-        read = json.loads((folder / "precision.json").read_text())
+    def __init__(self, folder, residual):
+        read = measure(folder) if residual else json.loads((folder / "precision.json").read_text())
         self.float32, self.deviations, self.length = np.array(read["float32"]), read["deviations"], read["length"]
         self.other_direction = read["other_direction"]
 
@@ -57,16 +75,16 @@ class Facts:
         return ALIKE if autocast is None else 1 - FACTOR * (1 - autocast)
 
 
-def write_recipe(model, precision, folder):
+def write_recipe(model, precision, residual, folder):
     path = train_model.make_recipe(model, False, 0, False, folder)
     recipe = json.loads(path.read_text())
-    path.write_text(json.dumps({**recipe, "precision": precision}))
+    path.write_text(json.dumps({**recipe, "precision": precision, **({"residual": "bf16"} if residual else {})}))
     return path
 
 
-def make(model, precision, dt_opt, double, work):
+def make(model, precision, residual, dt_opt, double, work):
     """The compiled model; `double`: for CUDA, on a double of it."""
-    train_model.make(dt_opt, write_recipe(model, precision, work), work / "program", "cuda" if double else "cpu", double)
+    train_model.make(dt_opt, write_recipe(model, precision, residual, work), work / "program", "cuda" if double else "cpu", double)
     return work / "program"
 
 
@@ -119,7 +137,7 @@ def moved(plain, drawn, figures):
 
 
 def check(model, arguments):
-    facts, figures, narrow = Facts(model), golden.Golden(model, False), arguments.precision != "f32"
+    facts, figures, narrow = Facts(model, arguments.residual), golden.Golden(model, False), arguments.precision != "f32"
     figures.curve = facts.float32  # as many steps
 
     def run(draw=None):
@@ -133,7 +151,7 @@ def check(model, arguments):
 
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        program = make(model, arguments.precision, arguments.dt_opt.resolve(), arguments.double, work)
+        program = make(model, arguments.precision, arguments.residual, arguments.dt_opt.resolve(), arguments.double, work)
         plain = run()
         slow = [line for line in (work / "train.err").read_text().splitlines() if "not on tensor cores" in line] if narrow else []
         lines, faults = judge(plain)
@@ -156,6 +174,7 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--dt-opt", required=True, type=pathlib.Path)
     parser.add_argument("--precision", default="bf16", choices=["bf16", "tf32", "f32"])
+    parser.add_argument("--residual", action="store_true", help="with \"residual\": \"bf16\"; needs PyTorch")
     parser.add_argument("--double", type=pathlib.Path, help="for CUDA, on this double of it")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()

@@ -70,6 +70,16 @@ llvm::cl::opt<std::string> precisionOption(
     llvm::cl::desc("bf16: multiply in bfloat16; sums, norms, losses and the "
                    "optimizer stay float32. tf32: as f32, but a GPU may "
                    "round what products multiply to TF32"));
+llvm::cl::opt<std::string> residualOption(
+    "residual", llvm::cl::cat(importOptions), llvm::cl::init("f32"),
+    llvm::cl::value_desc("f32|bf16"),
+    llvm::cl::desc("bf16: beside --precision=bf16, what layers hand on is "
+                   "stored in bfloat16 too"));
+llvm::cl::opt<std::string> gradientsOption(
+    "gradients", llvm::cl::cat(importOptions), llvm::cl::init("f32"),
+    llvm::cl::value_desc("f32|bf16"),
+    llvm::cl::desc("bf16: beside --precision=bf16, gradients of what products "
+                   "read in bfloat16 are stored so too"));
 dt::NumberOption seedOption("seed", llvm::cl::cat(importOptions),
                             llvm::cl::init(0),
                             llvm::cl::desc("Key of all random draws"));
@@ -117,6 +127,15 @@ llvm::Expected<dt::models::Recipe> recipeOfOptions(StringRef path) {
   if (!precision)
     return precision.takeError();
   module.precision = *precision;
+  for (auto [option, narrow] :
+       {std::pair(&residualOption, &module.narrowResidual),
+        std::pair(&gradientsOption, &module.narrowGradients)}) {
+    auto stored =
+        dt::models::parseStoredOption(option->ArgStr, *option, module);
+    if (!stored)
+      return stored.takeError();
+    *narrow = *stored;
+  }
   recipe.modules.push_back(module);
   auto optimizer = dt::models::parseOptimizerOption(optimizerOption);
   if (!optimizer)
@@ -139,7 +158,7 @@ llvm::Error checkBesideRecipe() {
        std::initializer_list<const llvm::cl::Option *>{
            &dimsOption, &loss, &optimizerOption, &init, &trainable,
            &batchOption, &microOption, &splitOption, &precisionOption,
-           &seedOption})
+           &residualOption, &gradientsOption, &seedOption})
     if (option->getNumOccurrences())
       return llvm::createStringError("--" + option->ArgStr +
                                      " goes with a single .onnx; a recipe says "

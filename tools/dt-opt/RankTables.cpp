@@ -152,6 +152,8 @@ rt::ParameterInfo RankTables::parameterRow(rt::ParameterDeclOp decl,
   row.weightDecay = numberOf(decl.getWeightDecay(), -1);
   row.matrix = decl.getMatrix();
   row.routingRate = numberOf(decl.getRouting(), -1);
+  row.gradientType =
+      decl.getNarrowGradient() ? row.tensor.type : rt::DType::F32;
   if (auto layout = decl.getLayout()) {
     std::vector<Attribute> cuts(layout->getCuts().begin(),
                                 layout->getCuts().end());

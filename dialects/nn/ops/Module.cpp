@@ -17,6 +17,11 @@ RankedTensorType ParameterOp::getStoredType() {
   return getWorking() ? withElementType(type, *getWorking()) : type;
 }
 
+RankedTensorType ParameterOp::getGradientType() {
+  return getNarrowGradient() ? getStoredType()
+                             : cast<RankedTensorType>(getType());
+}
+
 /// What the parameters of a read are together, of which `first` is the first's.
 static FailureOr<Type> getJoinedType(Operation *op, Type first,
                                      ArrayAttr beside, bool stored,
@@ -31,8 +36,7 @@ static FailureOr<Type> getJoinedType(Operation *op, Type first,
     auto other = tables.lookupNearestSymbolFrom<ParameterOp>(op, name);
     if (!other)
       return op->emitOpError() << "names no nn.parameter: " << name, failure();
-    auto have = cast<RankedTensorType>(stored ? other.getStoredType()
-                                              : other.getType());
+    auto have = stored ? other.getStoredType() : other.getGradientType();
     Shape dims = getShape(have);
     if (have.getElementType() != type.getElementType() ||
         dims.size() != shape.size() ||
@@ -53,7 +57,7 @@ static LogicalResult verifyParameter(OpT op, Type type, bool stored,
   if (!parameter)
     return op.emitOpError() << "names no nn.parameter: " << name;
   FailureOr<Type> joined = getJoinedType(
-      op, stored ? parameter.getStoredType() : parameter.getType(),
+      op, stored ? parameter.getStoredType() : parameter.getGradientType(),
       op.getBesideAttr(), stored, tables);
   if (failed(joined))
     return failure();

@@ -40,19 +40,21 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let summary = "a weight of the module, kept outside the IR";
   let description = [{
     `source` is #nn.onnx (value in a file), or #nn.init (drawn by rule). `trainable` absent: a constant of the model (frozen parameter or buffer). `working bf16`: functions read it in that type, which is what a rank stores
-    of it; the optimizer keeps a trained one in `type` too (docs/precision.md). `no_gradient`: trainable, but nothing accumulates into its gradient.
+    of it; the optimizer keeps a trained one in `type` too (docs/precision.md). `narrow_gradient`: its gradient is stored in that type, too. `no_gradient`: trainable, but nothing accumulates into its gradient.
     What the optimizer does otherwise than with the others: with `no_decay` weight decay leaves it alone; its learning rate is that of the step times `lr_factor`; `weight_decay` stands in place of the optimizer's.
     `routing_rate`: a router's bias that no gradient changes; a step moves it by so much against the sign of how the choices deviate (nn.balance, docs/routers.md).
     `matrix`: an optimizer of matrices sees the last two axes as those of a matrix, or of several (docs/optimizers.md); `by_element`: it must not.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type, AnyAttr:$source, UnitAttr:$trainable, UnitAttr:$buffer, OptionalAttr<TypeAttrOf<AnyFloat>>:$working,
-    UnitAttr:$no_gradient, UnitAttr:$no_decay, OptionalAttr<NN_NotNegative>:$lr_factor, OptionalAttr<NN_NotNegative>:$weight_decay, UnitAttr:$matrix, UnitAttr:$by_element, OptionalAttr<NN_NotNegative>:$routing_rate);
+    UnitAttr:$no_gradient, UnitAttr:$no_decay, OptionalAttr<NN_NotNegative>:$lr_factor, OptionalAttr<NN_NotNegative>:$weight_decay, UnitAttr:$matrix, UnitAttr:$by_element, OptionalAttr<NN_NotNegative>:$routing_rate, UnitAttr:$narrow_gradient);
   let extraClassDeclaration = [{
     /// What nn.read gives.
     ::mlir::RankedTensorType getStoredType();
+    /// What nn.accumulate adds.
+    ::mlir::RankedTensorType getGradientType();
   }];
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::mlir::RankedTensorType":$type, "::mlir::Attribute":$source, "bool":$trainable, "bool":$buffer), [{
-    build($_builder, $_state, name, type, source, trainable, buffer, ::mlir::TypeAttr(), false, false, ::mlir::FloatAttr(), ::mlir::FloatAttr(), false, false, ::mlir::FloatAttr());
+    build($_builder, $_state, name, type, source, trainable, buffer, ::mlir::TypeAttr(), false, false, ::mlir::FloatAttr(), ::mlir::FloatAttr(), false, false, ::mlir::FloatAttr(), false);
   }]>];
   let assemblyFormat = "$sym_name `:` $type (`working` $working^)? (`trainable` $trainable^)? (`buffer` $buffer^)? `from` $source attr-dict";
 }

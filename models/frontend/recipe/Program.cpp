@@ -427,6 +427,8 @@ OwningOpRef<mlir::ModuleOp> ProgramBuilder::build() {
 void setPrecision(dist::ModuleOp module, const ModuleEntry &entry) {
   if (auto precision = dist::symbolizePrecision(entry.precision))
     module.setPrecision(*precision);
+  module.setNarrowResidual(entry.narrowResidual);
+  module.setNarrowGradients(entry.narrowGradients);
 }
 
 static std::string describeNames(StringRef what, StringRef wanted,

@@ -49,7 +49,7 @@ llvm::LogicalResult
 checkAdapters(mlir::ModuleOp program,
               llvm::function_ref<mlir::Location(const llvm::Twine &)> locate);
 
-/// Writes the entry's precision on its module.
+/// Writes the entry's precision and what it stores in bf16 on its module.
 void setPrecision(dist::ModuleOp module, const ModuleEntry &entry);
 
 /// Marks the parameters that weight decay leaves alone (`no_decay`) and those

@@ -26,9 +26,9 @@ namespace {
 
 // The keys of each object; docs/recipe.schema.json has the same.
 const StringRef kTopKeys[] = {
-    "modules", "connections", "items",     "dims",       "inputs",
-    "tie",     "losses",      "optimizer", "batch_norm", "batch",
-    "data",    "seed",        "precision", "ema"};
+    "modules",   "connections", "items",      "dims",  "inputs", "tie",
+    "losses",    "optimizer",   "batch_norm", "batch", "data",   "seed",
+    "precision", "residual",    "gradients",  "ema"};
 const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
                                  "lora", "init", "dims",      "split"};
 const StringRef kSplits[] = {"auto"};
@@ -61,6 +61,8 @@ void RecipeParser::parse() {
   items();
   modules();
   precisions();
+  stored("residual", &ModuleEntry::narrowResidual);
+  stored("gradients", &ModuleEntry::narrowGradients);
   dims();
   connections();
   ties();

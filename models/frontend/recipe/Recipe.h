@@ -62,7 +62,9 @@ struct ModuleEntry {
   std::string onnx;      ///< relative to the recipe
   std::string role;      ///< "encoder", ...; empty: from its place in the graph
   std::string precision; ///< "bf16"; empty: f32
-  bool split = false;    ///< the graph may hold several modules, to be found
+  bool narrowResidual = false;  ///< "residual": "bf16"
+  bool narrowGradients = false; ///< "gradients": "bf16"
+  bool split = false; ///< the graph may hold several modules, to be found
   std::optional<std::vector<std::string>>
       trainable; ///< patterns; absent: as the file says
   std::vector<std::string> freeze;
@@ -178,6 +180,10 @@ llvm::Expected<OptimizerEntry> parseOptimizerOption(llvm::StringRef text);
 llvm::Expected<InitEntry> parseInitOption(llvm::StringRef text);
 /// "bf16" as on the command line; as in ModuleEntry.
 llvm::Expected<std::string> parsePrecisionOption(llvm::StringRef text);
+/// "bf16" or "f32", of that module, for the option `name`; as in ModuleEntry.
+llvm::Expected<bool> parseStoredOption(llvm::StringRef name,
+                                       llvm::StringRef text,
+                                       const ModuleEntry &module);
 /// Patterns as on the command line, one an option.
 llvm::Expected<std::vector<std::string>>
 parseTrainableOption(llvm::ArrayRef<std::string> patterns);

@@ -39,6 +39,7 @@ public:
   static std::vector<std::string> patterns(JsonReader reader);
   static void rule(JsonReader reader);
   static std::string precision(JsonReader reader);
+  static bool isNarrow(JsonReader reader);
 
 private:
   void items();
@@ -48,6 +49,9 @@ private:
   void fillParts(JsonReader batch);
   void modules();
   void precisions();
+  void stored(llvm::StringRef key, bool ModuleEntry::*narrow);
+  std::vector<std::optional<JsonReader>>
+  wordsOf(llvm::StringRef key, llvm::ArrayRef<llvm::StringRef> known);
   void dims();
   void connections();
   void ties();

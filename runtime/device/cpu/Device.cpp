@@ -33,12 +33,25 @@ constexpr size_t kNormChunk = 16384;
 /// Elements that are updated and then rounded while they are in the cache.
 constexpr size_t kUpdateChunk = 16384;
 
-double chunkSumOfSquares(const float *values, size_t n) {
+template <typename T> double sumOfSquares(const T *values, size_t n) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (size_t i = 0; i < n; ++i)
-    sum += double(values[i]) * double(values[i]);
+    sum += double(float(values[i])) * double(float(values[i]));
   return sum;
+}
+
+double chunkSumOfSquares(Floats values, size_t n) {
+  return values.wide ? sumOfSquares(values.wide, n)
+                     : sumOfSquares(values.narrow, n);
+}
+
+template <size_t kept, typename Rule, typename T>
+void updateElements(Rule rule, float scale, UpdateRun run, const T *gradients,
+                    size_t begin, size_t end) {
+#pragma omp simd
+  for (size_t i = begin; i < end; ++i)
+    updateElement<kept>(rule, scale, run.parameters, gradients, run.moments, i);
 }
 
 /// A thread's part. Scalars and addresses are its own: stores of elements
@@ -46,10 +59,10 @@ double chunkSumOfSquares(const float *values, size_t n) {
 template <size_t kept, typename Rule>
 void updateChunk(Rule rule, float scale, float weight, UpdateRun run,
                  size_t begin, size_t end) {
-#pragma omp simd
-  for (size_t i = begin; i < end; ++i)
-    updateElement<kept>(rule, scale, run.parameters, run.gradients, run.moments,
-                        i);
+  if (run.gradients.wide)
+    updateElements<kept>(rule, scale, run, run.gradients.wide, begin, end);
+  else
+    updateElements<kept>(rule, scale, run, run.gradients.narrow, begin, end);
   if (run.working)
 #pragma omp simd
     for (size_t i = begin; i < end; ++i)

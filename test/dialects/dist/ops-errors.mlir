@@ -480,3 +480,15 @@ dist.module @llm {
 }
 // expected-error @+1 {{connects 'embeds' of 'vision', [image.patches, 4] of f32, to 'embeds' of 'llm', [image, 4] of f32; element types and dims must be equal}}
 dist.edge @vision "embeds" to @llm "embeds"
+
+// -----
+
+// expected-error @+1 {{'narrow_residual' is for modules with precision bf16}}
+dist.module @a precision tf32 narrow_residual {
+}
+
+// -----
+
+// expected-error @+1 {{'narrow_gradients' is for modules with precision bf16}}
+dist.module @a narrow_gradients {
+}

@@ -56,9 +56,9 @@ rt.func @f(%a: !rt.buffer<f32, [2, 3]>, %b: !rt.buffer<f32, [3, 4]>, %c: !rt.buf
 
 // -----
 
-rt.func @f(%a: !rt.buffer<bf16, [2, 3]>, %b: !rt.buffer<bf16, [3, 4]>, %c: !rt.buffer<bf16, [2, 4]>) {
+rt.func @f(%a: !rt.buffer<f32, [2, 3]>, %b: !rt.buffer<f32, [3, 4]>, %c: !rt.buffer<bf16, [2, 4]>) {
   // expected-error @+1 {{'c' has elements of 'bf16', expected 'f32'}}
-  rt.matmul %a, %b to %c {accumulate, batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<bf16, [2, 4]>
+  rt.matmul %a, %b to %c {accumulate, batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<f32, [2, 3]>, !rt.buffer<f32, [3, 4]>, !rt.buffer<bf16, [2, 4]>
 }
 
 // -----

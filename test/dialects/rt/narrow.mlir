@@ -23,13 +23,15 @@ rt.func @kernel(%a: !rt.buffer<bf16, [4]>, %b: !rt.buffer<bf16, [4]> {rt.access 
 // Sums are f32 inside; who takes them says what is stored.
 // CHECK-LABEL: rt.func @matmul(
 rt.func @matmul(%a: !rt.buffer<bf16, [2, 3]>, %b: !rt.buffer<bf16, [3, 4]>, %wide: !rt.buffer<f32, [4]>, %narrow: !rt.buffer<bf16, [4]>,
-                %c: !rt.buffer<bf16, [2, 4]> {rt.access = "out"}, %f: !rt.buffer<f32, [2, 4]> {rt.access = "inout"}) {
+                %c: !rt.buffer<bf16, [2, 4]> {rt.access = "out"}, %f: !rt.buffer<f32, [2, 4]> {rt.access = "inout"}, %g: !rt.buffer<bf16, [2, 4]> {rt.access = "inout"}) {
   // CHECK: rt.matmul
   rt.matmul %a, %b bias %wide to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<f32, [4]>, !rt.buffer<bf16, [2, 4]>
   // CHECK: rt.matmul
   rt.matmul %a, %b bias %narrow to %c {batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<bf16, [4]>, !rt.buffer<bf16, [2, 4]>
   // CHECK: rt.matmul %{{.*}}, %{{.*}} to %{{.*}} {accumulate
   rt.matmul %a, %b to %f {accumulate, batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<f32, [2, 4]>
+  // CHECK: rt.matmul %{{.*}}, %{{.*}} to %{{.*}} {accumulate
+  rt.matmul %a, %b to %g {accumulate, batch = #nn.dim<1>, m = #nn.dim<2>, n = #nn.dim<4>, k = #nn.dim<3>} : !rt.buffer<bf16, [2, 3]>, !rt.buffer<bf16, [3, 4]>, !rt.buffer<bf16, [2, 4]>
 }
 
 // CHECK-LABEL: rt.func @conv(

@@ -37,7 +37,7 @@ EXAMPLES = [{
     "batch": {"global": 2, "micro": 1},
     "batch_norm": "local",
     "seed": 1,
-    "precision": {"default": "bf16", "m": "f32"},
+    "precision": {"default": "bf16", "m": "f32"}, "residual": {"k": "bf16"},
     "data": {
         "sequence": "seq", "tokenizer": {"kind": "bytes"}, "special": ["<pad>", "<image>"], "limits": {"pixels": 100},
         "pictures": {"image": {"size": [4, 4], "mean": [0.5, 0.5, 0.5]}}, "labels": 10,
@@ -54,7 +54,7 @@ EXAMPLES = [{
     "modules": {"m": {"onnx": "m.onnx"}},
     "losses": [{"kind": "mse", "output": "m.y"}],
     "optimizer": {"kind": "sgd"},
-    "precision": "bf16",
+    "precision": "bf16", "residual": "bf16", "gradients": {"m": "bf16"},
     "dims": {"batch": "sample"},
     "data": {"sequence": 4, "tokenizer": {"kind": "words", "vocabulary": ["cat"]}, "special": ["<pad>"], "segments": {"s": {"parts": ["text"], "tokens": ["text"]}}},
 }, {

@@ -179,3 +179,30 @@ dist.module @ragged {
 }
 dist.item "image" max 3
 dist.loss "l" in @ragged numerator "num" weight 1.0
+
+// -----
+
+// A stream in bf16: the sum is kept as it is stored, not the product that it is made of.
+// CHECK-LABEL: dist.module @narrow
+// CHECK: func.func @forward.fwd
+// CHECK: %[[H:.*]] = nn.cast %{{.*}} : tensor<2x4xf32> to tensor<2x4xbf16>
+// CHECK: return %{{.*}}, %[[H]] : tensor<f32>, tensor<2x4xbf16>
+// CHECK: func.func @forward.bwd(%{{.*}} {nn.name = "x"}, %[[H:[a-z0-9]+]]: tensor<2x4xbf16> {nn.residual}
+dist.module @narrow {
+  nn.parameter @w : tensor<4x4xf32> working bf16 trainable from #nn.onnx<"m.onnx", "w">
+  nn.parameter @g : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "g">
+  func.func @forward(%x: tensor<2x4xbf16> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {
+    %w = nn.read @w : tensor<4x4xbf16>
+    %g = nn.read @g : tensor<4xf32>
+    %0 = nn.linear %x, %w : tensor<2x4xbf16>, tensor<4x4xbf16>
+    %1 = nn.cast %0 : tensor<2x4xbf16> to tensor<2x4xf32>
+    %2 = nn.cast %x : tensor<2x4xbf16> to tensor<2x4xf32>
+    %3 = nn.add %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>
+    %4 = nn.cast %3 : tensor<2x4xf32> to tensor<2x4xbf16>
+    %5 = nn.cast %4 : tensor<2x4xbf16> to tensor<2x4xf32>
+    %6 = nn.rms_norm %5 scale %g {eps = 1.0e-6 : f64} : tensor<2x4xf32>, tensor<4xf32>
+    %7 = nn.reduce sum %6 {axes = array<i64: 0, 1>} : tensor<2x4xf32>
+    return %7 : tensor<f32>
+  }
+}
+dist.loss "l" in @narrow numerator "num" weight 1.0

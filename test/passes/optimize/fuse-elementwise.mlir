@@ -92,3 +92,18 @@ func.func @readers(%x: tensor<80x64xf32>, %g: tensor<80x64xf32>) -> (tensor<80x6
   %1 = nn.gelu_grad %x, %g : tensor<80x64xf32>, tensor<80x64xf32>
   return %0, %1 : tensor<80x64xf32>, tensor<80x64xf32>
 }
+
+// What is stored narrow is widened by each that takes it: between the sums is
+// a norm, and nothing wide is stored.
+// CHECK-LABEL: func.func @widened(
+// CHECK: %[[F:.*]] = nn.fused %arg0, %arg1 {{.*}} : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xbf16>
+// CHECK: %[[N:.*]] = nn.rms_norm %[[F]]
+// CHECK: nn.fused %[[F]], %[[N]] {{.*}} : (tensor<2x4xbf16>, tensor<2x4xf32>) -> tensor<2x4xf32>
+func.func @widened(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>, %g: tensor<4xf32>) -> tensor<2x4xf32> {
+  %s = nn.add %x, %y : tensor<2x4xf32>, tensor<2x4xf32>
+  %n = nn.cast %s : tensor<2x4xf32> to tensor<2x4xbf16>
+  %w = nn.cast %n : tensor<2x4xbf16> to tensor<2x4xf32>
+  %r = nn.rms_norm %n scale %g {eps = 1.0e-6 : f64, stored = f32} : tensor<2x4xbf16>, tensor<4xf32>
+  %t = nn.add %w, %r : tensor<2x4xf32>, tensor<2x4xf32>
+  return %t : tensor<2x4xf32>
+}

@@ -100,4 +100,32 @@ TEST(BFloat16, UpdateRoundsWhatItHasUpdated) {
   }
 }
 
+/// Narrow gradients count as what they are widened, bit for bit.
+TEST(BFloat16, GradientsInEitherType) {
+  constexpr double settings[] = {0.9, 0.999, 1e-8};
+  for (size_t n : {1, 17, 1000, 100003}) {
+    std::vector<float> p = randoms(n, 1), q = p, m(n), v(n), m2(n), v2(n),
+                       wide(n), g = randoms(n, 2);
+    std::vector<bf16> narrow(n);
+    device::narrow(narrow.data(), g.data(), n);
+    device::widen(wide.data(), narrow.data(), n);
+    UpdateStep how{settings, 1e-2, 0.1, 0};
+    Verdict verdict{0, 0, 0.5, true};
+    device::UpdateRun of[] = {
+        {p.data(), wide.data(), {m.data(), v.data()}, n, nullptr},
+        {q.data(), narrow.data(), {m2.data(), v2.data()}, n, nullptr}};
+    for (device::UpdateRun &run : of)
+      device::update(OptimizerKind::AdamW, how, {&run, 1, n}, &verdict);
+    EXPECT_EQ(p, q);
+    EXPECT_EQ(m, m2);
+    EXPECT_EQ(v, v2);
+    double squares[2];
+    device::FloatRun runs[] = {{wide.data(), n}, {narrow.data(), n}};
+    for (int i = 0; i < 2; ++i)
+      device::sumOfSquares(&squares[i], {&runs[i], 1, n});
+    EXPECT_EQ(squares[0], squares[1]);
+    EXPECT_GT(squares[0], 0);
+  }
+}
+
 } // namespace

@@ -141,7 +141,7 @@ TEST(Loss, GuardsOfDenominators) {
       trainer.initializeParameters(folder / "weights.safetensors");
       StepResult result = trainer.step(source->next(0), 0);
       return std::make_pair(result.terms[0],
-                            trainer.regions().gradient(kParameters[0])[1]);
+                            trainer.regions().gradients(kParameters[0], 0)[1]);
     };
     double none = -std::numeric_limits<double>::infinity();
     auto [loss, slope] = lossWith(none, 0);

@@ -246,6 +246,52 @@ TEST_P(OwnershipTest, TypesAreApart) {
           << p << " " << i;
 }
 
+/// With gradients in bf16, which take half the bytes: the same elements, each
+/// once, in buckets of one type.
+TEST_P(OwnershipTest, NarrowGradients) {
+  MixedTables wide(GetParam()), tables(GetParam());
+  constexpr size_t places[] = {0, 320, 448, 704}, kBytes = 1344;
+  for (size_t p = 0; p < 4; ++p) {
+    tables.parameters[p].gradient = places[p];
+    if (p < 2)
+      tables.parameters[p].gradientType = DType::BF16;
+  }
+  tables.a.trainableBytes = kBytes;
+  Ownership before(wide.info, Placement(wide.info, 0, 3));
+  std::vector<int> seen(kBytes);
+  for (int rank = 0; rank < 3; ++rank) {
+    Placement placement(tables.info, rank, 3);
+    Ownership ownership(tables.info, placement);
+    EXPECT_EQ(ownership.gradientPlace(0, kBytes), 1792u / 4);
+    size_t end = 0;
+    for (const Bucket &b : ownership.buckets(0)) {
+      EXPECT_EQ(b.range.begin, end);
+      EXPECT_EQ(b.range.gradient, b.range.type);
+      EXPECT_LE(b.range.count * sizeOf(b.range.gradient), 512u);
+      end = b.range.end();
+    }
+    EXPECT_EQ(end, 1792u / 4);
+    for (const UpdateRange &u : ownership.updates(0))
+      for (size_t i = 0; i < u.range.count; ++i) {
+        size_t at = ownership.gradientBytes(0, u.range.begin + i);
+        EXPECT_EQ(ownership.gradientPlace(0, at), u.range.begin + i);
+        EXPECT_EQ(at < 448, u.range.gradient == DType::BF16);
+      }
+    for (size_t p = 0; p < 4; ++p)
+      for (const OwnedPiece &piece : ownership.owned(p))
+        for (int64_t i = piece.begin; i < piece.end; ++i)
+          ++seen[places[p] +
+                 size_t(i) * sizeOf(tables.parameters[p].gradientType)];
+    if (GetParam())
+      EXPECT_LT(ownership.sumFloats(0), before.sumFloats(0));
+  }
+  for (size_t p = 0; p < 4; ++p)
+    for (size_t i = 0; i < partElements(tables.parameters[p]); ++i)
+      EXPECT_EQ(seen[places[p] + i * sizeOf(tables.parameters[p].gradientType)],
+                1)
+          << p << " " << i;
+}
+
 /// Under an optimizer of matrices: state of rows and columns has places of its
 /// own beside that of elements; of a whole parameter replicas count each
 /// element once, or each of them all.

@@ -409,7 +409,7 @@ TEST(Train, GradientsMatchFiniteDifferences) {
     parameters(trainer, 0)[1] += delta;
     StepResult result = trainer.step(source->next(0), 0);
     return std::make_pair(result.loss,
-                          trainer.regions().gradient(kParameters[0])[1]);
+                          trainer.regions().gradients(kParameters[0], 0)[1]);
   };
   double slope = (lossWith(1e-2f).first - lossWith(-1e-2f).first) / 2e-2;
   EXPECT_NEAR(slope, lossWith(0).second, 1e-3 * std::fabs(slope));
