@@ -251,6 +251,14 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::CallOp>([&](rt::CallOp call) { return emitCall(call); })
       .Case<rt::MatmulOp>(
           [&](rt::MatmulOp matmul) { return emitMatmul(matmul); })
+      .Case<rt::LimitChoicesOp>([&](rt::LimitChoicesOp limit) {
+        return libraryCall(
+            "limitChoices",
+            {limit.getExperts(), limit.getSegments(), limit.getKept()},
+            {size(limit.getSamples()), size(limit.getChoices()),
+             limit.getEach(), limit.getCount(),
+             constantText(limit.getCapacityAttr())});
+      })
       .Case<rt::RouteOp>([&](rt::RouteOp route) {
         return libraryCall(
             "route",

@@ -18,6 +18,16 @@ namespace {
 /// Rows of a token that are added without a loop.
 constexpr uint64_t kMostUnrolled = 16;
 
+LogicalResult lowerLimitChoices(nn::LimitChoicesOp op, FunctionLowering &f) {
+  Shape shape = nn::getShape(op.getExperts());
+  f.checkIndices(op, op.getExperts(), {"experts", DimExpr(op.getCount())});
+  rt::LimitChoicesOp::create(
+      f.builder(), op.getLoc(), f.get(op.getExperts()), f.get(op.getSegments()),
+      f.destination(op.getResult()).buffer, shape[0], shape[1], op.getEach(),
+      op.getCount(), op.getCapacity());
+  return success();
+}
+
 LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
   DimExpr rows = nn::getShape(op.getExperts())[0];
   Value order = f.destination(op.getOrder()).buffer,
@@ -131,6 +141,7 @@ LogicalResult lowerGroupedSum(nn::GroupedSumOp op, FunctionLowering &f) {
 } // namespace
 
 void dt::lower::attachExpertLowerings(MLIRContext *context) {
+  attachLowering<nn::LimitChoicesOp, lowerLimitChoices>(context);
   attachLowering<nn::RouteOp, lowerRoute>(context);
   attachLowering<nn::DispatchOp, lowerDispatch>(context);
   attachLowering<nn::CombineOp, lowerCombine>(context);

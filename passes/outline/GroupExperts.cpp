@@ -67,8 +67,16 @@ public:
     loc = first.getLoc();
     count = nn::getShape(first.getExperts())[0];
     Shape weight = nn::getShape(first.getWeight());
-    route = nn::RouteOp::create(b, loc, reshape(experts, {count}), Value(),
-                                uint64_t(weight[0].constant()), IntegerAttr());
+    int64_t all = weight[0].constant();
+    Value from;
+    IntegerAttr take;
+    if (first.getLimited()) { // number `all` is of no expert
+      from = makeZero();
+      take = b.getI64IntegerAttr(all++);
+      parts = b.getI64IntegerAttr(1);
+    }
+    route = nn::RouteOp::create(b, loc, reshape(experts, {count}), from,
+                                b.getI64IntegerAttr(all), take);
   }
 
   void run() {
@@ -96,6 +104,11 @@ public:
   }
 
 private:
+  Value makeZero() {
+    auto type = RankedTensorType::get({}, b.getI64Type());
+    auto zero = DenseIntElementsAttr::get(type, int64_t(0));
+    return nn::ConstantOp::create(b, loc, type, zero);
+  }
   Value reshape(Value v, ArrayRef<DimExpr> shape) {
     if (nn::getShape(v) == Shape(shape))
       return v;
@@ -117,9 +130,8 @@ private:
     Repeated tokens = matchRepeated(rows);
     Value x = tokens.rows ? reshape(tokens.rows, flatten(tokens.rows, 1))
                           : reshape(rows, flat(rows));
-    Value there =
-        nn::DispatchOp::create(b, loc, x, route.getOrder(), route.getPlace(),
-                               tokens.each, IntegerAttr());
+    Value there = nn::DispatchOp::create(b, loc, x, route.getOrder(),
+                                         route.getPlace(), tokens.each, parts);
     return grouped[rows] = reshape(there, nn::getShape(rows));
   }
   void set(Value rows, Value there) {
@@ -133,7 +145,7 @@ private:
     Value x = get(op.getInput());
     set(op.getResult(), nn::GroupedLinearOp::create(
                             b, loc, x, op.getWeight(), route.getOffsets(),
-                            op.getBias(), op.getInOut(), IntegerAttr()));
+                            op.getBias(), op.getInOut(), parts));
   }
 
   /// An op behind a product, if it may.
@@ -158,7 +170,7 @@ private:
   Value combine(Value rows, int64_t each) {
     Value there = reshape(grouped.lookup(rows), flat(rows));
     return nn::CombineOp::create(b, loc, there, route.getOrder(),
-                                 route.getPlace(), each, IntegerAttr());
+                                 route.getPlace(), each, parts);
   }
 
   /// reduce(reshape(rows)) over the rows of each token: [.., k, ..h].
@@ -212,6 +224,8 @@ private:
   SmallVector<nn::ExpertLinearOp> products;
   DimExpr count;
   nn::RouteOp route;
+  /// Where rows may be of no expert.
+  IntegerAttr parts;
   /// The block from the first product on, as it was.
   SmallVector<Operation *> ops;
   /// Rows in the order of tokens to the same rows in the grouped order.

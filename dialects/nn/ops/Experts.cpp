@@ -82,6 +82,65 @@ Work ExpertLinearOp::getWork() {
 }
 
 //===----------------------------------------------------------------------===//
+// Choices within a capacity
+//===----------------------------------------------------------------------===//
+
+LogicalResult LimitChoicesOp::inferReturnTypes(MLIRContext *context,
+                                               MaybeLoc loc, Adaptor op,
+                                               Types &out) {
+  Shape choices = getShape(op.getExperts());
+  if (choices.size() != 2)
+    return fail(loc, "takes experts of shape [samples, choices], not " +
+                         shapeToString(choices));
+  if (Value segments = op.getSegments()) {
+    Shape shape = getShape(segments);
+    std::optional<DimExpr> each = choices[1].exactDiv(shape[1]);
+    if (shape[0] != choices[0] || !each || !each->asConstant())
+      return fail(loc, "segments " + shapeToString(shape) +
+                           " are not a number for each of some choices of " +
+                           shapeToString(choices));
+  }
+  out.push_back(makeTensorType(choices, IntegerType::get(context, 1)));
+  return success();
+}
+
+int64_t LimitChoicesOp::getEach() {
+  if (!getSegments())
+    return 1;
+  DimExpr choices = getShape(getExperts())[1];
+  return choices.exactDiv(getShape(getSegments())[1])->constant();
+}
+
+/// Which choices of a token stay follows from all tokens before it.
+ShardingRule LimitChoicesOp::getShardingRule() {
+  RuleBuilder b(*this);
+  Letters all = b.letters(getShape(getExperts()));
+  b.rule.factors[all[1]].kind = FactorKind::replicate;
+  b.operand(0, all);
+  if (Value segments = getSegments())
+    b.operand(1,
+              {all[0], b.factor(getShape(segments)[1], FactorKind::replicate)});
+  b.result(0, all);
+  return b.finish();
+}
+
+/// Packed items are apart if segments keep them so, which the program checks of
+/// an input (as for attention).
+ItemState LimitChoicesOp::inferItems(ItemStates operands, const ItemContext &) {
+  if (!getSegments())
+    return itemsBesideAxis(*this, operands[0], 1).asNumber();
+  for (const ItemState &state : operands)
+    if (!state.is(ItemState::PerItem) || state.axis != 1)
+      return allAre(operands, ItemState::Invariant)
+                 ? ItemState()
+                 : ItemState::coupled(*this, "counts rows of several items");
+  if (!operands[1].isGiven)
+    return ItemState::coupled(
+        *this, "keeps items apart by numbers that the graph computes");
+  return operands[0].asNumber();
+}
+
+//===----------------------------------------------------------------------===//
 // The order by expert
 //===----------------------------------------------------------------------===//
 

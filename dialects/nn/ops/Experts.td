@@ -15,12 +15,29 @@ include "dialects/nn/NNBase.td"
 def NN_ExpertLinearOp : NN_PureOp<"expert_linear", [NN_Priced, NN_Items, NN_Rounded, NN_InferTypes]> {
   let summary = "each row by the weight of its expert";
   let description = [{
-    `input` [r, in], `experts` [r] the number of each row's expert (negative ones count from the end), `weight` [e, out, in], or [e, in, out] with `in_out`, `bias` [e, out]. Result [r, out]. It has no gradient: `nn-group-experts` makes nn.grouped_linear of it before differentiation.
+    `input` [r, in], `experts` [r] the number of each row's expert (negative ones count from the end), `weight` [e, out, in], or [e, in, out] with `in_out`, `bias` [e, out]. Result [r, out]. `limited`: a row of number e is of no expert, and gives 0; none counts from the end. It has no gradient: `nn-group-experts` makes nn.grouped_linear of it before differentiation.
   }];
-  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$experts, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias, UnitAttr:$in_out);
+  let arguments = (ins NN_FloatTensor:$input, NN_IntTensor:$experts, NN_FloatTensor:$weight, Optional<NN_FloatTensor>:$bias, UnitAttr:$in_out, UnitAttr:$limited);
   let results = (outs NN_FloatTensor:$result);
   let extraClassDeclaration = "::dt::nn::Work getWork();";
   let assemblyFormat = "$input `by` $experts `,` $weight (`,` $bias^)? attr-dict `:` type(operands)";
+}
+
+def NN_LimitChoicesOp : NN_PureOp<"limit_choices", [NN_ZeroGradient, CostOpInterface, NN_Items, NN_Sharded, NN_InferTypes]> {
+  let summary = "which choices of experts are within a capacity";
+  let description = [{
+    `experts` [s, r]: numbers below `count`, negative ones from the end; the r choices of each of s samples, in the order of tokens. Result [s, r], i1: whether fewer than n choices before this one, of the same sample, are of its expert. n is `capacity` times r / `count`, rounded up (in float64).
+
+    `apart` `segments` [s, t], with r = k t: a sample is a run of equal numbers among them, k choices each, and r of n is how many choices the run has (docs/sizes.md).
+  }];
+  let arguments = (ins NN_IntTensor:$experts, Optional<TensorRankOf<[I64], [2]>>:$segments, ConfinedAttr<I64Attr, [IntPositive]>:$count, NN_Positive:$capacity);
+  let results = (outs NN_BoolTensor:$result);
+  let extraClassDeclaration = [{
+    ::dt::nn::DimExpr getFlops() { return 0; }
+    /// Choices of each of the segments' numbers; 1 without.
+    int64_t getEach();
+  }];
+  let assemblyFormat = "$experts `of` $count `within` $capacity (`apart` $segments^)? attr-dict `:` type(operands)";
 }
 
 def NN_RouteOp : NN_PureOp<"route", [NN_ZeroGradient, CostOpInterface, NN_Sharded, NN_InferTypes]> {

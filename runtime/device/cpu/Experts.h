@@ -10,11 +10,31 @@
 #ifndef DT_RUNTIME_DEVICE_CPU_EXPERTS_H
 #define DT_RUNTIME_DEVICE_CPU_EXPERTS_H
 
+#include "runtime/HostDevice.h"
 #include "runtime/device/Floats.h"
 
+#include <cmath>
 #include <cstdint>
 
 namespace dt::rt {
+
+/// Rows that an expert of `count` takes of `choices` at the most.
+DT_HOST_DEVICE inline int64_t capacityOf(int64_t choices, int64_t count,
+                                         double capacity) {
+  double most = std::ceil(capacity * double(choices) / double(count));
+  return most < double(choices) ? int64_t(most) : choices;
+}
+
+/// kept[i]: whether fewer choices before i, of its sample, have its expert than
+/// capacityOf the sample's. `experts` are `samples` times `choices` numbers
+/// below `count`, as for route(). With `segments`, a number for each `each`
+/// choices, a sample is a run of equal ones among `choices`.
+void limitChoices(const int32_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  double capacity);
+void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  double capacity);
 
 /// A stable counting sort of `rows` numbers below `count`; negative ones count
 /// from the end, and what is out of range after that is taken for the nearest.

@@ -163,6 +163,16 @@ void weights(const T *x, const T *dy, R *dw, R *db, const ConvShape &s,
 }
 
 template <typename T>
+void limit(const T *experts, const int64_t *segments, bool *kept,
+           int64_t samples, int64_t choices, int64_t each, int64_t count,
+           double capacity) {
+  Copy ce(experts, samples * choices), cs(segments, samples * choices / each);
+  Copy ck(kept, samples * choices);
+  limitChoices(ce, cs, static_cast<bool *>(ck), samples, choices, each, count,
+               capacity, nullptr);
+}
+
+template <typename T>
 void sortRows(const T *experts, const int64_t *first, int32_t *order,
               int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
               int64_t placed) {
@@ -195,6 +205,16 @@ void groupBack(const T *a, const T *b, const int32_t *offsets, C *c,
 
 } // namespace
 
+void dt::rt::limitChoices(const int32_t *experts, const int64_t *segments,
+                          bool *kept, int64_t samples, int64_t choices,
+                          int64_t each, int64_t count, double capacity) {
+  limit(experts, segments, kept, samples, choices, each, count, capacity);
+}
+void dt::rt::limitChoices(const int64_t *experts, const int64_t *segments,
+                          bool *kept, int64_t samples, int64_t choices,
+                          int64_t each, int64_t count, double capacity) {
+  limit(experts, segments, kept, samples, choices, each, count, capacity);
+}
 void dt::rt::route(const int32_t *experts, const int64_t *first, int32_t *order,
                    int32_t *place, int32_t *offsets, int64_t rows,
                    int64_t count, int64_t placed) {

@@ -109,3 +109,27 @@ func.func @chosen(%x: tensor<6x2xf32>, %b: tensor<4xf32>, %ids: tensor<i64>) -> 
   %0 = nn.balance %x, %b by %ids : tensor<6x2xf32>, tensor<4xf32>, tensor<i64>
   return %0 : tensor<6x2xf32>
 }
+
+// -----
+
+func.func @choices(%ids: tensor<6xi64>) {
+  // expected-error@+1 {{takes experts of shape [samples, choices], not [6]}}
+  %0 = nn.limit_choices %ids of 4 within 1.25 : tensor<6xi64>
+  return
+}
+
+// -----
+
+func.func @segments(%ids: tensor<2x6xi64>, %segments: tensor<2x4xi64>) {
+  // expected-error@+1 {{segments [2, 4] are not a number for each of some choices of [2, 6]}}
+  %0 = nn.limit_choices %ids of 4 within 1.25 apart %segments : tensor<2x6xi64>, tensor<2x4xi64>
+  return
+}
+
+// -----
+
+func.func @samples(%ids: tensor<2x6xi64>, %segments: tensor<1x3xi64>) {
+  // expected-error@+1 {{segments [1, 3] are not a number for each of some choices of [2, 6]}}
+  %0 = nn.limit_choices %ids of 4 within 1.25 apart %segments : tensor<2x6xi64>, tensor<1x3xi64>
+  return
+}
