@@ -40,6 +40,18 @@ dist.module @m {
     return %11 : !x
   }
 
+// Of a choice within a capacity number 4 is of no expert: such a row has no place.
+// CHECK-LABEL: func.func @limited
+// CHECK: %[[FIRST:.*]] = nn.constant dense<0> : tensor<i64>
+// CHECK: %[[ORDER:.*]], %[[PLACE:.*]], %[[OFFSETS:.*]] = nn.route %arg1 of 5 from %[[FIRST]] take 4
+// CHECK: %[[X:.*]] = nn.dispatch %arg0 by %[[ORDER]], %[[PLACE]] each 1 {parts = 1 : i64}
+// CHECK: %[[Y:.*]] = nn.grouped_linear %[[X]], %arg2 at %[[OFFSETS]] {parts = 1 : i64}
+// CHECK: nn.combine %[[Y]] by %[[ORDER]], %[[PLACE]] each 1 {parts = 1 : i64}
+  func.func @limited(%x: !rows, %ids: !ids, %w: tensor<4x8x6xf32>) -> !inner {
+    %0 = nn.expert_linear %x by %ids, %w {limited} : !rows, !ids, tensor<4x8x6xf32>
+    return %0 : !inner
+  }
+
 // A running sum over rows stays in the order of the tokens.
 // CHECK-LABEL: func.func @mixing
 // CHECK: %[[X:.*]] = nn.dispatch %arg0 by
