@@ -13,7 +13,6 @@
 #include "runtime/HostDevice.h"
 #include "runtime/device/Floats.h"
 
-#include <cmath>
 #include <cstdint>
 
 namespace dt::rt {
@@ -21,8 +20,11 @@ namespace dt::rt {
 /// Rows that an expert of `count` takes of `choices` at the most.
 DT_HOST_DEVICE inline int64_t capacityOf(int64_t choices, int64_t count,
                                          double capacity) {
-  double most = std::ceil(capacity * double(choices) / double(count));
-  return most < double(choices) ? int64_t(most) : choices;
+  double most = capacity * double(choices) / double(count);
+  if (most >= double(choices))
+    return choices;
+  auto below = int64_t(most);
+  return below + (double(below) < most);
 }
 
 /// kept[i]: whether fewer choices before i, of its sample, have its expert than
