@@ -47,7 +47,7 @@ PLANS = {
     "tp2-ep2": "model:tp=2,ep=2,sequence_parallel=true",
     "cp2": "model:cp=2,save=none",
     "dp2-ep2": "model:dp=2,ep=2;microbatches=2",
-    "pp2": "model:pp=2;microbatches=4",
+    "pp2": "model:pp=2;microbatches=4;schedule=zb-h1",
 }
 PACKED = {"packed": "", "packed-cp2-ep2": "model:cp=2,ep=2;microbatches=2"}
 DOUBLE = ["tp2-ep2", "packed"]  # these as CUDA programs, on its double
