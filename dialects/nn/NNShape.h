@@ -27,6 +27,9 @@ inline int64_t getRank(mlir::Value v) {
 }
 
 /// tensor<…, #nn.dims<…>> with these dims.
+/// Whether a size is below another whatever the symbol is from 1 on.
+bool isSmaller(const DimExpr &size, const DimExpr &other);
+
 mlir::RankedTensorType makeTensorType(llvm::ArrayRef<DimExpr> shape,
                                       mlir::Type elementType);
 /// The type with another element type / other dims.

@@ -325,7 +325,7 @@ LogicalResult RouteOp::verify() {
   return failure(
       failed(verifyCount(*this, "experts", getExperts(), rows)) ||
       failed(verifyElement(*this, "first", getFirst(), i64)) ||
-      failed(verifyRows(*this, "order", getOrder(), rows)) ||
+      failed(verifyRows(*this, "order", getOrder(), getRoom())) ||
       failed(verifyRows(*this, "place", getPlace(), rows)) ||
       failed(verifyRows(*this, "offsets", getOffsets(), getPlaced() + 1)));
 }

@@ -290,6 +290,7 @@ static SmallVector<Axis> findAxes(dist::ModuleOp module, const Axis &whole,
     }
     rest /= p;
     axes.push_back({p, rest * whole.stride, whole.experts});
+    axes.back().bounded = whole.bounded;
   }
   return axes;
 }
@@ -414,10 +415,18 @@ void ShardPass::runOnOperation() {
   int64_t ranks = getTensorParallel(module);
   if (failed(checkExperts(module)))
     return signalPassFailure();
+  // A rank of those may have all rows that a capacity leaves to its experts.
+  bool bounded = llvm::all_of(getContextAxes(module),
+                              [](const Axis &axis) { return axis.experts; });
+  auto bind = [&](SmallVector<Axis> axes) {
+    for (Axis &axis : axes)
+      axis.bounded = axis.experts && bounded;
+    return axes;
+  };
   if (ranks > 1) {
     std::set<int64_t> heads = getHeads(module);
-    for (const Axis &group : getGroup(module))
-      for (const Axis &axis : findAxes(module, group, beam))
+    for (const Axis &whole : bind(getGroup(module)))
+      for (const Axis &axis : findAxes(module, whole, beam))
         if (failed(ModuleSharder(module, axis, beam).run()))
           return signalPassFailure();
     warnHeads(module, heads);
@@ -427,7 +436,7 @@ void ShardPass::runOnOperation() {
     return;
   // Heads are for tensor-parallel ranks first.
   bool cuts = false;
-  for (const Axis &axis : getContextAxes(module)) {
+  for (const Axis &axis : bind(getContextAxes(module))) {
     ModuleSharder overTokens(module, axis, beam);
     if (failed(overTokens.run()))
       return signalPassFailure();

@@ -30,13 +30,16 @@ struct Axis {
   int64_t block = 0;
   /// Of a context axis: ranks have other samples, not other tokens of all.
   bool samples = false;
+  /// Of an axis of experts: a rank's rows are at most as many as a capacity
+  /// says. No other axis cuts them by tokens, of which each may have them all.
+  bool bounded = false;
 };
 
 /// A dim seen as [outer][ranks][chunk]; or rows in the order of experts, and
 /// where they end, of which a rank has those of its experts, or those of its
 /// tokens (CutExperts.h).
 struct Cut {
-  enum Kind : uint8_t { blocks, ofExperts, ofTokens };
+  enum Kind : uint8_t { blocks, ofExperts, ends, ofTokens };
   unsigned dim;
   int64_t chunk;
   Kind kind = blocks;

@@ -45,6 +45,7 @@ PLANS = {
     "one": "",
     "dp2": "model:dp=2,zero=1;microbatches=2",
     "tp2-ep2": "model:tp=2,ep=2,sequence_parallel=true",
+    "tp2-cp2-ep4": "model:tp=2,cp=2,ep=4",
     "cp2": "model:cp=2,save=none",
     "dp2-ep2": "model:dp=2,ep=2;microbatches=2",
     "pp2": "model:pp=2;microbatches=4;schedule=zb-h1",

@@ -52,13 +52,14 @@ __device__ int64_t endOfRun(const int64_t *numbers, int64_t begin,
 template <typename T>
 __global__ void limitKernel(const T *experts, const int64_t *segments,
                             bool *kept, int64_t choices, int64_t each,
-                            int64_t count, double capacity) {
+                            int64_t count, int64_t most, double capacity) {
   int64_t expert = blockIdx.x % count, sample = blockIdx.x / count,
           size = choices / each, all = sample * choices;
   const int64_t *numbers = segments ? segments + sample * size : nullptr;
   for (int64_t first = 0, end = 0; first < size; first = end) {
     end = numbers ? endOfRun(numbers, first, size) : size;
-    int64_t limit = capacityOf((end - first) * each, count, capacity);
+    int64_t limit =
+        numbers ? capacityOf((end - first) * each, count, capacity) : most;
     int taken = 0, more;
     for (int64_t at = first * each; at < end * each; at += kThreads) {
       int64_t i = at + threadIdx.x;
@@ -74,11 +75,11 @@ __global__ void limitKernel(const T *experts, const int64_t *segments,
 template <typename T>
 void limitAll(const T *experts, const int64_t *segments, bool *kept,
               int64_t samples, int64_t choices, int64_t each, int64_t count,
-              double capacity, void *stream) {
+              int64_t most, double capacity, void *stream) {
   if (samples * choices > 0)
     cuda::launch("choices within a capacity", limitKernel<T>,
                  unsigned(samples * count), kThreads, 0, stream, experts,
-                 segments, kept, choices, each, count, capacity);
+                 segments, kept, choices, each, count, most, capacity);
 }
 
 //===----------------------------------------------------------------------===//
@@ -91,10 +92,13 @@ __device__ int64_t expertOfBlock(const int64_t *first) {
 }
 
 /// Rows have no place, and places no row.
-__global__ void clearKernel(int32_t *order, int32_t *place, int64_t rows) {
+__global__ void clearKernel(int32_t *order, int32_t *place, int64_t rows,
+                            int64_t room) {
   int64_t row = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (row < room)
+    order[row] = -1;
   if (row < rows)
-    order[row] = place[row] = -1;
+    place[row] = -1;
 }
 
 /// A block an expert: how many rows it has, at the place behind its own.
@@ -139,12 +143,12 @@ __global__ void placeKernel(const T *experts, const int64_t *first,
 
 template <typename T>
 void sortRows(const T *experts, const int64_t *first, int32_t *order,
-              int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-              int64_t placed, void *stream) {
+              int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+              int64_t count, int64_t placed, void *stream) {
   if (first && rows > 0)
     cuda::launch("rows without a place", clearKernel,
                  unsigned((rows + kThreads - 1) / kThreads), kThreads, 0,
-                 stream, order, place, rows);
+                 stream, order, place, rows, room);
   cuda::launch("rows of experts", countKernel<T>, unsigned(placed), kThreads, 0,
                stream, experts, first, offsets, rows, count);
   cuda::launch("offsets of experts", offsetsKernel, 1, 32, 0, stream, offsets,
@@ -319,26 +323,28 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
 
 void limitChoices(const int32_t *experts, const int64_t *segments, bool *kept,
                   int64_t samples, int64_t choices, int64_t each, int64_t count,
-                  double capacity, void *stream) {
-  limitAll(experts, segments, kept, samples, choices, each, count, capacity,
-           stream);
+                  int64_t most, double capacity, void *stream) {
+  limitAll(experts, segments, kept, samples, choices, each, count, most,
+           capacity, stream);
 }
 void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
                   int64_t samples, int64_t choices, int64_t each, int64_t count,
-                  double capacity, void *stream) {
-  limitAll(experts, segments, kept, samples, choices, each, count, capacity,
-           stream);
+                  int64_t most, double capacity, void *stream) {
+  limitAll(experts, segments, kept, samples, choices, each, count, most,
+           capacity, stream);
 }
 
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed, void *stream) {
-  sortRows(experts, first, order, place, offsets, rows, count, placed, stream);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed, void *stream) {
+  sortRows(experts, first, order, place, offsets, rows, room, count, placed,
+           stream);
 }
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed, void *stream) {
-  sortRows(experts, first, order, place, offsets, rows, count, placed, stream);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed, void *stream) {
+  sortRows(experts, first, order, place, offsets, rows, room, count, placed,
+           stream);
 }
 
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,

@@ -41,7 +41,7 @@ func.func @route(%ids: tensor<3x2xi64>) {
 // -----
 
 func.func @tokens(%x: tensor<4x6xf32>, %order: tensor<6xi32>) {
-  // expected-error @+1 {{order must be [8], not [6]}}
+  // expected-error @+1 {{place must be [8], not [6]}}
   %0 = nn.dispatch %x by %order, %order each 2 : tensor<4x6xf32>, tensor<6xi32>, tensor<6xi32>
   return
 }

@@ -51,7 +51,7 @@ struct Routed {
          int64_t placed)
       : order(experts.size()), place(experts.size()), offsets(placed + 1) {
     route(experts.data(), first, order.data(), place.data(), offsets.data(),
-          experts.size(), count, placed);
+          experts.size(), order.size(), count, placed);
   }
 };
 
@@ -190,7 +190,8 @@ void checkLimit(const std::vector<T> &experts, int64_t samples, int64_t each,
     segments.push_back(runOf(i % choices) % 2); // numbers come again
   std::unique_ptr<bool[]> kept(new bool[experts.size()]);
   limitChoices(experts.data(), runs.empty() ? nullptr : segments.data(),
-               kept.get(), samples, choices, each, count, capacity);
+               kept.get(), samples, choices, each, count,
+               capacityOf(choices, count, capacity), capacity);
   for (int64_t i = 0; i < samples * choices; ++i) {
     int64_t sample = i - i % choices, run = runOf(i % choices),
             begin = sample + (run ? ends[run - 1] : 0);
@@ -209,10 +210,27 @@ TEST(Experts, ChoicesWithinACapacity) {
       checkLimit(choose(choice, 600, 5), 1, 4, {600}, 5, capacity);
     }
   checkLimit(std::vector<int32_t>{2, 2, 0, 2, 1, 2}, 1, 1, {}, 3, 1);
-  limitChoices(static_cast<int64_t *>(nullptr), nullptr, nullptr, 0, 8, 1, 3,
+  limitChoices(static_cast<int64_t *>(nullptr), nullptr, nullptr, 0, 8, 1, 3, 3,
                1);
-  limitChoices(static_cast<int64_t *>(nullptr), nullptr, nullptr, 1, 0, 2, 3,
+  limitChoices(static_cast<int64_t *>(nullptr), nullptr, nullptr, 1, 0, 2, 3, 0,
                1);
+}
+
+/// Room for just the rows that have a place.
+TEST(Experts, RoomForOwnRows) {
+  constexpr int64_t kCount = 9, kPlaced = 4, kRows = 1000;
+  int64_t first = 2;
+  for (Choice choice : kChoices) {
+    std::vector<int64_t> experts = choose(choice, kRows, kCount);
+    Routed all(experts, &first, kCount, kPlaced), own = all;
+    std::vector<int32_t> order(all.offsets[kPlaced] + 1, 7);
+    route(experts.data(), &first, order.data(), own.place.data(),
+          own.offsets.data(), kRows, all.offsets[kPlaced], kCount, kPlaced);
+    EXPECT_TRUE(std::equal(order.begin(), order.end() - 1, all.order.begin()));
+    EXPECT_EQ(order.back(), 7); // behind the room
+    EXPECT_EQ(own.place, all.place);
+    EXPECT_EQ(own.offsets, all.offsets);
+  }
 }
 
 TEST(Experts, RowsOfNoExpertAreZero) {
