@@ -8,14 +8,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/import/Choices.h"
 #include "passes/import/Passes.h"
 
 #include "dialects/dist/DistOps.h"
 #include "dialects/nn/NNOps.h"
 #include "dialects/nn/NNShape.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <limits>
@@ -31,17 +30,6 @@ namespace {
 
 using nn::DimExpr;
 
-/// Numbers as they were chosen, seen through reshapes and casts of integers.
-Value findChoice(Value numbers) {
-  for (;;) {
-    numbers = nn::throughReshapes(numbers);
-    auto cast = numbers.getDefiningOp<nn::CastOp>();
-    if (!cast || !isa<IntegerType>(getElementTypeOrSelf(cast.getInput())))
-      return numbers;
-    numbers = cast.getInput();
-  }
-}
-
 /// How the rows of a choice are divided among samples.
 struct Samples {
   nn::Shape choices; ///< [samples, choices of each]
@@ -56,10 +44,7 @@ public:
         capacity(module.getExpertCapacity()->convertToDouble()) {}
 
   LogicalResult run() {
-    llvm::MapVector<Value, SmallVector<nn::ExpertLinearOp>> products;
-    forward.walk([&](nn::ExpertLinearOp op) {
-      products[findChoice(op.getExperts())].push_back(op);
-    });
+    Choices products = findExpertChoices(forward);
     if (products.empty())
       return fail() << "it has no layer of experts";
     for (auto &[choice, ops] : products)
@@ -93,7 +78,7 @@ private:
   LogicalResult limit(Value choice, ArrayRef<nn::ExpertLinearOp> products) {
     auto top = choice.getDefiningOp<nn::TopKOp>();
     nn::ExpertLinearOp first = products.front();
-    int64_t experts = nn::getShape(first.getWeight())[0].constant();
+    int64_t experts = countExperts(first);
     if (!top || choice != top.getIndices() ||
         int64_t(top.getAxis()) + 1 != nn::getRank(choice) ||
         nn::getShape(top.getInput()).back() != DimExpr(experts))
@@ -216,11 +201,7 @@ private:
     }
     std::string name = (module.getSymName() + ".dropped").str(),
                 numerator = "loss." + name;
-    auto attributes = b.getDictionaryAttr(
-        b.getNamedAttr(nn::kNameAttr, b.getStringAttr(numerator)));
-    (void)forward.insertResult(forward.getNumResults(), all.getType(),
-                               attributes);
-    end->insertOperands(end->getNumOperands(), all);
+    addResult(forward, all, numerator);
     OpBuilder top = OpBuilder::atBlockEnd(module->getBlock());
     auto loss =
         dist::LossOp::create(top, loc, top.getStringAttr(name),

@@ -18,6 +18,7 @@ def ImportPipeline : Pipeline<[
     "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-experts, nn-raise-losses, canonicalize, cse))",
   // Behind raising, which looks at products as the exporter wrote them.
   "dist.module(nn-apply-adapters, nn-balance-choices)",
+  "dist.module(nn-show-choices)",
   "nn-limit-choices",
   "dist-mark-matrices",
   "nn-verify-import"
@@ -114,6 +115,13 @@ def BalanceChoices : Pass<"nn-balance-choices", "::dt::dist::ModuleOp"> {
     For each read of a parameter with `routing_rate`: nn.balance behind the first value that follows from the chosen numbers and may have a gradient. From the bias must follow, by floats, one nn.top_k among as many elements as it has whose numbers are used (others, of groups of experts, may stand in between), and nothing but choices.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def ShowChoices : Pass<"nn-show-choices", "::dt::dist::ModuleOp"> {
+  let summary = "Numbers of chosen experts as outputs";
+  let description = [{
+    In modules with `show_choices`, which is taken away: what nn.expert_linear multiplies by, as it was chosen, is an output `choices.N.of.E` of layer N with E experts, in the order of layers.
+  }];
 }
 
 def LimitChoices : Pass<"nn-limit-choices", "::mlir::ModuleOp"> {

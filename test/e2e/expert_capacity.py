@@ -9,7 +9,8 @@
 # sample has one word only, so that all its tokens choose the same experts. Weights are
 # drawn until no choice of the loop is a close one: then what is dropped must be the
 # loop's row by row, and the number that programs show is equal. Losses and gradients are
-# PyTorch's within what roundings of float32 do to them.
+# PyTorch's within what roundings of float32 do to them. Choices are outputs, too, of which
+# tools/dt-profile counts rows of experts.
 # ===-----------------------------------------------------------------------===
 """expert_capacity.py --dt-opt PATH: trains with a capacity of experts under several plans and compares with PyTorch."""
 
@@ -68,15 +69,17 @@ def routers(net):
 
 
 class Limit:
-    """Behind the routers of a network: the capacity of one sample. Counts what it drops; how close the closest choice was."""
+    """Behind the routers of a network: the capacity of one sample. Counts what it drops; how close the closest choice was; what each router chose."""
 
     def __init__(self, net):
         self.dropped, self.closest = 0, math.inf
-        for router in routers(net):
+        self.chosen = {router: [] for router in routers(net)}
+        for router in self.chosen:
             router.register_forward_hook(self.apply)
 
     def apply(self, router, inputs, outputs):
         scores, shares, chosen = outputs
+        self.chosen[router].append(chosen.numpy())
         top = scores.detach().softmax(-1).topk(EACH + 1, dim=-1).values
         self.closest = min(self.closest, (top[:, -2] - top[:, -1]).min().item())
         most, taken, keep = math.ceil(CAPACITY * chosen.numel() / EXPERTS), [0] * EXPERTS, torch.ones_like(shares)
@@ -90,7 +93,7 @@ class Limit:
 
 
 def loop(weights, samples, kind):
-    """(gradients of the first step, losses before each step, rows dropped in each, the largest output, the closest choice)."""
+    """(gradients of the first step, losses before each step, rows dropped in each, choices of the first step, the largest output, the closest choice)."""
     net = network().to(kind)
     net.load_state_dict({name: torch.from_numpy(value).to(kind) for name, value in weights.items()})
     limit, optimizer = Limit(net), torch.optim.AdamW(net.parameters(), **OPTIMIZER)
@@ -107,7 +110,8 @@ def loop(weights, samples, kind):
         losses, dropped = [*losses, total], [*dropped, limit.dropped]
         gradients = gradients or {f"model.net.{name}": p.grad.numpy().copy() for name, p in net.named_parameters()}
         optimizer.step()
-    return gradients, np.array(losses), dropped, terms, limit.closest
+    chosen = [np.concatenate(all_steps[: len(samples)]) for all_steps in limit.chosen.values()]
+    return gradients, np.array(losses), dropped, chosen, terms, limit.closest
 
 
 def draw_samples(lengths, random):
@@ -135,7 +139,7 @@ def draw(samples):
 def write(work, net, samples, packed):
     """Graph, recipe and batch."""
     recipe = {
-        "modules": {"model": {"onnx": "model.onnx", "experts": {"capacity": CAPACITY}}},
+        "modules": {"model": {"onnx": "model.onnx", "experts": {"capacity": CAPACITY, "choices": True}}},
         "losses": [{"name": "text", "kind": "cross_entropy", "logits": "model.logits", "labels": "labels", "ignore_index": IGNORED}],
         "optimizer": {"kind": "adamw", **OPTIMIZER},
         "batch": {"global": SAMPLES},
@@ -167,23 +171,37 @@ def run(command, cwd):
 
 
 def train(dt_opt, work, name, plan, double):
-    """Metrics of the steps, gradients of the first."""
-    out, gradients = work / name, work / f"{name}.safetensors"
+    """Metrics of the steps, gradients and outputs of the first."""
+    out, gradients, outputs = work / name, work / f"{name}.safetensors", work / f"{name}-outputs.safetensors"
     make(dt_opt, work / "recipe.json", out, "cuda" if double else "cpu", double, [f"--plan={plan}"] if plan else [], QUICK)
     ranks = math.prod(int(s.split("=")[1]) for s in plan.split(";")[0].split(":")[-1].split(",") if s[:2] in ("tp", "cp", "dp", "pp"))
-    command = [out / "build/train", "--batch", work / "batch.safetensors", "--threads", 1, "--steps", STEPS, "--metrics", out / "metrics.jsonl", "--save-gradients", gradients]
+    command = [out / "build/train", "--batch", work / "batch.safetensors", "--threads", 1, "--steps", STEPS, "--metrics", out / "metrics.jsonl", "--save-gradients", gradients, "--save-outputs", outputs]
     run([*command, *(["--ranks", ranks] if ranks > 1 else [])], out)
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()], load_file(gradients)
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()], load_file(gradients), load_file(outputs)
 
 
-def judge(name, lines, gradients, want, draws):
-    want_gradients, want_losses, dropped, terms, _ = want
+def judge(name, lines, gradients, outputs, want, draws):
+    want_gradients, want_losses, dropped, chosen, terms, _ = want
     losses = [line["loss"] for line in lines]
     gradient, where, curve, step = tolerance.compare_drawn(gradients, losses, want_gradients, want_losses, terms, draws)
     shown = [line["loss.model.dropped"] for line in lines]
     print(f"{name}: of the limits: gradients {gradient:.2f} ({where}) losses {curve:.2f} (step {step}), dropped {shown}", flush=True)
     if shown != dropped or not max(gradient, curve) <= 1:
         sys.exit(f"{name}: losses {losses}, expected {want_losses.tolist()}; dropped {shown}, expected {dropped}")
+    for layer, ids in enumerate(chosen):
+        have = outputs[f"model.choices.{layer}.of.{EXPERTS}"]
+        if not np.array_equal(have.reshape(ids.shape), ids):
+            sys.exit(f"{name}: layer {layer} chose {have.tolist()}, expected {ids.tolist()}")
+
+
+def profile(dt_opt, work, name, chosen):
+    """Rows of experts for the planner."""
+    made, tool = work / "profile.json", pathlib.Path(__file__).resolve().parents[2] / "tools/dt-profile"
+    run([sys.executable, tool, "--routing", work / f"{name}-outputs.safetensors", "-o", made], work)
+    counts = [np.bincount(ids.reshape(-1), minlength=EXPERTS).tolist() for ids in chosen]
+    if json.loads(made.read_text()) != {"version": 1, "routing": {"model": counts}}:
+        sys.exit(f"dt-profile made {made.read_text()}, expected {counts}")
+    run([dt_opt, work / "recipe.json", f"--profile={made}", "--plan=auto", "--cluster=h100-80g", "--devices=2", "--emit=plan", "-o", work / "plan"], work)
 
 
 def check(dt_opt, work, lengths, plans, double, packed):
@@ -199,6 +217,8 @@ def check(dt_opt, work, lengths, plans, double, packed):
     for name, plan in plans.items():
         if not double or name in DOUBLE:
             judge(name, *train(dt_opt, work, name, plan, double), want, draws)
+    if not double and not packed:
+        profile(dt_opt, work, next(iter(plans)), want[3])
 
 
 def main():

@@ -159,6 +159,7 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
     module.setSplit(true);
   if (entry.capacity)
     module.setExpertCapacityAttr(builder.getF64FloatAttr(*entry.capacity));
+  module.setShowChoices(entry.choices);
   setPrecision(module, entry);
   if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();

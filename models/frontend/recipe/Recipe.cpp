@@ -31,7 +31,7 @@ const StringRef kTopKeys[] = {
     "data",    "seed",        "precision", "ema"};
 const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze", "lora",
                                  "init", "dims", "split",     "experts"};
-const StringRef kExpertKeys[] = {"capacity"};
+const StringRef kExpertKeys[] = {"capacity", "choices"};
 const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
@@ -178,6 +178,7 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
     if (experts.has("capacity")) // below 1 even choices would not fit
       entry.capacity = experts.at("capacity")
                            .number(1, std::numeric_limits<double>::infinity());
+    entry.choices = experts.has("choices") && experts.at("choices").flag();
   }
   if (reader.has("init"))
     for (JsonReader element : reader.at("init").list()) {

@@ -159,7 +159,7 @@ CASES = [
     (("modules", "llm", "init"), [{"pattern": "table", "rule": "normal(0, -1)", "replace": True}], "modules.llm.init[0]: error: parameter 'table': init rule 'normal(0, -1)' has a negative std"),
     (("modules", "llm", "experts"), {"capacity": 0.9}, "modules.llm.experts.capacity: expected a number of at least 1.0, not 0.9"),
     (("modules", "llm", "experts"), {"capacity": "1.25"}, 'modules.llm.experts.capacity: expected a number of at least 1.0, not the string "1.25"'),
-    (("modules", "llm", "experts"), {"factor": 1.25}, "modules.llm.experts: unknown key 'factor' (keys here: capacity)"),
+    (("modules", "llm", "experts"), {"factor": 1.25}, "modules.llm.experts: unknown key 'factor' (keys here: capacity, choices)"),
     (("losses", 0), {"kind": "max_load", "logits": "llm.logits", "experts_per_token": 2}, 'losses[0]: error: a max_load trains nothing, expected "weight": 0'),
     (("losses", 0), {"kind": "load_balance", "logits": "llm.logits", "experts_per_token": 200}, 'losses[0]: error: "experts_per_token" is 200; expected 1 to the router\'s '),
     (("losses", 0, "where"), "labels", 'losses[0]: "where" names an input and "is" a number: expected both or neither'),
