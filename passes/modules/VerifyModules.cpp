@@ -67,7 +67,7 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
       bool apart = state.is(ItemState::PerItem) &&
                    state.axis == (op.getSegments() ? 1 : 0) &&
                    state.major == nn::DimExpr(1);
-      if (!before && !apart)
+      if (!before && !apart && !state.is(ItemState::Invariant))
         return op.emitError("'")
                << module.getExternalName()
                << "' has a capacity of experts (experts.capacity), but rows of "
