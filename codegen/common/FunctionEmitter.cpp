@@ -251,12 +251,21 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
       .Case<rt::CallOp>([&](rt::CallOp call) { return emitCall(call); })
       .Case<rt::MatmulOp>(
           [&](rt::MatmulOp matmul) { return emitMatmul(matmul); })
-      .Case<rt::RouteOp>([&](rt::RouteOp route) {
+      .Case<rt::LimitChoicesOp>([&](rt::LimitChoicesOp limit) {
         return libraryCall(
-            "route",
-            {route.getExperts(), route.getFirst(), route.getOrder(),
-             route.getPlace(), route.getOffsets()},
-            {size(route.getRows()), route.getCount(), route.getPlaced()});
+            "limitChoices",
+            {limit.getExperts(), limit.getSegments(), limit.getKept()},
+            {size(limit.getSamples()), size(limit.getChoices()),
+             limit.getEach(), limit.getCount(), limit.getMost(),
+             constantText(limit.getCapacityAttr())});
+      })
+      .Case<rt::RouteOp>([&](rt::RouteOp route) {
+        return libraryCall("route",
+                           {route.getExperts(), route.getFirst(),
+                            route.getOrder(), route.getPlace(),
+                            route.getOffsets()},
+                           {size(route.getRows()), size(route.getRoom()),
+                            route.getCount(), route.getPlaced()});
       })
       .Case<rt::GroupedMatmulOp>([&](rt::GroupedMatmulOp grouped) {
         return libraryCall("groupedMatmul",

@@ -45,7 +45,7 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
     (files, command line) by that name. `split`: it may hold several modules, which the modules phase tells apart (docs/modules.md). `save`: the saved set of its functions.
 
     How it computes (docs/sharding.md, docs/precision.md): `precision` (absent: float32); `narrow_residual`: values that layers hand on are stored in bf16; `narrow_gradients`: so are gradients of parameters that have working copies; `tp`: ranks of the tensor-parallel group; `cp`: of the context-parallel group, over which tokens are cut (docs/context.md); `joined`: so many of the plan's replicas are one here, whose ranks have samples of their own, as they share out experts; `ep`: how many ranks share out experts (docs/expert-parallelism.md); `sequence_parallel`: activations between layers are cut along the tokens; `overlap`: strips of
-    collectives and the products beside them; `memory_price`: bytes of traffic that a stored element of a parameter is worth.
+    collectives and the products beside them; `memory_price`: bytes of traffic that a stored element of a parameter is worth. `expert_capacity`: of each sample an expert takes at most so many times its even share of rows (docs/experts.md); gone after nn-limit-choices. `show_choices`: which experts rows chose are outputs; gone after nn-show-choices.
 
     Who runs it (docs/parallel.md; `Placement` has the values of absent ones): `unit`: the plan's unit that the module is a `stage` of; `dp`: replicas, with their `ranks` (replica d's from d * joined * cp * tp on) and `speeds` (only ratios count);
     `sub`: pieces of a replica's share of a microbatch; `span`: microbatches that a task works on at once; `zero`: 1 if optimizer state is sharded over replicas and ranks with other tokens; `split_backward`: gradients of inputs and of parameters are tasks of
@@ -58,7 +58,7 @@ def Dist_ModuleOp : Dist_TopOp<"module", [Symbol, SymbolTable, IsolatedFromAbove
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$item, OptionalAttr<Dist_Role>:$role, UnitAttr:$whole_batch, OptionalAttr<StrAttr>:$origin,
     UnitAttr:$split, OptionalAttr<Dist_Save>:$save,
-    OptionalAttr<Dist_Precision>:$precision, UnitAttr:$narrow_residual, UnitAttr:$narrow_gradients, Dist_CountOrOne:$tp, Dist_CountOrOne:$cp, Dist_CountOrOne:$joined, Dist_CountOrOne:$ep, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price,
+    OptionalAttr<Dist_Precision>:$precision, UnitAttr:$narrow_residual, UnitAttr:$narrow_gradients, Dist_CountOrOne:$tp, Dist_CountOrOne:$cp, Dist_CountOrOne:$joined, Dist_CountOrOne:$ep, UnitAttr:$sequence_parallel, Dist_CountOrOne:$overlap, OptionalAttr<NN_NotNegative>:$memory_price, OptionalAttr<NN_Positive>:$expert_capacity, UnitAttr:$show_choices,
     OptionalAttr<StrAttr>:$unit, DefaultValuedOptionalAttr<Dist_Index, "0">:$stage, Dist_CountOrOne:$dp, OptionalAttr<Dist_RankList>:$ranks, OptionalAttr<Dist_PositiveList>:$speeds,
     DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntPositive, IntMaxValue<32767>]>, "1">:$sub, Dist_CountOrOne:$span, DefaultValuedOptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<0>, IntMaxValue<1>]>, "0">:$zero, UnitAttr:$split_backward, OptionalAttr<Dist_Index>:$run_ahead,
     OptionalAttr<Dist_TimesAttr>:$times, OptionalAttr<Dist_WorkAttr>:$work,

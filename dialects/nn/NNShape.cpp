@@ -133,6 +133,11 @@ dt::nn::getReassociation(ArrayRef<DimExpr> from, ArrayRef<DimExpr> to) {
   return groups;
 }
 
+bool dt::nn::isSmaller(const DimExpr &size, const DimExpr &other) {
+  DimExpr more = other - size;
+  return more.terms().size() == 1 && more.terms()[0].coefficient > 0;
+}
+
 Value dt::nn::throughReshapes(Value v) {
   while (auto reshape = v.getDefiningOp<ReshapeOp>())
     v = reshape.getInput();

@@ -26,6 +26,9 @@ inline int64_t getRank(mlir::Value v) {
   return mlir::cast<mlir::RankedTensorType>(v.getType()).getRank();
 }
 
+/// Whether a size is below another whatever the symbol is from 1 on.
+bool isSmaller(const DimExpr &size, const DimExpr &other);
+
 /// tensor<…, #nn.dims<…>> with these dims.
 mlir::RankedTensorType makeTensorType(llvm::ArrayRef<DimExpr> shape,
                                       mlir::Type elementType);

@@ -103,8 +103,8 @@ static void printDims(llvm::raw_ostream &os,
 
 static StringRef nameOf(FactorKind kind) {
   static constexpr StringLiteral names[] = {
-      "pass",  "sum",       "max",     "min",    "blocked",
-      "group", "replicate", "experts", "routed", "ends"};
+      "pass",      "sum",     "max",    "min",    "blocked", "group",
+      "replicate", "experts", "routed", "places", "ends"};
   return names[static_cast<unsigned>(kind)];
 }
 

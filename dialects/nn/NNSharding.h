@@ -32,7 +32,9 @@ enum class FactorKind : uint8_t {
   // (docs/experts.md).
   experts, ///< each rank has its experts, one after another
   routed,  ///< rows in the order of experts: those of the rank's, in a dim of
-           ///< the same size, as data decide how many they are
+           ///< the same size, as data decide how many they are; or of as many
+           ///< as there may be
+  places,  ///< where such rows are: of all, in a dim of the same size
   ends,    ///< where rows of experts begin, and the last end
 };
 

@@ -293,6 +293,25 @@ static LogicalResult verifyRows(Operation *op, StringRef name, Value buffer,
                  failed(verifyCount(op, name, buffer, count)));
 }
 
+LogicalResult LimitChoicesOp::verify() {
+  Type element = cast<BufferType>(getExperts().getType()).getElementType();
+  if (!element.isInteger(32) && !element.isInteger(64))
+    return emitOpError() << "experts are i32 or i64, not " << element;
+  DimExpr all = getSamples() * getChoices();
+  std::optional<DimExpr> numbers = all.exactDiv(DimExpr(getEach()));
+  if (!numbers)
+    return emitOpError() << all.str() << " choices are not " << getEach()
+                         << " for each number";
+  Type i1 = IntegerType::get(getContext(), 1),
+       i64 = IntegerType::get(getContext(), 64);
+  return failure(
+      failed(verifyCount(*this, "experts", getExperts(), all)) ||
+      failed(verifyElement(*this, "segments", getSegments(), i64)) ||
+      failed(verifyCount(*this, "segments", getSegments(), *numbers)) ||
+      failed(verifyElement(*this, "kept", getKept(), i1)) ||
+      failed(verifyCount(*this, "kept", getKept(), all)));
+}
+
 LogicalResult RouteOp::verify() {
   Type element = cast<BufferType>(getExperts().getType()).getElementType();
   if (!element.isInteger(32) && !element.isInteger(64))
@@ -305,7 +324,7 @@ LogicalResult RouteOp::verify() {
   return failure(
       failed(verifyCount(*this, "experts", getExperts(), rows)) ||
       failed(verifyElement(*this, "first", getFirst(), i64)) ||
-      failed(verifyRows(*this, "order", getOrder(), rows)) ||
+      failed(verifyRows(*this, "order", getOrder(), getRoom())) ||
       failed(verifyRows(*this, "place", getPlace(), rows)) ||
       failed(verifyRows(*this, "offsets", getOffsets(), getPlaced() + 1)));
 }

@@ -70,10 +70,16 @@ def RT_AttentionGradOp : RT_AttentionLike<"attention_grad", [AttrSizedOperandSeg
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? (`segments` $query_segments^ `by` $key_segments)? `of` $o `,` $lse `,` $dout `to` $dq `,` $dk `,` $dv_ attr-dict `:` type(operands)";
 }
 
+def RT_LimitChoicesOp : RT_Op<"limit_choices"> {
+  let summary = "limitChoices of runtime/device/cpu/Experts.h";
+  let arguments = (ins RT_In<"experts">:$experts, Optional<RT_BufferType>:$segments, RT_Out<"kept">:$kept, NN_Dim:$samples, NN_Dim:$choices, I64Attr:$each, I64Attr:$count, I64Attr:$most, F64Attr:$capacity);
+  let hasVerifier = 1;
+  let assemblyFormat = "$experts (`apart` $segments^)? `to` $kept attr-dict `:` type(operands)";
+}
 def RT_RouteOp : RT_Op<"route"> {
   let summary = "route of runtime/device/cpu/Experts.h";
-  let description = [{ Of `count` experts those from `first` on, `placed` of them; without `first` all. }];
-  let arguments = (ins RT_In<"experts">:$experts, Optional<RT_BufferType>:$first, RT_Out<"order">:$order, RT_Out<"place">:$place, RT_Out<"offsets">:$offsets, NN_Dim:$rows, I64Attr:$count, I64Attr:$placed);
+  let description = [{ Of `count` experts those from `first` on, `placed` of them, which have at most `room` rows; without `first` all. }];
+  let arguments = (ins RT_In<"experts">:$experts, Optional<RT_BufferType>:$first, RT_Out<"order">:$order, RT_Out<"place">:$place, RT_Out<"offsets">:$offsets, NN_Dim:$rows, NN_Dim:$room, I64Attr:$count, I64Attr:$placed);
   let hasVerifier = 1;
   let assemblyFormat = "$experts (`from` $first^)? `to` $order `,` $place `,` $offsets attr-dict `:` type(operands)";
 }

@@ -18,6 +18,8 @@ def ImportPipeline : Pipeline<[
     "nn-raise-elementwise, nn-raise-norms, nn-raise-attention, nn-raise-experts, nn-raise-losses, canonicalize, cse))",
   // Behind raising, which looks at products as the exporter wrote them.
   "dist.module(nn-apply-adapters, nn-balance-choices)",
+  "dist.module(nn-show-choices)",
+  "nn-limit-choices",
   "dist-mark-matrices",
   "nn-verify-import"
 ]>;
@@ -111,6 +113,25 @@ def BalanceChoices : Pass<"nn-balance-choices", "::dt::dist::ModuleOp"> {
   let summary = "Biases of routers that even out how often experts are chosen";
   let description = [{
     For each read of a parameter with `routing_rate`: nn.balance behind the first value that follows from the chosen numbers and may have a gradient. From the bias must follow, by floats, one nn.top_k among as many elements as it has whose numbers are used (others, of groups of experts, may stand in between), and nothing but choices.
+  }];
+  let dependentDialects = ["::dt::nn::NNDialect"];
+}
+
+def ShowChoices : Pass<"nn-show-choices", "::dt::dist::ModuleOp"> {
+  let summary = "Numbers of chosen experts as outputs";
+  let description = [{
+    In modules with `show_choices`, which is taken away: what nn.expert_linear multiplies by, as it was chosen, is an output `choices.N.of.E` of layer N with E experts, in the order of layers.
+  }];
+}
+
+def LimitChoices : Pass<"nn-limit-choices", "::mlir::ModuleOp"> {
+  let summary = "A capacity of experts: rows beyond it are of no expert";
+  let description = [{
+    In modules with `expert_capacity`, which is taken away: behind each nn.top_k whose numbers nn.expert_linear multiplies by stands nn.limit_choices, and choices beyond the capacity get the number of experts, which is none (`limited`). All else that follows from the choice, such as shares, stays.
+
+    Samples are what the only symbol of the rows counts. Of packed rows they are the runs of the segments that attention keeps apart (docs/sizes.md).
+
+    How many choices are dropped is a dist.loss "MODULE.dropped" of weight 0, a sum without a denominator: counted by sample, in integers, which are exact where stages send them.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

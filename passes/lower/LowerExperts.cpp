@@ -18,6 +18,16 @@ namespace {
 /// Rows of a token that are added without a loop.
 constexpr uint64_t kMostUnrolled = 16;
 
+LogicalResult lowerLimitChoices(nn::LimitChoicesOp op, FunctionLowering &f) {
+  Shape shape = nn::getShape(op.getExperts());
+  f.checkIndices(op, op.getExperts(), {"experts", DimExpr(op.getCount())});
+  rt::LimitChoicesOp::create(
+      f.builder(), op.getLoc(), f.get(op.getExperts()), f.get(op.getSegments()),
+      f.destination(op.getResult()).buffer, shape[0], shape[1], op.getEach(),
+      op.getCount(), op.getMost().value_or(0), op.getCapacity());
+  return success();
+}
+
 LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
   DimExpr rows = nn::getShape(op.getExperts())[0];
   Value order = f.destination(op.getOrder()).buffer,
@@ -26,7 +36,8 @@ LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
   f.checkIndices(op, op.getExperts(), {"experts", DimExpr(op.getCount())});
   rt::RouteOp::create(f.builder(), op.getLoc(), f.get(op.getExperts()),
                       f.get(op.getFirst()), order, place, offsets, rows,
-                      op.getCount(), op.getPlaced());
+                      nn::getShape(op.getOrder())[0], op.getCount(),
+                      op.getPlaced());
   return success();
 }
 
@@ -59,7 +70,7 @@ LogicalResult lowerCombine(nn::CombineOp op, FunctionLowering &f) {
   Shape in = nn::getShape(op.getInput()), out = nn::getShape(op.getResult());
   Destination d = f.destination(op.getResult());
   KernelBuilder k(f.builder(), op.getLoc(), describe(op), out);
-  Value place = k.use(f.get(op.getPlace()), Shape{in[0]}),
+  Value place = k.use(f.get(op.getPlace()), nn::getShape(op.getPlace())),
         x = k.use(f.get(op.getInput()), in);
   Value each = k.constant(op.getEach()), first = k.mul(k.index(0), each);
   auto part = [&](Value j) {
@@ -131,6 +142,7 @@ LogicalResult lowerGroupedSum(nn::GroupedSumOp op, FunctionLowering &f) {
 } // namespace
 
 void dt::lower::attachExpertLowerings(MLIRContext *context) {
+  attachLowering<nn::LimitChoicesOp, lowerLimitChoices>(context);
   attachLowering<nn::RouteOp, lowerRoute>(context);
   attachLowering<nn::DispatchOp, lowerDispatch>(context);
   attachLowering<nn::CombineOp, lowerCombine>(context);

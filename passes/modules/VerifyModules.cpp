@@ -27,9 +27,13 @@ namespace {
 struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
   void runOnOperation() override {
     mlir::ModuleOp program = getOperation();
-    for (auto module : program.getOps<dist::ModuleOp>())
-      if (module.getForward())
-        findSegments(module);
+    for (auto module : program.getOps<dist::ModuleOp>()) {
+      if (!module.getForward())
+        continue;
+      findSegments(module);
+      if (failed(checkLimits(module)))
+        return signalPassFailure();
+    }
     // Rows behind those of the last item are one more of them.
     bool padded =
         llvm::any_of(program.getOps<dist::ModuleOp>(), dist::hasPadding);
@@ -44,6 +48,32 @@ struct VerifyModulesPass : impl::VerifyModulesBase<VerifyModulesPass> {
       if (!module.getWholeBatch())
         markUnjoined(module);
     }
+  }
+
+  /// A capacity of experts counts by sample, also where the batch is whole: one
+  /// sample's rows stand one after another.
+  LogicalResult checkLimits(dist::ModuleOp module) {
+    SmallVector<nn::LimitChoicesOp> limits;
+    module.getForward().walk(
+        [&](nn::LimitChoicesOp op) { limits.push_back(op); });
+    if (limits.empty())
+      return success();
+    ItemAnalysis analysis(module, takesLocalStatistics(getOperation()));
+    for (nn::LimitChoicesOp op : limits) {
+      const ItemState &state = analysis.get(op.getResult());
+      bool before = state.is(ItemState::Coupled) &&
+                    state.culprit != op.getExperts().getDefiningOp() &&
+                    state.culprit != op;
+      bool apart = state.is(ItemState::PerItem) &&
+                   state.axis == (op.getSegments() ? 1 : 0) &&
+                   state.major == nn::DimExpr(1);
+      if (!before && !apart && !state.is(ItemState::Invariant))
+        return op.emitError("'")
+               << module.getExternalName()
+               << "' has a capacity of experts (experts.capacity), but rows of "
+                  "different samples stand between one another";
+    }
+    return success();
   }
 
   /// Raw inputs that attention compares along an axis of several items' rows.

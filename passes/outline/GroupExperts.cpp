@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistOps.h"
+#include "dialects/nn/NNNumbers.h"
 #include "passes/outline/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -67,8 +68,17 @@ public:
     loc = first.getLoc();
     count = nn::getShape(first.getExperts())[0];
     Shape weight = nn::getShape(first.getWeight());
-    route = nn::RouteOp::create(b, loc, reshape(experts, {count}), Value(),
-                                uint64_t(weight[0].constant()), IntegerAttr());
+    int64_t all = weight[0].constant();
+    Value from;
+    IntegerAttr take;
+    if (first.getLimited()) { // number `all` is of no expert
+      from = makeZero();
+      take = b.getI64IntegerAttr(all++);
+      parts = b.getI64IntegerAttr(1);
+      room = findRoom(experts, take.getInt());
+    }
+    route = nn::RouteOp::create(b, loc, reshape(experts, {count}), from,
+                                b.getI64IntegerAttr(all), take, room);
   }
 
   void run() {
@@ -96,6 +106,26 @@ public:
   }
 
 private:
+  /// Rows of all experts, of which each has a number of every sample at the
+  /// most.
+  nn::DimAttr findRoom(Value experts, int64_t all) {
+    auto where = nn::throughReshapes(experts).getDefiningOp<nn::WhereOp>();
+    auto limit = where ? nn::throughReshapes(where.getCondition())
+                             .getDefiningOp<nn::LimitChoicesOp>()
+                       : nn::LimitChoicesOp();
+    auto most = limit ? limit.getMost() : std::nullopt;
+    if (!most || where.getLhs() != nn::throughReshapes(limit.getExperts()) ||
+        nn::splatOf(where.getRhs()) != double(all))
+      return {};
+    return nn::DimAttr::get(b.getContext(),
+                            nn::getShape(limit.getExperts())[0] *
+                                DimExpr(*most * all));
+  }
+  Value makeZero() {
+    auto type = RankedTensorType::get({}, b.getI64Type());
+    auto zero = DenseIntElementsAttr::get(type, int64_t(0));
+    return nn::ConstantOp::create(b, loc, type, zero);
+  }
   Value reshape(Value v, ArrayRef<DimExpr> shape) {
     if (nn::getShape(v) == Shape(shape))
       return v;
@@ -119,7 +149,7 @@ private:
                           : reshape(rows, flat(rows));
     Value there =
         nn::DispatchOp::create(b, loc, x, route.getOrder(), route.getPlace(),
-                               tokens.each, IntegerAttr());
+                               tokens.each, parts, room);
     return grouped[rows] = reshape(there, nn::getShape(rows));
   }
   void set(Value rows, Value there) {
@@ -133,7 +163,7 @@ private:
     Value x = get(op.getInput());
     set(op.getResult(), nn::GroupedLinearOp::create(
                             b, loc, x, op.getWeight(), route.getOffsets(),
-                            op.getBias(), op.getInOut(), IntegerAttr()));
+                            op.getBias(), op.getInOut(), parts, room));
   }
 
   /// An op behind a product, if it may.
@@ -158,7 +188,7 @@ private:
   Value combine(Value rows, int64_t each) {
     Value there = reshape(grouped.lookup(rows), flat(rows));
     return nn::CombineOp::create(b, loc, there, route.getOrder(),
-                                 route.getPlace(), each, IntegerAttr());
+                                 route.getPlace(), each, parts, room);
   }
 
   /// reduce(reshape(rows)) over the rows of each token: [.., k, ..h].
@@ -212,6 +242,10 @@ private:
   SmallVector<nn::ExpertLinearOp> products;
   DimExpr count;
   nn::RouteOp route;
+  /// Where rows may be of no expert.
+  IntegerAttr parts;
+  /// How many are of one at the most, if that is known.
+  nn::DimAttr room;
   /// The block from the first product on, as it was.
   SmallVector<Operation *> ops;
   /// Rows in the order of tokens to the same rows in the grouped order.

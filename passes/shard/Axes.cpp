@@ -45,6 +45,12 @@ static bool wantsSmallerAxes(dist::ModuleOp module, const Axis &axis) {
   return false;
 }
 
+/// Whether no axis cuts rows by tokens: a rank of an axis of experts then may
+/// have all rows that a capacity leaves to its experts, and no more.
+static bool areExperts(ArrayRef<Axis> axes) {
+  return llvm::all_of(axes, [](const Axis &axis) { return axis.experts; });
+}
+
 SmallVector<Axis> dt::shard::splitAxis(dist::ModuleOp module,
                                        const Axis &whole) {
   if (!wantsSmallerAxes(module, whole))
@@ -57,6 +63,7 @@ SmallVector<Axis> dt::shard::splitAxis(dist::ModuleOp module,
     }
     rest /= p;
     axes.push_back({p, rest * whole.stride, whole.experts});
+    axes.back().bounded = whole.bounded;
   }
   return axes;
 }
@@ -66,9 +73,11 @@ SmallVector<Axis> dt::shard::getGroup(dist::ModuleOp module) {
   int64_t ep = sharesOverTokens(module) ? ranks : module.getEp();
   if (ep == 1)
     return {{ranks, 1}};
+  Axis experts{ep, ranks / ep, /*experts=*/true};
+  experts.bounded = areExperts(getContextAxes(module));
   if (ep == ranks)
-    return {{ranks, 1, true}};
-  return {{ep, ranks / ep, true}, {ranks / ep, 1}};
+    return {experts};
+  return {experts, {ranks / ep, 1}};
 }
 
 /// Blocks so small that each rank has several of every stretch of tokens: what
@@ -105,6 +114,13 @@ static bool hasPackedRows(dist::ModuleOp module) {
   });
 }
 
+static SmallVector<Axis> bound(SmallVector<Axis> axes) {
+  bool all = areExperts(axes);
+  for (Axis &axis : axes)
+    axis.bounded = all;
+  return axes;
+}
+
 SmallVector<Axis> dt::shard::getContextAxes(dist::ModuleOp module) {
   int64_t group = getTensorParallel(module), ranks = module.getCp(),
           joined = module.getJoined();
@@ -115,7 +131,7 @@ SmallVector<Axis> dt::shard::getContextAxes(dist::ModuleOp module) {
     axes.push_back({joined, group * ranks, /*experts=*/true, /*context=*/true,
                     /*block=*/0, /*samples=*/true});
   if (ranks == 1)
-    return axes;
+    return bound(axes);
   int64_t share = sharesOverTokens(module)
                       ? std::min<int64_t>(module.getEp() / group, ranks)
                       : 1;
@@ -125,5 +141,5 @@ SmallVector<Axis> dt::shard::getContextAxes(dist::ModuleOp module) {
                     /*context=*/true, block * share});
   if (share > 1)
     axes.push_back({share, group, /*experts=*/true, /*context=*/true, block});
-  return axes;
+  return bound(axes);
 }

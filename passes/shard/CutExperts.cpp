@@ -8,6 +8,8 @@
 #include "dialects/dist/SharedExperts.h"
 #include "passes/shard/Passes.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::shard;
@@ -15,8 +17,6 @@ using nn::FactorKind;
 using nn::ShardingRule;
 
 namespace {
-
-constexpr Cut kRows{0, 0, Cut::ofExperts};
 
 std::optional<unsigned> findFactor(const ShardingRule &rule, FactorKind kind) {
   for (auto [i, factor] : llvm::enumerate(rule.factors))
@@ -31,16 +31,26 @@ int64_t countOwn(const ShardingRule &rule, const Axis &axis) {
   return experts ? rule.factors[*experts].size.constant() / axis.over : 0;
 }
 
+/// What becomes of the rows of a routed op.
+Cut cutRows(Operation *op, const ShardingRule &rule, const Axis &axis) {
+  int64_t chunk = takesLess(op, rule, axis)
+                      ? getLocalRoom(op, axis)->terms()[0].coefficient
+                      : 0;
+  return {0, chunk, Cut::ofExperts};
+}
+
 /// What becomes of a value of a routed op.
-std::optional<Cut> cutOf(const ShardingRule &rule,
+std::optional<Cut> cutOf(Operation *op, const ShardingRule &rule,
                          const ShardingRule::Dims &dims, const Axis &axis) {
   for (auto [d, list] : llvm::enumerate(dims))
     for (unsigned f : list)
       switch (rule.factors[f].kind) {
       case FactorKind::routed:
-        return kRows;
+        return cutRows(op, rule, axis);
+      case FactorKind::places:
+        return Cut{0, 0, Cut::ofExperts};
       case FactorKind::ends:
-        return Cut{0, countOwn(rule, axis), Cut::ofExperts};
+        return Cut{0, countOwn(rule, axis), Cut::ends};
       case FactorKind::experts:
         return Cut{static_cast<unsigned>(d), countOwn(rule, axis)};
       default:
@@ -67,6 +77,14 @@ std::optional<Cut> findTokenRows(const Variable &v) {
   return std::nullopt;
 }
 
+/// The rows of a rank's experts, if it has such a cut.
+std::optional<Cut> findExpertRows(const Variable &v) {
+  for (const Cut &cut : v.cuts)
+    if (cut.kind == Cut::ofExperts)
+      return cut;
+  return std::nullopt;
+}
+
 /// The chunk of a routed step's rows, where they are cut by tokens.
 std::optional<int64_t> findRowChunk(const ShardProblem &program,
                                     const Step &step,
@@ -88,8 +106,9 @@ std::optional<Cut> tokenCutOf(const ShardingRule &rule,
   for (auto [d, list] : llvm::enumerate(dims))
     for (unsigned f : list) {
       FactorKind kind = rule.factors[f].kind;
-      if (kind == FactorKind::routed || kind == FactorKind::ends)
-        return Cut{0, kind == FactorKind::routed ? chunk : 0, Cut::ofTokens};
+      if (kind == FactorKind::routed || kind == FactorKind::places ||
+          kind == FactorKind::ends)
+        return Cut{0, kind == FactorKind::ends ? 0 : chunk, Cut::ofTokens};
       if (kind != FactorKind::replicate)
         continue;
       auto each = rows.exactDiv(rule.factors[f].size);
@@ -125,6 +144,26 @@ runCut(const ShardProblem &program, const Step &step, const ShardingRule &rule,
 
 } // namespace
 
+std::optional<nn::DimExpr> dt::shard::getLocalRoom(Operation *op,
+                                                   const Axis &axis) {
+  auto room =
+      llvm::TypeSwitch<Operation *, nn::DimAttr>(op)
+          .Case<nn::RouteOp, nn::DispatchOp, nn::CombineOp, nn::GroupedLinearOp,
+                nn::GroupedLinearDwOp, nn::GroupedSumOp>(
+              [](auto routed) { return routed.getRoomAttr(); })
+          .Default(nn::DimAttr());
+  if (!room || !axis.bounded)
+    return std::nullopt;
+  return room.getSize().exactDiv(nn::DimExpr(axis.over));
+}
+
+bool dt::shard::takesLess(Operation *op, const ShardingRule &rule,
+                          const Axis &axis) {
+  auto room = getLocalRoom(op, axis);
+  auto rows = findFactor(rule, FactorKind::routed);
+  return room && rows && nn::isSmaller(*room, rule.factors[*rows].size);
+}
+
 bool dt::shard::isRouted(const ShardingRule &rule) {
   return findFactor(rule, FactorKind::routed).has_value();
 }
@@ -142,21 +181,23 @@ void dt::shard::addRoutedCuts(ShardProblem &program, StepRules rules,
   for (auto [step, rule] : llvm::zip(program.steps, rules))
     if (rule && isRouted(*rule))
       forEachValue(step, *rule, [&](unsigned v, auto &dims) {
-        auto cut = cutOf(*rule, dims, axis);
-        if (cut && cut->kind == Cut::ofExperts)
+        auto cut = cutOf(step.op, *rule, dims, axis);
+        if (cut && cut->kind != Cut::blocks)
           add(v, *cut);
       });
   auto spread = [&](const Step &step, const ShardingRule &rule) {
     auto rows = nn::findRows(rule);
-    bool any = false;
+    std::optional<Cut> cut;
     if (rows)
       forEachValue(step, rule, [&](unsigned v, auto &dims) {
-        any |= nn::hasFactor(dims, *rows) && program.variables[v].find(kRows);
+        if (auto known = findExpertRows(program.variables[v]);
+            known && nn::hasFactor(dims, *rows))
+          cut = known;
       });
-    if (any)
+    if (cut)
       forEachValue(step, rule, [&](unsigned v, auto &dims) {
         if (nn::hasFactor(dims, *rows))
-          add(v, kRows);
+          add(v, *cut);
       });
   };
   do {
@@ -172,7 +213,7 @@ std::optional<Strategy> dt::shard::runRouted(const ShardProblem &program,
                                              const ShardingRule &rule,
                                              const Axis &axis) {
   auto s = runCut(program, step, rule, axis,
-                  [&](auto &dims) { return cutOf(rule, dims, axis); });
+                  [&](auto &dims) { return cutOf(step.op, rule, dims, axis); });
   if (s) {
     s->factor = static_cast<int>(*findFactor(rule, FactorKind::routed));
     s->chunk = countOwn(rule, axis);
@@ -187,8 +228,8 @@ std::optional<Strategy> dt::shard::runAlongRows(const ShardProblem &program,
   auto rows = nn::findRows(rule);
   if (!rows)
     return std::nullopt;
-  auto cut = axis.experts ? std::optional(kRows)
-                          : findTokenRows(program.variables[step.results[0]]);
+  const Variable &result = program.variables[step.results[0]];
+  auto cut = axis.experts ? findExpertRows(result) : findTokenRows(result);
   if (!cut)
     return std::nullopt;
   Strategy s;

@@ -3,9 +3,10 @@
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 // docs/expert-parallelism.md. On an axis with `experts`, each rank has its
-// experts and, of all rows in the order of experts, those of its own, in a dim
-// of the whole's size: Cut::ofExperts, chunk 0; where they end: chunk is the
-// rank's experts.
+// experts and, of all rows in the order of experts, those of its own:
+// Cut::ofExperts. Chunk 0: in a dim of the whole's size. Where a capacity
+// bounds them, chunk is how many there may be, for each 1 of the dim's symbol.
+// Where they end: Cut::ends, chunk is the rank's experts.
 //
 // On a context axis without, each rank routes its own tokens to all experts:
 // Cut::ofTokens, chunk is the rows of a block of tokens; where they end: 0.
@@ -24,6 +25,13 @@ using StepRules = llvm::ArrayRef<const nn::ShardingRule *>;
 
 /// Whether an op works on rows in the order of experts by its own rule.
 bool isRouted(const nn::ShardingRule &rule);
+
+/// Rows that an op has of a rank's experts at the most; nothing where no
+/// capacity says so.
+std::optional<nn::DimExpr> getLocalRoom(mlir::Operation *op, const Axis &axis);
+/// Whether that is less than all rows, so that a rank has no room for more.
+bool takesLess(mlir::Operation *op, const nn::ShardingRule &rule,
+               const Axis &axis);
 
 /// Gives variables with such rows, and those that say where they are, a cut
 /// that is `routed`; also what ops that treat rows alone make of them.

@@ -193,7 +193,7 @@ bool CutFinder::canCut(const Relation &r, int64_t chunk) const {
   const nn::ShardingRule &rule = *ruleOf[r.step];
   FactorCut cut{&rule, static_cast<unsigned>(r.factor), chunk, axis, {}};
   if (r.kind == FactorKind::replicate || r.kind == FactorKind::routed ||
-      r.kind == FactorKind::ends)
+      r.kind == FactorKind::places || r.kind == FactorKind::ends)
     return false;
   if (r.kind == FactorKind::experts)
     return axis.experts;

@@ -45,10 +45,14 @@ Known findTokens(const ShardProblem &program, const Axis &axis,
     if (step.kind == Step::call) {
       const LayerLayouts *layer = layers(step.op);
       func::FuncOp callee = calleeOf(step);
-      // Residuals are the layer's own business.
+      // Residuals, which come last, are the layer's own business.
       if (layer && findPair(callee).forward == callee) {
+        unsigned outputs = 0;
+        while (outputs < callee.getNumResults() &&
+               !callee.getResultAttr(outputs, nn::kResidualAttr))
+          ++outputs;
         add(step.operands, layer->forwardArguments);
-        add(ArrayRef(step.results).take_front(1), layer->forwardResults);
+        add(ArrayRef(step.results).take_front(outputs), layer->forwardResults);
       } else if (layer) {
         add(step.results, layer->backwardResults);
       }

@@ -23,6 +23,9 @@ RankedTensorType dt::shard::localType(RankedTensorType type,
   if (layout.at.kind == Cut::blocks)
     dim = *dim.exactDiv(nn::DimExpr(axis.over));
   else if (layout.at.kind == Cut::ofExperts && layout.at.chunk)
+    dim = *dim.exactDiv(nn::DimExpr(dim.terms()[0].coefficient)) *
+          nn::DimExpr(layout.at.chunk);
+  else if (layout.at.kind == Cut::ends)
     dim = nn::DimExpr(layout.at.chunk + 1);
   else if (layout.at.kind == Cut::ofTokens && layout.at.chunk)
     dim = *dim.exactDiv(nn::DimExpr(axis.over));

@@ -156,12 +156,11 @@ std::vector<Layer> dt::shard::findLayers(const ShardProblem &whole) {
 
 RankedTensorType dt::shard::getStream(const Layer &layer) {
   func::FuncOp f = layer.pair.forward;
-  if (f.getNumResults() == 0)
-    return {};
-  Type type = f.getResultTypes()[0];
-  for (auto [i, argument] : llvm::enumerate(f.getArgumentTypes()))
-    if (argument == type && !layer.links.parameters[i])
-      return cast<RankedTensorType>(type);
+  for (Type type : f.getResultTypes())
+    for (auto [i, argument] : llvm::enumerate(f.getArgumentTypes()))
+      if (argument == type && !layer.links.parameters[i] &&
+          isa<FloatType>(getElementTypeOrSelf(type)))
+        return cast<RankedTensorType>(type);
   return {};
 }
 

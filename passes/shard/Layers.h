@@ -23,8 +23,8 @@ struct Layer {
 /// whose gradient a result is, all read off the calls.
 std::vector<Layer> findLayers(const ShardProblem &whole);
 
-/// The type that goes from layer to layer: of the first result, if an argument
-/// that is no parameter has it too.
+/// The type that goes from layer to layer: of the first result of floats that
+/// an argument has, too, which is no parameter.
 mlir::RankedTensorType getStream(const Layer &layer);
 
 /// Of rows so many that there are always a multiple of them: all, the tokens of

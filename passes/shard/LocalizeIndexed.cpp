@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/nn/NNLimits.h"
+#include "passes/shard/CutExperts.h"
 #include "passes/shard/Localize.h"
 
 using namespace mlir;
@@ -349,6 +350,11 @@ struct ReduceModel
   }
 };
 
+nn::DimAttr localRoom(Operation *op, const Axis &axis) {
+  auto room = getLocalRoom(op, axis);
+  return room ? nn::DimAttr::get(op->getContext(), *room) : nn::DimAttr();
+}
+
 /// The experts of a rank: from those of an axis that has cut them already.
 struct RouteModel
     : LocalizeOpInterface::ExternalModel<RouteModel, nn::RouteOp> {
@@ -360,9 +366,9 @@ struct RouteModel
     Value first = buildOffset(builder, op->getLoc(), cut);
     if (route.getFirst())
       first = m.make<nn::AddOp>(operands[1], first);
-    auto local = nn::RouteOp::create(builder, op->getLoc(), operands[0], first,
-                                     route.getCountAttr(),
-                                     builder.getI64IntegerAttr(cut.chunk));
+    auto local = nn::RouteOp::create(
+        builder, op->getLoc(), operands[0], first, route.getCountAttr(),
+        builder.getI64IntegerAttr(cut.chunk), localRoom(op, cut.axis));
     return {local->getResults().begin(), local->getResults().end()};
   }
 };
@@ -374,8 +380,12 @@ struct PartsModel : LocalizeOpInterface::ExternalModel<PartsModel<OpT>, OpT> {
                               ValueRange operands, TypeRange types,
                               const FactorCut &cut) const {
     auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
-    if (cut.rule->factors[cut.factor].kind == nn::FactorKind::routed)
-      local.setParts(local.getParts().value_or(1) * cut.axis.over);
+    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::routed)
+      return {local.getResult()};
+    // Of rows in less room a rank has about all.
+    int64_t ranks = takesLess(op, *cut.rule, cut.axis) ? 1 : cut.axis.over;
+    local.setParts(local.getParts().value_or(1) * ranks);
+    local.setRoomAttr(localRoom(op, cut.axis));
     return {local.getResult()};
   }
 };

@@ -31,9 +31,13 @@ struct Axis {
   int64_t block = 0;
   /// Of a context axis: ranks have other samples, not other tokens of all.
   bool samples = false;
+  /// Of an axis of experts: a rank's rows are at most as many as a capacity
+  /// says. No other axis cuts them by tokens, of which each may have them all.
+  bool bounded = false;
   bool operator==(const Axis &o) const {
-    return std::tie(over, stride, experts, context, block, samples) ==
-           std::tie(o.over, o.stride, o.experts, o.context, o.block, o.samples);
+    return std::tie(over, stride, experts, context, block, samples, bounded) ==
+           std::tie(o.over, o.stride, o.experts, o.context, o.block, o.samples,
+                    o.bounded);
   }
 };
 
@@ -41,7 +45,7 @@ struct Axis {
 /// where they end, of which a rank has those of its experts, or those of its
 /// tokens (CutExperts.h).
 struct Cut {
-  enum Kind : uint8_t { blocks, ofExperts, ofTokens };
+  enum Kind : uint8_t { blocks, ofExperts, ends, ofTokens };
   unsigned dim;
   int64_t chunk;
   Kind kind = blocks;

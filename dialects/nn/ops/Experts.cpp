@@ -9,6 +9,8 @@
 #include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNRuleBuilder.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace dt::nn;
 
@@ -82,6 +84,77 @@ Work ExpertLinearOp::getWork() {
 }
 
 //===----------------------------------------------------------------------===//
+// Choices within a capacity
+//===----------------------------------------------------------------------===//
+
+LogicalResult LimitChoicesOp::inferReturnTypes(MLIRContext *context,
+                                               MaybeLoc loc, Adaptor op,
+                                               Types &out) {
+  Shape choices = getShape(op.getExperts());
+  if (choices.size() != 2)
+    return fail(loc, "takes experts of shape [samples, choices], not " +
+                         shapeToString(choices));
+  if (!op.getSegments() && !choices[1].asConstant())
+    return fail(loc, "samples have " + choices[1].str() +
+                         " choices, expected a number");
+  if (Value segments = op.getSegments()) {
+    Shape shape = getShape(segments);
+    std::optional<DimExpr> each = choices[1].exactDiv(shape[1]);
+    if (shape[0] != choices[0] || !each || !each->asConstant())
+      return fail(loc, "segments " + shapeToString(shape) +
+                           " are not a number for each of some choices of " +
+                           shapeToString(choices));
+  }
+  out.push_back(makeTensorType(choices, IntegerType::get(context, 1)));
+  return success();
+}
+
+std::optional<int64_t> LimitChoicesOp::getMost() {
+  if (getSegments())
+    return std::nullopt;
+  int64_t choices = getShape(getExperts())[1].constant();
+  double most =
+      getCapacity().convertToDouble() * double(choices) / double(getCount());
+  return most < double(choices) ? int64_t(std::ceil(most)) : choices;
+}
+
+int64_t LimitChoicesOp::getEach() {
+  if (!getSegments())
+    return 1;
+  DimExpr choices = getShape(getExperts())[1];
+  return choices.exactDiv(getShape(getSegments())[1])->constant();
+}
+
+/// Which choices of a token stay follows from all tokens before it.
+ShardingRule LimitChoicesOp::getShardingRule() {
+  RuleBuilder b(*this);
+  Letters all = b.letters(getShape(getExperts()));
+  b.rule.factors[all[1]].kind = FactorKind::replicate;
+  b.operand(0, all);
+  if (Value segments = getSegments())
+    b.operand(1,
+              {all[0], b.factor(getShape(segments)[1], FactorKind::replicate)});
+  b.result(0, all);
+  return b.finish();
+}
+
+/// Packed items are apart if segments keep them so, which the program checks of
+/// an input (as for attention).
+ItemState LimitChoicesOp::inferItems(ItemStates operands, const ItemContext &) {
+  if (!getSegments())
+    return itemsBesideAxis(*this, operands[0], 1).asNumber();
+  for (const ItemState &state : operands)
+    if (!state.is(ItemState::PerItem) || state.axis != 1)
+      return allAre(operands, ItemState::Invariant)
+                 ? ItemState()
+                 : ItemState::coupled(*this, "counts rows of several items");
+  if (!operands[1].isGiven)
+    return ItemState::coupled(
+        *this, "keeps items apart by numbers that the graph computes");
+  return operands[0].asNumber();
+}
+
+//===----------------------------------------------------------------------===//
 // The order by expert
 //===----------------------------------------------------------------------===//
 
@@ -100,7 +173,11 @@ LogicalResult RouteOp::inferReturnTypes(MLIRContext *context, MaybeLoc loc,
     return fail(loc, "cannot take " + Twine(placed) + " of " +
                          Twine(op.getCount()) + " experts");
   Type i32 = IntegerType::get(context, 32);
-  out.assign(2, makeTensorType(shape, i32));
+  Shape order = shape;
+  if (op.getRoom() && isSmaller(*op.getRoom(), shape[0]))
+    order[0] = *op.getRoom();
+  out.push_back(makeTensorType(order, i32));
+  out.push_back(makeTensorType(shape, i32));
   out.push_back(makeTensorType({DimExpr(int64_t(placed + 1))}, i32));
   return success();
 }
@@ -110,12 +187,13 @@ ShardingRule RouteOp::getShardingRule() {
   RuleBuilder b(*this);
   DimExpr size = getShape(getExperts())[0];
   unsigned numbers = b.factor(size, FactorKind::replicate),
-           rows = b.factor(size, FactorKind::routed),
+           rows = b.factor(getShape(getOrder())[0], FactorKind::routed),
+           places = b.factor(size, FactorKind::places),
            ends = b.factor(getShape(getOffsets())[0], FactorKind::ends);
   b.factor(DimExpr(int64_t(getPlaced())), FactorKind::experts);
   b.operand(0, {numbers});
   b.result(0, {rows});
-  b.result(1, {rows});
+  b.result(1, {places});
   b.result(2, {ends});
   return b.finish();
 }
@@ -128,10 +206,11 @@ static ShardingRule moveRule(Op op, FactorKind fromKind, FactorKind toKind) {
   Shape x = getShape(op.getInput()), y = getShape(op.getResult());
   unsigned from = b.factor(x[0], fromKind), to = b.factor(y[0], toKind),
            rows = b.factor(getShape(op.getOrder())[0], FactorKind::routed),
+           places = b.factor(getShape(op.getPlace())[0], FactorKind::places),
            columns = b.factor(x[1]);
   b.operand(0, {from, columns});
   b.operand(1, {rows});
-  b.operand(2, {rows});
+  b.operand(2, {places});
   b.result(0, {to, columns});
   b.linear({0});
   return b.finish();
@@ -143,7 +222,9 @@ static LogicalResult checkMove(MaybeLoc loc, Value input, Value order,
     return fail(loc, "takes an input of rank 2");
   if (getShape(order).size() != 1)
     return fail(loc, "order must be a vector");
-  return checkVector(loc, "place", place, getShape(order)[0]);
+  if (getShape(place).size() != 1)
+    return fail(loc, "place must be a vector");
+  return success();
 }
 
 LogicalResult DispatchOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
@@ -151,9 +232,10 @@ LogicalResult DispatchOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
   if (failed(checkMove(loc, op.getInput(), op.getOrder(), op.getPlace())))
     return failure();
   Shape x = getShape(op.getInput());
-  x[0] = x[0] * DimExpr(op.getEach());
-  if (failed(checkVector(loc, "order", op.getOrder(), x[0])))
+  if (failed(checkVector(loc, "place", op.getPlace(),
+                         x[0] * DimExpr(op.getEach()))))
     return failure();
+  x[0] = getShape(op.getOrder())[0];
   out.push_back(makeTensorType(x, elementOf(op.getInput())));
   return success();
 }
@@ -161,9 +243,10 @@ LogicalResult DispatchOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
 LogicalResult DispatchOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                    Wanted wanted, Gradients &result) {
   if (wanted[0])
-    result[0] = GradientBuilder(builder, *this)
-                    .make<CombineOp>(grads[0], getOrder(), getPlace(),
-                                     getEachAttr(), getPartsAttr());
+    result[0] =
+        GradientBuilder(builder, *this)
+            .make<CombineOp>(grads[0], getOrder(), getPlace(), getEachAttr(),
+                             getPartsAttr(), getRoomAttr());
   return success();
 }
 
@@ -185,9 +268,10 @@ LogicalResult CombineOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
           checkVector(loc, "order", op.getOrder(), getShape(op.getInput())[0])))
     return failure();
   Shape x = getShape(op.getInput());
-  std::optional<DimExpr> tokens = x[0].exactDiv(DimExpr(op.getEach()));
+  DimExpr rows = getShape(op.getPlace())[0];
+  std::optional<DimExpr> tokens = rows.exactDiv(DimExpr(op.getEach()));
   if (!tokens)
-    return fail(loc, x[0].str() + " rows are not " + Twine(op.getEach()) +
+    return fail(loc, rows.str() + " rows are not " + Twine(op.getEach()) +
                          " for each token");
   out.push_back(makeTensorType({*tokens, x[1]}, elementOf(op.getInput())));
   return success();
@@ -196,9 +280,10 @@ LogicalResult CombineOp::inferReturnTypes(MLIRContext *, MaybeLoc loc,
 LogicalResult CombineOp::buildVjp(OpBuilder &builder, ValueRange grads,
                                   Wanted wanted, Gradients &result) {
   if (wanted[0])
-    result[0] = GradientBuilder(builder, *this)
-                    .make<DispatchOp>(grads[0], getOrder(), getPlace(),
-                                      getEachAttr(), getPartsAttr());
+    result[0] =
+        GradientBuilder(builder, *this)
+            .make<DispatchOp>(grads[0], getOrder(), getPlace(), getEachAttr(),
+                              getPartsAttr(), getRoomAttr());
   return success();
 }
 
@@ -232,13 +317,16 @@ LogicalResult GroupedLinearOp::buildVjp(OpBuilder &builder, ValueRange grads,
   GradientBuilder g(builder, *this);
   Value dy = grads[0];
   if (wanted[0])
-    result[0] = g.make<GroupedLinearOp>(dy, getWeight(), getOffsets(), Value(),
-                                        !getInOut(), getPartsAttr());
+    result[0] =
+        g.make<GroupedLinearOp>(dy, getWeight(), getOffsets(), Value(),
+                                !getInOut(), getPartsAttr(), getRoomAttr());
   if (wanted[1])
-    result[1] = g.make<GroupedLinearDwOp>(getInput(), dy, getOffsets(),
-                                          getInOut(), getPartsAttr());
+    result[1] =
+        g.make<GroupedLinearDwOp>(getInput(), dy, getOffsets(), getInOut(),
+                                  getPartsAttr(), getRoomAttr());
   if (getBias() && wanted[3])
-    result[3] = g.make<GroupedSumOp>(dy, getOffsets(), getPartsAttr());
+    result[3] =
+        g.make<GroupedSumOp>(dy, getOffsets(), getPartsAttr(), getRoomAttr());
   return success();
 }
 

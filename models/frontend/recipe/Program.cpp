@@ -157,6 +157,9 @@ LogicalResult ProgramBuilder::module(const ModuleEntry &entry) {
   builder.insert(module);
   if (entry.split)
     module.setSplit(true);
+  if (entry.capacity)
+    module.setExpertCapacityAttr(builder.getF64FloatAttr(*entry.capacity));
+  module.setShowChoices(entry.choices);
   setPrecision(module, entry);
   if (failed(checkDims(entry)) || failed(bindDims(entry, module)))
     return failure();

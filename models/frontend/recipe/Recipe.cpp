@@ -29,8 +29,9 @@ const StringRef kTopKeys[] = {
     "modules",   "connections", "items",      "dims",  "inputs", "tie",
     "losses",    "optimizer",   "batch_norm", "batch", "data",   "seed",
     "precision", "residual",    "gradients",  "ema"};
-const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze",
-                                 "lora", "init", "dims",      "split"};
+const StringRef kModuleKeys[] = {"onnx", "role", "trainable", "freeze", "lora",
+                                 "init", "dims", "split",     "experts"};
+const StringRef kExpertKeys[] = {"capacity", "choices"};
 const StringRef kSplits[] = {"auto"};
 const StringRef kInitKeys[] = {"pattern", "rule", "replace"};
 const StringRef kConnectionKeys[] = {"from", "gather"};
@@ -173,6 +174,14 @@ ModuleEntry RecipeParser::module(const std::string &name, JsonReader reader) {
     entry.freeze = patterns(reader.at("freeze"));
   if (reader.has("lora"))
     entry.lora = lora(reader.at("lora"));
+  if (reader.has("experts")) {
+    JsonReader experts = reader.at("experts");
+    experts.keys(kExpertKeys);
+    if (experts.has("capacity")) // below 1 even choices would not fit
+      entry.capacity = experts.at("capacity")
+                           .number(1, std::numeric_limits<double>::infinity());
+    entry.choices = experts.has("choices") && experts.at("choices").flag();
+  }
   if (reader.has("init"))
     for (JsonReader element : reader.at("init").list()) {
       element.keys(kInitKeys);

@@ -69,6 +69,8 @@ struct ModuleEntry {
       trainable; ///< patterns; absent: as the file says
   std::vector<std::string> freeze;
   std::optional<LoraEntry> lora;
+  std::optional<double> capacity; ///< of experts; absent: no row is dropped
+  bool choices = false;           ///< of experts are outputs
   std::vector<InitEntry> init;
   std::vector<std::pair<std::string, DimBinding>>
       dims; ///< those of this module only

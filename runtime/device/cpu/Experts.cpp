@@ -12,30 +12,68 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace dt::rt {
 
 namespace {
 
+/// Numbers from the end are counted from there, others that are none are taken
+/// for the nearest.
+template <typename T> int64_t expertOf(T number, int64_t count) {
+  int64_t e = number;
+  return std::clamp<int64_t>(e < 0 ? e + count : e, 0, count - 1);
+}
+
+/// The choices of one sample. `taken`: of each expert, 0 before.
+template <typename T>
+void limitSample(const T *experts, bool *kept, int64_t choices, int64_t most,
+                 std::vector<int64_t> &taken) {
+  auto count = int64_t(taken.size());
+  for (int64_t i = 0; i < choices; ++i)
+    kept[i] = taken[expertOf(experts[i], count)]++ < most;
+}
+
+template <typename T>
+void limitAll(const T *experts, const int64_t *segments, bool *kept,
+              int64_t samples, int64_t choices, int64_t each, int64_t count,
+              int64_t most, double capacity) {
+#pragma omp parallel for schedule(static)
+  for (int64_t s = 0; s < samples; ++s) {
+    std::vector<int64_t> taken(count);
+    const int64_t *numbers =
+        segments ? segments + s * (choices / each) : nullptr;
+    for (int64_t begin = 0, end = 0; begin < choices; begin = end) {
+      do
+        end = numbers ? end + each : choices;
+      while (end < choices && numbers[end / each] == numbers[begin / each]);
+      std::fill(taken.begin(), taken.end(), 0);
+      int64_t first = s * choices + begin, size = end - begin;
+      limitSample(experts + first, kept + first, size,
+                  numbers ? capacityOf(size, count, capacity) : most, taken);
+    }
+  }
+}
+
 template <typename T>
 void sortRows(const T *experts, int64_t first, int32_t *order, int32_t *place,
-              int32_t *offsets, int64_t rows, int64_t count, int64_t placed) {
+              int32_t *offsets, int64_t rows, int64_t room, int64_t count,
+              int64_t placed) {
   // Below 0 or from `placed` on: of an expert that is elsewhere.
-  auto expertOf = [=](int64_t row) {
-    int64_t e = experts[row];
-    return std::clamp<int64_t>(e < 0 ? e + count : e, 0, count - 1) - first;
+  auto partOf = [=](int64_t row) {
+    return expertOf(experts[row], count) - first;
   };
   auto isPlaced = [=](int64_t e) { return e >= 0 && e < placed; };
   std::fill(offsets, offsets + placed + 1, 0);
   for (int64_t row = 0; row < rows; ++row)
-    if (int64_t e = expertOf(row); isPlaced(e))
+    if (int64_t e = partOf(row); isPlaced(e))
       ++offsets[e + 1];
   for (int64_t e = 0; e < placed; ++e)
     offsets[e + 1] += offsets[e];
-  std::fill(order + offsets[placed], order + rows, -1);
+  std::fill(order + offsets[placed], order + room, -1);
   // Each begin moves to its end, which is the next one's begin.
   for (int64_t row = 0; row < rows; ++row) {
-    int64_t e = expertOf(row);
+    int64_t e = partOf(row);
     place[row] = isPlaced(e) ? offsets[e]++ : -1;
     if (place[row] >= 0)
       order[place[row]] = int32_t(row);
@@ -109,17 +147,30 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
 
 } // namespace
 
+void limitChoices(const int32_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  int64_t most, double capacity) {
+  limitAll(experts, segments, kept, samples, choices, each, count, most,
+           capacity);
+}
+void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  int64_t most, double capacity) {
+  limitAll(experts, segments, kept, samples, choices, each, count, most,
+           capacity);
+}
+
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed) {
-  sortRows(experts, first ? *first : 0, order, place, offsets, rows, count,
-           placed);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed) {
+  sortRows(experts, first ? *first : 0, order, place, offsets, rows, room,
+           count, placed);
 }
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed) {
-  sortRows(experts, first ? *first : 0, order, place, offsets, rows, count,
-           placed);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed) {
+  sortRows(experts, first ? *first : 0, order, place, offsets, rows, room,
+           count, placed);
 }
 
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,

@@ -10,24 +10,48 @@
 #ifndef DT_RUNTIME_DEVICE_CPU_EXPERTS_H
 #define DT_RUNTIME_DEVICE_CPU_EXPERTS_H
 
+#include "runtime/HostDevice.h"
 #include "runtime/device/Floats.h"
 
 #include <cstdint>
 
 namespace dt::rt {
 
+/// Rows that an expert of `count` takes of `choices` at the most.
+DT_HOST_DEVICE inline int64_t capacityOf(int64_t choices, int64_t count,
+                                         double capacity) {
+  double most = capacity * double(choices) / double(count);
+  if (most >= double(choices))
+    return choices;
+  auto below = int64_t(most);
+  return below + (double(below) < most);
+}
+
+/// kept[i]: whether fewer than `most` choices before i, of its sample, have its
+/// expert. `experts` are `samples` times `choices` numbers below `count`, as
+/// for route(). With `segments`, a number for each `each` choices, a sample is
+/// a run of equal ones among `choices`, and the most is capacityOf the run's
+/// choices.
+void limitChoices(const int32_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  int64_t most, double capacity);
+void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  int64_t most, double capacity);
+
 /// A stable counting sort of `rows` numbers below `count`; negative ones count
 /// from the end, and what is out of range after that is taken for the nearest.
 /// order[i]: the row at place i; place[order[i]] = i; offsets: placed + 1. With
 /// `first` only rows of experts *first up to *first + placed have a place:
 /// order is -1 behind them, and place of others is -1. Without, placed is
-/// count.
+/// count. order is as long as `room`, which must hold the rows that have a
+/// place; place as `rows`.
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed);
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed);
 
 /// Products of `count` experts: m rows in all, row-major and dense. tf32 as in
 /// MatmulShape.

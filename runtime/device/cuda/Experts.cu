@@ -18,10 +18,6 @@ namespace dt::rt {
 
 namespace {
 
-//===----------------------------------------------------------------------===//
-// Sorting
-//===----------------------------------------------------------------------===//
-
 constexpr int kThreads = 256;
 
 template <typename T>
@@ -34,16 +30,75 @@ __device__ bool isOf(const T *experts, int64_t row, int64_t rows, int64_t count,
   return (e < 0 ? 0 : e >= count ? count - 1 : e) == expert;
 }
 
+//===----------------------------------------------------------------------===//
+// Choices within a capacity
+//===----------------------------------------------------------------------===//
+
+/// Behind how many numbers the run of those equal to the one at `begin` ends.
+/// All threads of a block call this.
+__device__ int64_t endOfRun(const int64_t *numbers, int64_t begin,
+                            int64_t size) {
+  for (int64_t at = begin; at < size; at += kThreads) {
+    int64_t i = at + threadIdx.x;
+    bool other = i < size && numbers[i] != numbers[begin];
+    int64_t first = cuda::reduceBlock<cuda::Min, kThreads>(other ? i : size);
+    if (first < size)
+      return first;
+  }
+  return size;
+}
+
+/// A block for each expert of each sample.
+template <typename T>
+__global__ void limitKernel(const T *experts, const int64_t *segments,
+                            bool *kept, int64_t choices, int64_t each,
+                            int64_t count, int64_t most, double capacity) {
+  int64_t expert = blockIdx.x % count, sample = blockIdx.x / count,
+          size = choices / each, all = sample * choices;
+  const int64_t *numbers = segments ? segments + sample * size : nullptr;
+  for (int64_t first = 0, end = 0; first < size; first = end) {
+    end = numbers ? endOfRun(numbers, first, size) : size;
+    int64_t limit =
+        numbers ? capacityOf((end - first) * each, count, capacity) : most;
+    int taken = 0, more;
+    for (int64_t at = first * each; at < end * each; at += kThreads) {
+      int64_t i = at + threadIdx.x;
+      bool own = isOf(experts + all, i, end * each, count, expert);
+      int before = taken + cuda::countBefore<kThreads>(own, more);
+      if (own)
+        kept[all + i] = before < limit;
+      taken += more;
+    }
+  }
+}
+
+template <typename T>
+void limitAll(const T *experts, const int64_t *segments, bool *kept,
+              int64_t samples, int64_t choices, int64_t each, int64_t count,
+              int64_t most, double capacity, void *stream) {
+  if (samples * choices > 0)
+    cuda::launch("choices within a capacity", limitKernel<T>,
+                 unsigned(samples * count), kThreads, 0, stream, experts,
+                 segments, kept, choices, each, count, most, capacity);
+}
+
+//===----------------------------------------------------------------------===//
+// Sorting
+//===----------------------------------------------------------------------===//
+
 /// The expert that a block is for.
 __device__ int64_t expertOfBlock(const int64_t *first) {
   return blockIdx.x + (first ? *first : 0);
 }
 
 /// Rows have no place, and places no row.
-__global__ void clearKernel(int32_t *order, int32_t *place, int64_t rows) {
+__global__ void clearKernel(int32_t *order, int32_t *place, int64_t rows,
+                            int64_t room) {
   int64_t row = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (row < room)
+    order[row] = -1;
   if (row < rows)
-    order[row] = place[row] = -1;
+    place[row] = -1;
 }
 
 /// A block an expert: how many rows it has, at the place behind its own.
@@ -72,39 +127,28 @@ template <typename T>
 __global__ void placeKernel(const T *experts, const int64_t *first,
                             const int32_t *offsets, int32_t *order,
                             int32_t *place, int64_t rows, int64_t count) {
-  constexpr int kWarps = kThreads / int(cuda::kWarp);
-  __shared__ int found[kWarps];
-  int next = offsets[blockIdx.x];
-  int warp = threadIdx.x / cuda::kWarp, lane = threadIdx.x % cuda::kWarp;
+  int next = offsets[blockIdx.x], all;
   int64_t expert = expertOfBlock(first);
   for (int64_t begin = 0; begin < rows; begin += kThreads) {
     int64_t row = begin + threadIdx.x;
     bool own = isOf(experts, row, rows, count, expert);
-    unsigned lanes = cuda::lanesWith(own);
-    if (lane == 0)
-      found[warp] = cuda::countBits(lanes);
-    __syncthreads();
-    int to = next + cuda::countBits(lanes & ((1u << lane) - 1));
-    for (int w = 0; w < kWarps; ++w) {
-      to += w < warp ? found[w] : 0;
-      next += found[w];
-    }
+    int to = next + cuda::countBefore<kThreads>(own, all);
     if (own) {
       order[to] = int32_t(row);
       place[row] = to;
     }
-    __syncthreads(); // found is used again
+    next += all;
   }
 }
 
 template <typename T>
 void sortRows(const T *experts, const int64_t *first, int32_t *order,
-              int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-              int64_t placed, void *stream) {
+              int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+              int64_t count, int64_t placed, void *stream) {
   if (first && rows > 0)
     cuda::launch("rows without a place", clearKernel,
                  unsigned((rows + kThreads - 1) / kThreads), kThreads, 0,
-                 stream, order, place, rows);
+                 stream, order, place, rows, room);
   cuda::launch("rows of experts", countKernel<T>, unsigned(placed), kThreads, 0,
                stream, experts, first, offsets, rows, count);
   cuda::launch("offsets of experts", offsetsKernel, 1, 32, 0, stream, offsets,
@@ -277,15 +321,30 @@ void multiplyDw(const T *a, const T *b, const int32_t *offsets, C *c,
 
 } // namespace
 
+void limitChoices(const int32_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  int64_t most, double capacity, void *stream) {
+  limitAll(experts, segments, kept, samples, choices, each, count, most,
+           capacity, stream);
+}
+void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
+                  int64_t samples, int64_t choices, int64_t each, int64_t count,
+                  int64_t most, double capacity, void *stream) {
+  limitAll(experts, segments, kept, samples, choices, each, count, most,
+           capacity, stream);
+}
+
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed, void *stream) {
-  sortRows(experts, first, order, place, offsets, rows, count, placed, stream);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed, void *stream) {
+  sortRows(experts, first, order, place, offsets, rows, room, count, placed,
+           stream);
 }
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-           int64_t placed, void *stream) {
-  sortRows(experts, first, order, place, offsets, rows, count, placed, stream);
+           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+           int64_t count, int64_t placed, void *stream) {
+  sortRows(experts, first, order, place, offsets, rows, room, count, placed,
+           stream);
 }
 
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,

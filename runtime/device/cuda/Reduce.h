@@ -98,6 +98,24 @@ __device__ inline int countBits(unsigned bits) {
   return __builtin_popcount(bits);
 #endif
 }
+/// Of how many of a block's threads before this one it is so, and of `all` in
+/// the block. All threads call this; they are a multiple of 32.
+template <unsigned threads> __device__ int countBefore(bool yes, int &all) {
+  __shared__ int found[threads / kWarp];
+  unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  unsigned lanes = lanesWith(yes);
+  if (lane == 0)
+    found[warp] = countBits(lanes);
+  __syncthreads();
+  int before = countBits(lanes & ((1u << lane) - 1));
+  all = 0;
+  for (unsigned w = 0; w < threads / kWarp; ++w) {
+    before += w < warp ? found[w] : 0;
+    all += found[w];
+  }
+  __syncthreads(); // found is used again
+  return before;
+}
 /// The number of the lowest bit that is set; one is.
 __device__ inline int lowestBit(unsigned bits) {
 #ifdef __CUDA_ARCH__

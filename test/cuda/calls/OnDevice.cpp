@@ -163,13 +163,23 @@ void weights(const T *x, const T *dy, R *dw, R *db, const ConvShape &s,
 }
 
 template <typename T>
+void limit(const T *experts, const int64_t *segments, bool *kept,
+           int64_t samples, int64_t choices, int64_t each, int64_t count,
+           int64_t most, double capacity) {
+  Copy ce(experts, samples * choices), cs(segments, samples * choices / each);
+  Copy ck(kept, samples * choices);
+  limitChoices(ce, cs, static_cast<bool *>(ck), samples, choices, each, count,
+               most, capacity, nullptr);
+}
+
+template <typename T>
 void sortRows(const T *experts, const int64_t *first, int32_t *order,
-              int32_t *place, int32_t *offsets, int64_t rows, int64_t count,
-              int64_t placed) {
+              int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
+              int64_t count, int64_t placed) {
   Copy ce(experts, rows);
   Copy c1(first, 1);
-  Copy co(order, rows), cp(place, rows), cf(offsets, placed + 1);
-  route(ce, c1, static_cast<int32_t *>(co), cp, cf, rows, count, placed,
+  Copy co(order, room), cp(place, rows), cf(offsets, placed + 1);
+  route(ce, c1, static_cast<int32_t *>(co), cp, cf, rows, room, count, placed,
         nullptr);
 }
 
@@ -195,15 +205,27 @@ void groupBack(const T *a, const T *b, const int32_t *offsets, C *c,
 
 } // namespace
 
+void dt::rt::limitChoices(const int32_t *experts, const int64_t *segments,
+                          bool *kept, int64_t samples, int64_t choices,
+                          int64_t each, int64_t count, int64_t most,
+                          double capacity) {
+  limit(experts, segments, kept, samples, choices, each, count, most, capacity);
+}
+void dt::rt::limitChoices(const int64_t *experts, const int64_t *segments,
+                          bool *kept, int64_t samples, int64_t choices,
+                          int64_t each, int64_t count, int64_t most,
+                          double capacity) {
+  limit(experts, segments, kept, samples, choices, each, count, most, capacity);
+}
 void dt::rt::route(const int32_t *experts, const int64_t *first, int32_t *order,
-                   int32_t *place, int32_t *offsets, int64_t rows,
+                   int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
                    int64_t count, int64_t placed) {
-  sortRows(experts, first, order, place, offsets, rows, count, placed);
+  sortRows(experts, first, order, place, offsets, rows, room, count, placed);
 }
 void dt::rt::route(const int64_t *experts, const int64_t *first, int32_t *order,
-                   int32_t *place, int32_t *offsets, int64_t rows,
+                   int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
                    int64_t count, int64_t placed) {
-  sortRows(experts, first, order, place, offsets, rows, count, placed);
+  sortRows(experts, first, order, place, offsets, rows, room, count, placed);
 }
 void dt::rt::groupedMatmul(const float *a, const float *b,
                            const int32_t *offsets, const float *bias, float *c,

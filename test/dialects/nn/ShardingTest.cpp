@@ -92,16 +92,22 @@ static const Case kProducts[] = {
     {"nn.matmul %a0, %a1 {trans_b} : tensor<6x2x3xf32>, tensor<4x3xf32>",
      "6x2x3xf32;4x3xf32",
      "([a b d], [c d]) -> ([a b c]) d:sum linear{0} linear{1}"},
+    {"nn.limit_choices %a0 of 4 within 1.25 apart %a1 : tensor<2x6xi64>, "
+     "tensor<2x3xi64>",
+     "2x6xi64;2x3xi64", "([a b], [a c]) -> ([a b]) b:replicate c:replicate"},
     {"%o, %p, %e = nn.route %a0 of 4 : tensor<6xi64>", "6xi64",
-     "([a]) -> ([b], [b], [c]) a:replicate b:routed c:ends d:experts"},
+     "([a]) -> ([b], [c], [d]) a:replicate b:routed c:places d:ends "
+     "e:experts"},
     {"nn.dispatch %a0 by %a1, %a2 each 2 : tensor<3x4xf32>, tensor<6xi32>, "
      "tensor<6xi32>",
      "3x4xf32;6xi32;6xi32",
-     "([a d], [c], [c]) -> ([b d]) a:replicate b:routed c:routed linear{0}"},
+     "([a e], [c], [d]) -> ([b e]) a:replicate b:routed c:routed d:places "
+     "linear{0}"},
     {"nn.combine %a0 by %a1, %a2 each 2 : tensor<6x4xf32>, tensor<6xi32>, "
      "tensor<6xi32>",
      "6x4xf32;6xi32;6xi32",
-     "([a d], [c], [c]) -> ([b d]) a:routed b:replicate c:routed linear{0}"},
+     "([a e], [c], [d]) -> ([b e]) a:routed b:replicate c:routed d:places "
+     "linear{0}"},
     {"nn.grouped_linear %a0, %a1 at %a2 bias %a3 {in_out} : tensor<6x4xf32>, "
      "tensor<2x4x5xf32>, tensor<3xi32>, tensor<2x5xf32>",
      "6x4xf32;2x4x5xf32;3xi32;2x5xf32",

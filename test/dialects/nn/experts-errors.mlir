@@ -41,7 +41,7 @@ func.func @route(%ids: tensor<3x2xi64>) {
 // -----
 
 func.func @tokens(%x: tensor<4x6xf32>, %order: tensor<6xi32>) {
-  // expected-error @+1 {{order must be [8], not [6]}}
+  // expected-error @+1 {{place must be [8], not [6]}}
   %0 = nn.dispatch %x by %order, %order each 2 : tensor<4x6xf32>, tensor<6xi32>, tensor<6xi32>
   return
 }
@@ -108,4 +108,28 @@ func.func @chosen(%x: tensor<6x2xf32>, %b: tensor<4xf32>, %ids: tensor<i64>) -> 
   // expected-error@+1 {{takes experts of shape [.., chosen of a row], not []}}
   %0 = nn.balance %x, %b by %ids : tensor<6x2xf32>, tensor<4xf32>, tensor<i64>
   return %0 : tensor<6x2xf32>
+}
+
+// -----
+
+func.func @choices(%ids: tensor<6xi64>) {
+  // expected-error@+1 {{takes experts of shape [samples, choices], not [6]}}
+  %0 = nn.limit_choices %ids of 4 within 1.25 : tensor<6xi64>
+  return
+}
+
+// -----
+
+func.func @segments(%ids: tensor<2x6xi64>, %segments: tensor<2x4xi64>) {
+  // expected-error@+1 {{segments [2, 4] are not a number for each of some choices of [2, 6]}}
+  %0 = nn.limit_choices %ids of 4 within 1.25 apart %segments : tensor<2x6xi64>, tensor<2x4xi64>
+  return
+}
+
+// -----
+
+func.func @samples(%ids: tensor<2x6xi64>, %segments: tensor<1x3xi64>) {
+  // expected-error@+1 {{segments [1, 3] are not a number for each of some choices of [2, 6]}}
+  %0 = nn.limit_choices %ids of 4 within 1.25 apart %segments : tensor<2x6xi64>, tensor<1x3xi64>
+  return
 }

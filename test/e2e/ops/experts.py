@@ -57,6 +57,50 @@ def layer(case, name, choice, in_out=False, biased=False, part=None, **sizes):
     b.tolerance = 3e-5
 
 
+def stays(ids, segments, each, e, capacity):
+    """Which of a sample's choices [s, r] are within the capacity; a run of equal segments is a sample."""
+    kept = np.zeros(ids.shape, bool)
+    for s, row in enumerate(ids):
+        numbers = np.zeros(len(row)) if segments is None else segments[s].repeat(each)
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(row)]
+        for begin, end in zip(cuts, cuts[1:]):
+            most = np.ceil(capacity * (end - begin) / e)
+            for i in range(begin, end):
+                kept[s, i] = np.sum(row[begin:i] == row[i]) < most
+    return kept
+
+
+def limited(case, name, choice="mixed", capacity=1.0, segments=None, ragged=False, samples=2, t=3, k=2, e=4, i=3, o=5):
+    """Rows of choices beyond a capacity are of no expert: number e, which has no place."""
+    b = case(f"experts_limit_{name}")
+    rows, tokens, samples = (f"{t * k}*rows", f"{t}*rows", "rows") if ragged else (samples * t * k, samples * t, samples)
+    if ragged:
+        ids = b.input("ids", samples, t * k, dtype="i64")
+        x = b.op("reshape", [trained_input(b, (samples, t, i), (i,))], (tokens, i))
+    else:
+        numbers = CHOICES[choice](rows, e).astype(np.int64).reshape(samples, t * k) % e
+        ids, x = b.constant(numbers), b.param("x", tokens, i)
+    w, bias = b.param("w", e, o, i), b.param("b", e, o)
+    apart = [] if segments is None else [b.constant(np.array(segments, np.int64))]
+    kept = b.op("limit_choices", [ids, *apart], (samples, t * k), f"count = {e} : i64, capacity = {capacity} : f64", dtype="i1")
+    chosen = b.op("where", [kept, ids, b.constant(np.array(e))], (samples, t * k), dtype="i64")
+    chosen = b.op("reshape", [chosen], (rows,), dtype="i64")
+    order, place, offsets = b.op("route", [chosen, b.constant(np.array(0))], [(rows,), (rows,), (e + 1,)], f"count = {e + 1} : i64, take = {e} : i64", dtype=("i32",) * 3)
+    moved = b.op("dispatch", [x, order, place], (rows, i), f"each = {k} : i64, parts = 1 : i64")
+    y = b.op("grouped_linear", [moved, w, offsets, bias], (rows, o), "parts = 1 : i64")
+    z = b.op("combine", [y, order, place], (tokens, o), f"each = {k} : i64, parts = 1 : i64")
+
+    def reference(tensors):
+        at = tensors["ids"] if ragged else numbers
+        x = (tensors["x"] * tensors.get("s", 1)).reshape(-1, i)
+        kept = stays(at, None if segments is None else np.array(segments), k, e, capacity).reshape(-1, 1)
+        y = products(x.repeat(k, 0), tensors["w"], tensors["b"], at.reshape(-1), False) * kept
+        return y.reshape(len(x), k, o).sum(1)
+
+    b.result(z, reference)
+    b.tolerance = 3e-5
+
+
 def balance(case, name, t=3, k=2, e=4):
     """Its input as it is. What it gives the bias is no derivative: test routing-bias has that."""
     b = case(f"experts_balance_{name}")
@@ -71,6 +115,12 @@ def balance(case, name, t=3, k=2, e=4):
 def experts(case):
     for name, sizes in {"some": {}, "t1": {"t": 1}, "k0": {"k": 0}, "t0": {"t": 0}, "rows": {"t": "rows"}}.items():
         balance(case, name, **sizes)
+    for choice in CHOICES:
+        limited(case, choice, choice)
+        limited(case, f"{choice}_apart", choice, 1.25, [[3, 3, 3, 1, 1, 3, 3]], samples=1, t=7)
+    limited(case, "t1", t=1)
+    limited(case, "s0", samples=0)
+    limited(case, "rows", ragged=True)
     for choice in CHOICES:
         for in_out in (False, True):
             for biased in (False, True):

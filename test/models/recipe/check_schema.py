@@ -24,7 +24,7 @@ failures = []
 
 # Together these hold each kind of object that a recipe may hold.
 EXAMPLES = [{
-    "modules": {"m": {"onnx": "m.onnx", "init": [{"pattern": "*", "rule": "zeros"}], "dims": {"n": 3}, "lora": {"pattern": ["*"], "rank": 4, "alpha": 8}}, "k": {"onnx": "k.onnx"}},
+    "modules": {"m": {"onnx": "m.onnx", "init": [{"pattern": "*", "rule": "zeros"}], "dims": {"n": 3}, "lora": {"pattern": ["*"], "rank": 4, "alpha": 8}, "experts": {"capacity": 1.5, "choices": True}}, "k": {"onnx": "k.onnx"}},
     "items": {"image": {"max": 3}},
     "dims": {"batch": "sample", "images": "image", "seq": 8},
     "connections": {"m.a": {"from": "k.b", "gather": "rows"}},

@@ -504,3 +504,51 @@ dist.module @m {
 }
 dist.loss "l" in @m numerator "loss.l" denominator @d weight 1.0
 dist.batch global 4 micro 2
+
+// -----
+
+// A capacity counts the rows of a sample, here tokens that stand apart: also where nothing is cut.
+dist.module @capacity {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%scores: tensor<?x5x4xf32, #nn.dims<batch>> {nn.name = "scores"}) -> (tensor<?xi1, #nn.dims<10*batch>> {nn.name = "kept"}) {
+    %turned = nn.transpose %scores [1, 0, 2] : tensor<?x5x4xf32, #nn.dims<batch>>
+    %rows = nn.reshape %turned : tensor<5x?x4xf32, #nn.dims<batch>> to tensor<?x4xf32, #nn.dims<5*batch>>
+    %top, %ids = nn.top_k %rows {axis = 1 : i64} : (tensor<?x4xf32, #nn.dims<5*batch>>) -> (tensor<?x2xf32, #nn.dims<5*batch>>, tensor<?x2xi64, #nn.dims<5*batch>>)
+    %choices = nn.reshape %ids : tensor<?x2xi64, #nn.dims<5*batch>> to tensor<?x10xi64, #nn.dims<batch>>
+    // expected-error @+1 {{'capacity' has a capacity of experts (experts.capacity), but rows of different samples stand between one another}}
+    %kept = nn.limit_choices %choices of 4 within 1.25 : tensor<?x10xi64, #nn.dims<batch>>
+    %0 = nn.reshape %kept : tensor<?x10xi1, #nn.dims<batch>> to tensor<?xi1, #nn.dims<10*batch>>
+    return %0 : tensor<?xi1, #nn.dims<10*batch>>
+  }
+}
+dist.batch global 2 micro 2
+
+// -----
+
+// As they should.
+dist.module @capacity {
+  nn.dim @batch of "sample" max 2
+  func.func @forward(%scores: tensor<?x5x4xf32, #nn.dims<batch>> {nn.name = "scores"}) -> (tensor<?x10xi1, #nn.dims<batch>> {nn.name = "kept"}) {
+    %top, %ids = nn.top_k %scores {axis = 2 : i64} : (tensor<?x5x4xf32, #nn.dims<batch>>) -> (tensor<?x5x2xf32, #nn.dims<batch>>, tensor<?x5x2xi64, #nn.dims<batch>>)
+    %choices = nn.reshape %ids : tensor<?x5x2xi64, #nn.dims<batch>> to tensor<?x10xi64, #nn.dims<batch>>
+    %kept = nn.limit_choices %choices of 4 within 1.25 : tensor<?x10xi64, #nn.dims<batch>>
+    return %kept : tensor<?x10xi1, #nn.dims<batch>>
+  }
+}
+dist.batch global 2 micro 2
+
+// -----
+
+// Packed rows, kept apart by what the graph computes.
+dist.module @packed {
+  nn.dim @seq of "sample" measure "tokens" largest 8 max 16
+  func.func @forward(%scores: tensor<?x4xf32, #nn.dims<seq>> {nn.name = "scores"}, %ids: tensor<1x?xi64, #nn.dims<seq>> {nn.name = "ids"}) -> (tensor<1x?xi1, #nn.dims<2*seq>> {nn.name = "kept"}) {
+    %segments = nn.mul %ids, %ids : tensor<1x?xi64, #nn.dims<seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    %top, %chosen = nn.top_k %scores {axis = 1 : i64} : (tensor<?x4xf32, #nn.dims<seq>>) -> (tensor<?x2xf32, #nn.dims<seq>>, tensor<?x2xi64, #nn.dims<seq>>)
+    %choices = nn.reshape %chosen : tensor<?x2xi64, #nn.dims<seq>> to tensor<1x?xi64, #nn.dims<2*seq>>
+    // expected-error @+1 {{'packed' has a capacity of experts (experts.capacity), but rows of different samples stand between one another}}
+    %kept = nn.limit_choices %choices of 4 within 1.25 apart %segments : tensor<1x?xi64, #nn.dims<2*seq>>, tensor<1x?xi64, #nn.dims<seq>>
+    return %kept : tensor<1x?xi1, #nn.dims<2*seq>>
+  }
+}
+dist.batch global 2 micro 2

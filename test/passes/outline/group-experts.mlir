@@ -40,6 +40,33 @@ dist.module @m {
     return %11 : !x
   }
 
+// Of a choice within a capacity number 4 is of no expert: such a row has no place.
+// CHECK-LABEL: func.func @limited
+// CHECK: %[[FIRST:.*]] = nn.constant dense<0> : tensor<i64>
+// CHECK: %[[ORDER:.*]], %[[PLACE:.*]], %[[OFFSETS:.*]] = nn.route %arg1 of 5 from %[[FIRST]] take 4
+// CHECK: %[[X:.*]] = nn.dispatch %arg0 by %[[ORDER]], %[[PLACE]] each 1 {parts = 1 : i64}
+// CHECK: %[[Y:.*]] = nn.grouped_linear %[[X]], %arg2 at %[[OFFSETS]] {parts = 1 : i64}
+// CHECK: nn.combine %[[Y]] by %[[ORDER]], %[[PLACE]] each 1 {parts = 1 : i64}
+  func.func @limited(%x: !rows, %ids: !ids, %w: tensor<4x8x6xf32>) -> !inner {
+    %0 = nn.expert_linear %x by %ids, %w {limited} : !rows, !ids, tensor<4x8x6xf32>
+    return %0 : !inner
+  }
+
+// Of 3 tokens of a sample each expert has at most 2 rows: there is room for no more than 8 a sample.
+// CHECK-LABEL: func.func @room
+// CHECK: nn.route %{{.*}} of 5 from %{{.*}} take 4 {room = #nn.dim<8*t>} : tensor<?xi64, #nn.dims<6*t>>
+// CHECK: nn.dispatch {{.*}} {parts = 1 : i64, room = #nn.dim<8*t>} : {{.*}}, tensor<?xi32, #nn.dims<6*t>>, tensor<?xi32, #nn.dims<6*t>>
+  func.func @room(%x: tensor<?x6xf32, #nn.dims<6*t>>, %ids: tensor<?x2xi64, #nn.dims<3*t>>, %w: tensor<4x8x6xf32>) -> tensor<?x8xf32, #nn.dims<6*t>> {
+    %none = nn.constant dense<4> : tensor<i64>
+    %choices = nn.reshape %ids : tensor<?x2xi64, #nn.dims<3*t>> to tensor<?x6xi64, #nn.dims<t>>
+    %kept = nn.limit_choices %choices of 4 within 1.25 : tensor<?x6xi64, #nn.dims<t>>
+    %same = nn.reshape %kept : tensor<?x6xi1, #nn.dims<t>> to tensor<?x2xi1, #nn.dims<3*t>>
+    %limited = nn.where %same, %ids, %none : tensor<?x2xi1, #nn.dims<3*t>>, tensor<?x2xi64, #nn.dims<3*t>>, tensor<i64>
+    %rows = nn.reshape %limited : tensor<?x2xi64, #nn.dims<3*t>> to tensor<?xi64, #nn.dims<6*t>>
+    %0 = nn.expert_linear %x by %rows, %w {limited} : tensor<?x6xf32, #nn.dims<6*t>>, tensor<?xi64, #nn.dims<6*t>>, tensor<4x8x6xf32>
+    return %0 : tensor<?x8xf32, #nn.dims<6*t>>
+  }
+
 // A running sum over rows stays in the order of the tokens.
 // CHECK-LABEL: func.func @mixing
 // CHECK: %[[X:.*]] = nn.dispatch %arg0 by

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <type_traits>
 
@@ -50,7 +51,7 @@ struct Routed {
          int64_t placed)
       : order(experts.size()), place(experts.size()), offsets(placed + 1) {
     route(experts.data(), first, order.data(), place.data(), offsets.data(),
-          experts.size(), count, placed);
+          experts.size(), order.size(), count, placed);
   }
 };
 
@@ -168,6 +169,67 @@ TEST(Experts, PartsOfTheExperts) {
         EXPECT_EQ(own.place[i], at >= 0 && at < rows ? at : -1);
       }
     }
+  }
+}
+
+/// Choices are kept that should be. `runs`: choices of each run of
+/// equal segments in a sample; none: without segments.
+template <typename T>
+void checkLimit(const std::vector<T> &experts, int64_t samples, int64_t each,
+                const std::vector<int64_t> &runs, int64_t count,
+                double capacity) {
+  int64_t choices = int64_t(experts.size()) / samples;
+  std::vector<int64_t> ends = runs, segments;
+  if (runs.empty())
+    ends = {choices};
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  auto runOf = [&](int64_t i) {
+    return std::upper_bound(ends.begin(), ends.end(), i) - ends.begin();
+  };
+  for (int64_t i = 0; i < samples * choices && !runs.empty(); i += each)
+    segments.push_back(runOf(i % choices) % 2); // numbers come again
+  std::unique_ptr<bool[]> kept(new bool[experts.size()]);
+  limitChoices(experts.data(), runs.empty() ? nullptr : segments.data(),
+               kept.get(), samples, choices, each, count,
+               capacityOf(choices, count, capacity), capacity);
+  for (int64_t i = 0; i < samples * choices; ++i) {
+    int64_t sample = i - i % choices, run = runOf(i % choices),
+            begin = sample + (run ? ends[run - 1] : 0);
+    auto before = std::count(&experts[begin], &experts[i], experts[i]);
+    double most = capacity * double(sample + ends[run] - begin) / double(count);
+    EXPECT_EQ(kept[i], double(before) < std::ceil(most)) << i;
+  }
+}
+
+TEST(Experts, ChoicesWithinACapacity) {
+  for (Choice choice : kChoices)
+    for (double capacity : {0.5, 1., 1.25, 7., 1e300}) {
+      for (int64_t choices : {1, 40, 255, 1000})
+        checkLimit(choose(choice, 3 * choices, 7), 3, 1, {}, 7, capacity);
+      checkLimit(choose(choice, 1200, 5), 2, 2, {2, 300, 4, 294}, 5, capacity);
+      checkLimit(choose(choice, 600, 5), 1, 4, {600}, 5, capacity);
+    }
+  checkLimit(std::vector<int32_t>{2, 2, 0, 2, 1, 2}, 1, 1, {}, 3, 1);
+  limitChoices(static_cast<int64_t *>(nullptr), nullptr, nullptr, 0, 8, 1, 3, 3,
+               1);
+  limitChoices(static_cast<int64_t *>(nullptr), nullptr, nullptr, 1, 0, 2, 3, 0,
+               1);
+}
+
+/// Room for just the rows that have a place.
+TEST(Experts, RoomForOwnRows) {
+  constexpr int64_t kCount = 9, kPlaced = 4, kRows = 1000;
+  int64_t first = 2;
+  for (Choice choice : kChoices) {
+    std::vector<int64_t> experts = choose(choice, kRows, kCount);
+    Routed all(experts, &first, kCount, kPlaced), own = all;
+    std::vector<int32_t> order(all.offsets[kPlaced] + 1, 7);
+    route(experts.data(), &first, order.data(), own.place.data(),
+          own.offsets.data(), kRows, all.offsets[kPlaced], kCount, kPlaced);
+    EXPECT_TRUE(std::equal(order.begin(), order.end() - 1, all.order.begin()));
+    EXPECT_EQ(order.back(), 7); // behind the room
+    EXPECT_EQ(own.place, all.place);
+    EXPECT_EQ(own.offsets, all.offsets);
   }
 }
 
