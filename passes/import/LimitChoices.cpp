@@ -18,7 +18,6 @@
 #include "llvm/ADT/SetVector.h"
 
 #include <limits>
-#include <numeric>
 
 using namespace mlir;
 
@@ -128,7 +127,7 @@ private:
     auto dim = oneSymbol
                    ? module.lookupSymbol<nn::DimOp>(all.terms()[0].symbols[0])
                    : nn::DimOp();
-    DimExpr rows = *all.exactDiv(shape.back());
+    DimExpr rows = nn::getNumElements(ArrayRef(shape).drop_back());
     if (dim && dim.getMeasure())
       return findSegments(all, rows);
     if (!dim || !dim.getItem())

@@ -201,6 +201,9 @@ def profile(dt_opt, work, name, chosen):
     counts = [np.bincount(ids.reshape(-1), minlength=EXPERTS).tolist() for ids in chosen]
     if json.loads(made.read_text()) != {"version": 1, "routing": {"model": counts}}:
         sys.exit(f"dt-profile made {made.read_text()}, expected {counts}")
+    refused = subprocess.run([sys.executable, tool, "--routing", work / "batch.safetensors", "-o", work / "none.json"], capture_output=True, text=True)
+    if refused.returncode != 1 or "batch.safetensors: no output MODULE.choices.LAYER.of.EXPERTS" not in refused.stderr:
+        sys.exit(f"dt-profile of a batch: {refused.stderr}")
     run([dt_opt, work / "recipe.json", f"--profile={made}", "--plan=auto", "--cluster=h100-80g", "--devices=2", "--emit=plan", "-o", work / "plan"], work)
 
 
