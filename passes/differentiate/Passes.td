@@ -49,7 +49,7 @@ def Differentiate : Pass<"nn-differentiate", "::dt::dist::ModuleOp"> {
     | `nn.save` | what the backward function uses |
     | --- | --- |
     | "vjp" (default) | residuals; ops with the trait Recomputable run again, unless that would keep more bytes than the value itself has |
-    | "all" | residuals for everything that is asked for |
+    | "all" | residuals for everything that is asked for; but elementwise ops that only elementwise ops go back from run again, of operands that are kept anyway |
     | "none" on a function | its inputs: it runs again |
     | "none" on a module | the inputs of the layers that its function calls: each layer runs again in its own backward function, all else in the module's |
 

@@ -14,6 +14,11 @@ using namespace mlir;
 using namespace dt;
 using namespace dt::differentiate;
 
+static bool widens(Operation *op) {
+  auto cast = dyn_cast<nn::CastOp>(op);
+  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(cast).isF32();
+}
+
 /// Ops that depend on nothing but the program and the rank: constants, index
 /// functions, parameters.
 bool SavedSet::isFree(Operation *op) const {
@@ -22,12 +27,7 @@ bool SavedSet::isFree(Operation *op) const {
 }
 
 bool SavedSet::canRecompute(Operation *op) const {
-  return isFree(op) || isa<nn::ReshapeOp>(op) || mayRecompute(op);
-}
-
-static bool widens(Operation *op) {
-  auto cast = dyn_cast<nn::CastOp>(op);
-  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(cast).isF32();
+  return isFree(op) || isa<nn::ReshapeOp>(op) || widens(op) || mayRecompute(op);
 }
 
 /// A reshape is the same buffer, and what is widened has half the bytes: what

@@ -29,6 +29,7 @@ public:
 private:
   bool isForward(Value v) const;
   bool canRecompute(Operation *op) const;
+  bool isFusedAgain(Operation *op) const;
 
   void findRequired();
   void listInputs();
@@ -60,7 +61,7 @@ bool Splitter::canRecompute(Operation *op) const {
   case Save::Vjp:
     return op->hasTrait<nn::Recomputable>();
   case Save::All:
-    return false;
+    return isFusedAgain(op);
   case Save::None:
     // Layers of a module run again one by one, from what comes into each.
     if (isa<func::CallOp>(op))
@@ -68,6 +69,20 @@ bool Splitter::canRecompute(Operation *op) const {
     return isMemoryEffectFree(op);
   }
   return false;
+}
+
+/// Whether elementwise ops make its value again on their way, of what they have
+/// anyway: only such ops go back from it, and all that it is made of is kept.
+bool Splitter::isFusedAgain(Operation *op) const {
+  auto goesBackElementwise = [&](Operation *user) {
+    return joint.forwardOps.contains(user) || isa<nn::ScalarOpInterface>(user);
+  };
+  return isa<nn::ScalarOpInterface>(op) &&
+         llvm::all_of(op->getUsers(), goesBackElementwise) &&
+         llvm::all_of(op->getOperands(), [&](Value v) {
+           return isa<BlockArgument>(v) || required.contains(v) ||
+                  v.getDefiningOp()->getNumOperands() == 0;
+         });
 }
 
 void Splitter::findRequired() {

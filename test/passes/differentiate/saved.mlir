@@ -63,6 +63,35 @@ dist.loss "l" in @all numerator "num" weight 1.0
 
 // -----
 
+// A gate: both products' results and the result of the gate are kept. Its activation is made again by the op that has the kept gate anyway.
+// CHECK-LABEL: dist.module @all_gated
+// CHECK: func.func @forward.fwd
+// CHECK: %[[G:.*]] = nn.linear
+// CHECK: %[[U:.*]] = nn.linear
+// CHECK: %[[A:.*]] = nn.silu %[[G]]
+// CHECK: %[[M:.*]] = nn.mul %[[A]], %[[U]]
+// CHECK: return %{{.*}}, %[[G]], %[[U]], %[[M]] : tensor<f32>
+// CHECK: func.func @forward.bwd
+// CHECK: nn.silu %
+dist.module @all_gated save all {
+  nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
+  nn.parameter @v : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "v">
+  func.func @forward(%x: tensor<2x4xf32> {nn.name = "x"}) -> (tensor<f32> {nn.name = "num"}) {
+    %w = nn.read @w : tensor<4x4xf32>
+    %v = nn.read @v : tensor<4x4xf32>
+    %0 = nn.linear %x, %w : tensor<2x4xf32>, tensor<4x4xf32>
+    %1 = nn.linear %x, %v : tensor<2x4xf32>, tensor<4x4xf32>
+    %2 = nn.silu %0 : tensor<2x4xf32>
+    %3 = nn.mul %2, %1 : tensor<2x4xf32>, tensor<2x4xf32>
+    %4 = nn.linear %3, %w : tensor<2x4xf32>, tensor<4x4xf32>
+    %5 = nn.reduce sum %4 {axes = array<i64: 0, 1>} : tensor<2x4xf32>
+    return %5 : tensor<f32>
+  }
+}
+dist.loss "l" in @all_gated numerator "num" weight 1.0
+
+// -----
+
 // What comes into each layer is kept: each runs again in its own backward function, what stands before and behind them in that of the module.
 // CHECK-LABEL: dist.module @none
 // CHECK: func.func private @layer.fwd(%{{.*}}, %{{.*}}) -> tensor<2x4xf32>
