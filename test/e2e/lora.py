@@ -12,6 +12,7 @@
 """lora.py --dt-opt PATH: trains adapters under several plans and compares with PyTorch."""
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -108,8 +109,8 @@ def make_adapters(net):
     return {name: value.numpy() for name, value in made.items()}
 
 
-def loop(weights, ids, labels, kind):
-    """(losses before each step, trained tensors afterwards, their averages, the largest logit)."""
+def loop(weights, ids, labels, kind, narrow=False):
+    """(losses before each step, trained tensors afterwards, their averages, the largest logit). `narrow`: under autocast."""
     net = Decoder()
     net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items() if ".lora_" not in name})
     net = net.to(kind).requires_grad_(False)
@@ -119,7 +120,8 @@ def loop(weights, ids, labels, kind):
     optimizer, losses, terms = torch.optim.AdamW(trained.values(), **OPTIMIZER), [], 0.0
     for _ in range(STEPS):
         optimizer.zero_grad()
-        logits = net(torch.from_numpy(ids))
+        with torch.autocast("cpu", dtype=torch.bfloat16) if narrow else contextlib.nullcontext():
+            logits = net(torch.from_numpy(ids)).to(kind)
         loss = functional.cross_entropy(logits.flatten(0, 1), torch.from_numpy(labels).flatten())
         losses, terms = [*losses, loss.item()], max(terms, logits.abs().max().item())
         loss.backward()
@@ -210,7 +212,7 @@ def check(dt_opt, work):
 
     weights = base | adapters
     want, trained, averages, terms = loop(weights, ids, labels, torch.float64)
-    drawn = {p: [loop(tolerance.perturbed(weights, p, seed), ids, labels, torch.float32) for seed in range(tolerance.DRAWS)] for p in ("f32", "bf16")}
+    drawn = {p: [loop(tolerance.perturbed(weights, p, seed), ids, labels, torch.float32, p == "bf16") for seed in range(tolerance.DRAWS)] for p in ("f32", "bf16")}
     programs = {}
 
     def judge(name, program, losses, first):
