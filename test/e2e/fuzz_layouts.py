@@ -283,7 +283,7 @@ def main():
     print(f"{tried} layouts, {refused} refused, {failed} failed, {time.time() - begin:.0f} s")
     if not arguments.work:
         shutil.rmtree(work)
-    sys.exit(1 if failed or not tried else 0)
+    sys.exit(1 if failed or refused == tried else 0)  # what is refused shows little
 
 
 if __name__ == "__main__":

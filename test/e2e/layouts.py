@@ -81,8 +81,8 @@ def parse_plan(text):
 
 
 class Runner:
-    def __init__(self, dt_opt, models, work, precision="f32", narrow=(), double=None):
-        self.dt_opt, self.models, self.work, self.precision, self.narrow, self.double = dt_opt.resolve(), models, work, precision, narrow, double
+    def __init__(self, dt_opt, models, work, precision="f32", double=None, narrow=()):
+        self.dt_opt, self.models, self.work, self.precision, self.double, self.narrow = dt_opt.resolve(), models, work, precision, double, narrow
         self.target = "cuda" if double else "cpu"
         self.references, self.lock = {}, threading.Lock()
         self.runtime = prebuilt(dt_opt)
@@ -327,7 +327,7 @@ def main():
     models = pathlib.Path(__file__).parents[1] / "models"
     work = arguments.work or pathlib.Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    runner, begin = Runner(arguments.dt_opt, models, work, arguments.precision, arguments.narrow, arguments.double), time.time()
+    runner, begin = Runner(arguments.dt_opt, models, work, arguments.precision, arguments.double, arguments.narrow), time.time()
 
     def attempt(case):
         start = time.time()
