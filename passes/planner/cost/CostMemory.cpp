@@ -138,8 +138,10 @@ double ModuleCost::parameters(int begin, int end) const {
 }
 
 double ModuleCost::rankParameters(int begin, int end, int tp) const {
+  // Where tokens are cut a table of positions may be, too: it counts whole.
   CostOptions options;
   options.tp = tp;
+  options.sequenceParallel = false;
   double sum = 0;
   for (int i = begin; i < end; ++i) {
     int kind = description.layers[i];
@@ -154,6 +156,7 @@ double ModuleCost::rankParameters(int begin, int end, int tp) const {
 
 double ModuleCost::rankShare(const Tie &tie, int tp) const {
   CostOptions whole, cut;
+  whole.sequenceParallel = cut.sequenceParallel = false;
   cut.tp = tp;
   // What else a layer has may be cut less.
   double share = 1;
