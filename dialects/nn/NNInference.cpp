@@ -30,6 +30,19 @@ bool dt::nn::isNarrow(Type type) {
   return element && element.getWidth() == 16;
 }
 
+Value dt::nn::widened(Value v) {
+  auto cast = v.getDefiningOp<CastOp>();
+  return cast && isNarrow(cast.getInput()) && elementOf(v).isF32()
+             ? cast.getInput()
+             : Value();
+}
+
+bool dt::nn::isComputeHeavy(Operation *op) {
+  auto cost = dyn_cast<CostOpInterface>(op);
+  return cost && isa<PrecisionOpInterface>(op) &&
+         cost.getWork().isComputeHeavy();
+}
+
 static constexpr llvm::StringLiteral kStoredAttr = "stored";
 
 void dt::nn::applyStored(DictionaryAttr attributes, Types &types) {

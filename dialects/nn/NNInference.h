@@ -28,6 +28,11 @@ mlir::Type scalarOf(mlir::Value tensor);
 /// A float of 16 bits: storage only, scalar code never has one.
 bool isNarrow(mlir::Type elementOrTensor);
 inline bool isNarrow(mlir::Value tensor) { return isNarrow(tensor.getType()); }
+/// The narrow value that a cast widens to `v`, a float32 one, or null.
+mlir::Value widened(mlir::Value v);
+/// Whether an op multiplies narrow operands where precision says so: a product,
+/// a convolution, attention.
+bool isComputeHeavy(mlir::Operation *op);
 /// Gives the op's first result this element type, with the attribute `stored`
 /// where inference says another one. The op must compute in f32 inside
 /// (PrecisionRule::sumsInFull).

@@ -15,8 +15,7 @@ using namespace dt;
 using namespace dt::differentiate;
 
 static bool widens(Operation *op) {
-  auto cast = dyn_cast<nn::CastOp>(op);
-  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(cast).isF32();
+  return op->getNumResults() == 1 && nn::widened(op->getResult(0));
 }
 
 /// Ops that depend on nothing but the program and the rank: constants, index

@@ -28,8 +28,7 @@ bool isElementwise(Operation *op) {
 }
 
 bool widens(Operation *op) {
-  auto cast = dyn_cast<nn::CastOp>(op);
-  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(cast).isF32();
+  return op->getNumResults() == 1 && nn::widened(op->getResult(0));
 }
 
 /// The value that an operand repeats: the input of a broadcast.

@@ -34,14 +34,6 @@ Type elementOfNarrow(Value v) {
   return nn::isNarrow(v) ? nn::elementOf(v) : Type();
 }
 
-/// The narrow value that `v` widens, or null.
-Value widened(Value v) {
-  auto cast = v.getDefiningOp<nn::CastOp>();
-  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(v).isF32()
-             ? cast.getInput()
-             : Value();
-}
-
 /// The type that all users of the float32 values narrow them to, or null.
 Type narrowedTo(ArrayRef<Value> values) {
   OneType type;
@@ -107,7 +99,7 @@ private:
     OneType given;
     bool others = false;
     for (func::CallOp call : calls) {
-      Value operand = call.getOperand(i), narrow = widened(operand);
+      Value operand = call.getOperand(i), narrow = nn::widened(operand);
       given.add(narrow ? nn::elementOf(narrow) : Type());
       // A parameter is read as it is stored.
       others |= !operand.hasOneUse() || operand.getDefiningOp<nn::ReadOp>();
@@ -115,7 +107,7 @@ private:
     BlockArgument argument = function.getArgument(i);
     if (Type type = given.get()) {
       for (func::CallOp call : calls)
-        call.setOperand(i, widened(call.getOperand(i)));
+        call.setOperand(i, nn::widened(call.getOperand(i)));
       narrowValue(argument, type, /*onlyCasts=*/false);
       return true;
     }
@@ -135,7 +127,7 @@ private:
     for (func::CallOp call : calls)
       results.push_back(call.getResult(i));
     Value returned = end()->getOperand(i);
-    if (Value narrow = widened(returned)) {
+    if (Value narrow = nn::widened(returned)) {
       end()->setOperand(i, narrow);
       for (Value result : results)
         narrowValue(result, nn::elementOf(narrow), /*onlyCasts=*/false);

@@ -21,14 +21,6 @@ namespace {
 
 bool isFloat(Value v) { return isa<FloatType>(nn::elementOf(v)); }
 
-/// The narrow value that `v` widens, or null.
-Value widened(Value v) {
-  auto cast = v.getDefiningOp<nn::CastOp>();
-  return cast && nn::isNarrow(cast.getInput()) && nn::elementOf(v).isF32()
-             ? cast.getInput()
-             : Value();
-}
-
 bool movesElements(Operation *op) {
   return op->hasTrait<nn::MovesElements>() && op->getNumResults() == 1;
 }
@@ -66,14 +58,14 @@ struct SinkWidening : RewritePattern {
     for (Value v : op->getOperands()) {
       if (!isFloat(v))
         continue;
-      Value narrow = widened(v);
+      Value narrow = nn::widened(v);
       if (!narrow || (element && element != nn::elementOf(narrow)))
         return failure();
       element = nn::elementOf(narrow);
     }
     if (!element)
       return failure();
-    Value result = moved(b, op, element, widened);
+    Value result = moved(b, op, element, nn::widened);
     b.replaceOpWithNewOp<nn::CastOp>(op, op->getResult(0).getType(), result);
     return success();
   }

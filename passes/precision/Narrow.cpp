@@ -61,18 +61,17 @@ public:
 
   void run() {
     for (Operation &op : llvm::make_early_inc_range(function.front()))
-      if (isComputeHeavy(&op))
+      if (mayNarrow(&op))
         narrowOp(&op);
   }
 
 private:
-  bool isComputeHeavy(Operation *op) {
-    auto cost = dyn_cast<nn::CostOpInterface>(op);
-    auto precise = dyn_cast<nn::PrecisionOpInterface>(op);
-    if (!cost || !precise || !cost.getWork().isComputeHeavy())
+  bool mayNarrow(Operation *op) {
+    if (!nn::isComputeHeavy(op))
       return false;
     // A mask of attention keeps its type, and may be made of integers.
-    nn::PrecisionRule rule = precise.getPrecisionRule();
+    nn::PrecisionRule rule =
+        cast<nn::PrecisionOpInterface>(op).getPrecisionRule();
     return llvm::none_of(llvm::zip(op->getOperands(), rule.operands),
                          [&](auto operand) {
                            auto [v, may] = operand;

@@ -18,12 +18,6 @@ namespace dt::precision {
 
 namespace {
 
-bool isComputeHeavy(Operation *op) {
-  auto cost = dyn_cast<nn::CostOpInterface>(op);
-  return cost && isa<nn::PrecisionOpInterface>(op) &&
-         cost.getWork().isComputeHeavy();
-}
-
 /// A parameter or a number, in any shape.
 bool isLeaf(Value v) {
   Operation *op = v.getDefiningOp();
@@ -53,7 +47,7 @@ bool leadsTo(Value x, Value branch) {
         std::pair(work.back().getPointer(), work.back().getInt());
     work.pop_back();
     for (Value operand : op->getOperands())
-      visit(operand, heavy || isComputeHeavy(op));
+      visit(operand, heavy || nn::isComputeHeavy(op));
   }
   return found;
 }

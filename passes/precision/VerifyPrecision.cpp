@@ -45,9 +45,7 @@ struct VerifyPrecision : impl::VerifyPrecisionBase<VerifyPrecision> {
   void runOnOperation() override {
     WalkResult walk = getOperation().walk([](Operation *op) {
       LogicalResult result = success();
-      if (auto cost = dyn_cast<nn::CostOpInterface>(op);
-          cost && isa<nn::PrecisionOpInterface>(op) &&
-          cost.getWork().isComputeHeavy())
+      if (nn::isComputeHeavy(op))
         result = verifyComputeHeavy(op);
       else if (isa<nn::ScalarOpInterface>(op) && !isa<nn::CastOp>(op))
         result = verifyElementwise(op);

@@ -77,11 +77,12 @@ struct CostOptions {
   int getExpertTP() const { return etp ? etp : std::max(1, tp / ep); }
   /// Whether experts are on more ranks than a TP group: rows go to them.
   bool rowsTravel() const { return ep * getExpertTP() > tp; }
-  /// Of what one stage hands to the next each rank of a replica has one of so
-  /// many shares: tokens stay cut
+  /// Of what one stage of a module hands to the next each rank of a replica has
+  /// one of so many shares: tokens stay cut, but packed ones
   /// (passes/shard/CutEdges.cpp).
-  double getStreamShares() const {
-    return double(sequenceParallel ? tp : 1) * cp;
+  double getStreamShares(const Module &module) const {
+    return module.getPartTokens() > 0 ? 1
+                                      : double(sequenceParallel ? tp : 1) * cp;
   }
   /// Strips of products and of the TP collectives beside them, as programs run
   /// them; 0: the node's `pieces`, wherever these are faster.
