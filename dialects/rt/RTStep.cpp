@@ -116,8 +116,10 @@ StepBytes::Ranges StepBytes::getRanges(TaskOp row) {
           0);
       return ranges;
     }
-    for (const Access &access : entries[{subject, unsigned(row.getKind())}])
-      add(access, row.getSlotOf(access.slots));
+    auto own = entries.find({subject, unsigned(row.getKind())});
+    if (own != entries.end())
+      for (const Access &access : own->second)
+        add(access, row.getSlotOf(access.slots));
     return ranges;
   }
   const Edge &edge = edges[*row.getEdge()];
@@ -128,6 +130,29 @@ StepBytes::Ranges StepBytes::getRanges(TaskOp row) {
     add(gradient ? edge.consumed : edge.input,
         row.getKind() == TaskKind::Copy ? row.getPeer() : row.getSlot());
   return ranges;
+}
+
+unsigned StepBytes::numberOf(TaskOp row) {
+  const void *about = row.getEdge() ? &edges[*row.getEdge()]
+                                    : row.getSubjectAttr().getAsOpaquePointer();
+  auto [at, isNew] = numbers.try_emplace(
+      Touched(about, unsigned(row.getKind()), row.getGradient(), row.getSlot(),
+              row.getReceived(), row.getEarly(), row.getLate(),
+              row.getKind() == TaskKind::Copy ? row.getPeer() : 0),
+      unsigned(touched.size()));
+  if (isNew)
+    touched.push_back(getRanges(row));
+  return at->second;
+}
+
+bool StepBytes::conflict(unsigned a, unsigned b) {
+  auto [at, isNew] = conflicts.try_emplace(std::minmax(a, b), false);
+  if (isNew)
+    at->second = llvm::any_of(touched[a], [&](const Range &mine) {
+      return llvm::any_of(
+          touched[b], [&](const Range &its) { return mine.conflicts(its); });
+    });
+  return at->second;
 }
 
 bool StepBytes::fillOneBlock(TaskOp a, TaskOp b) {
@@ -159,13 +184,13 @@ void StepBytes::walk(RankOp rank, Decide decide) {
   struct Open {
     int32_t index;
     TaskOp row;
-    Ranges ranges;
+    unsigned number;
     bool ended[2] = {false, false}; ///< in a step; where losses are asked for
   };
   SmallVector<Open> open;
   int32_t index = 0;
   for (auto row : rank.getBody().getOps<TaskOp>()) {
-    Ranges ranges = getRanges(row);
+    unsigned number = numberOf(row);
     bool leads = leadsToLosses(row);
     auto isOpen = [&](const Open &other) {
       return !other.ended[0] ||
@@ -173,12 +198,8 @@ void StepBytes::walk(RankOp rank, Decide decide) {
     };
     SmallVector<int32_t> unordered;
     for (Open &other : open)
-      if (isOpen(other) && !fillOneBlock(other.row, row) &&
-          llvm::any_of(ranges, [&](const Range &mine) {
-            return llvm::any_of(other.ranges, [&](const Range &its) {
-              return mine.conflicts(its);
-            });
-          }))
+      if (isOpen(other) && conflict(number, other.number) &&
+          !fillOneBlock(other.row, row))
         unordered.push_back(other.index);
     SmallVector<int32_t> waits = decide(index, unordered);
     for (Open &other : open)
@@ -190,7 +211,7 @@ void StepBytes::walk(RankOp rank, Decide decide) {
       return other.ended[0] && (other.ended[1] || !leadsToLosses(other.row));
     });
     if (isMessage(row) || row.getKind() == TaskKind::Reduce)
-      open.push_back({index, row, ranges});
+      open.push_back({index, row, number});
     ++index;
   }
 }

@@ -14,6 +14,9 @@
 
 #include "dialects/rt/RTOps.h"
 
+#include <map>
+#include <tuple>
+
 namespace dt::rt {
 
 /// What the rows of a program touch in the arenas and gradients of modules.
@@ -56,6 +59,10 @@ private:
   void addEntry(EntryOp entry);
   void addEdge(EdgeOp edge);
   Ranges getRanges(TaskOp row);
+  /// What rows touch that name the same buffers in the same slots.
+  unsigned numberOf(TaskOp row);
+  /// Whether rows of these numbers touch the same bytes, one of them writing.
+  bool conflict(unsigned a, unsigned b);
   /// Messages of different items of one block.
   bool fillOneBlock(TaskOp a, TaskOp b);
 
@@ -73,6 +80,12 @@ private:
   llvm::DenseMap<std::pair<mlir::Operation *, unsigned>,
                  llvm::SmallVector<Access>>
       entries;
+  /// Ranks and microbatches repeat what few rows do.
+  using Touched = std::tuple<const void *, unsigned, bool, int64_t, int64_t,
+                             int64_t, int64_t, int64_t>;
+  std::map<Touched, unsigned> numbers;
+  std::vector<Ranges> touched; ///< by number
+  llvm::DenseMap<std::pair<unsigned, unsigned>, bool> conflicts;
 };
 
 /// Every row of every rank comes after the messages and sums that touch its

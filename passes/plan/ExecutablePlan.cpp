@@ -350,14 +350,6 @@ std::string printDecisions(Plan plan, const planner::Model &model) {
   return planner::printPlan(plan, model);
 }
 
-std::vector<int64_t> getLayout(const Plan &plan) {
-  std::vector<int64_t> layout;
-  for (const UnitPlan &unit : plan.units)
-    layout.insert(layout.end(),
-                  {unit.firstRank, unit.tp, unit.cp, unit.dp, unit.pp});
-  return layout;
-}
-
 std::string printPlanFile(const planner::Plan &plan,
                           const PlannedProgram &program,
                           const planner::Explanation *explanation) {

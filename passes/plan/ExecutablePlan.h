@@ -15,10 +15,9 @@
 #define PASSES_PLAN_EXECUTABLEPLAN_H
 
 #include "passes/plan/PlanModel.h"
+#include "passes/plan/Refusals.h"
 #include "passes/planner/explain/Explain.h"
 #include "passes/planner/search/Robust.h"
-
-#include <map>
 
 namespace dt::plan {
 
@@ -54,22 +53,10 @@ std::vector<planner::Plan> withLess(llvm::ArrayRef<planner::Plan> plans);
 /// What was decided, without what is predicted of it.
 std::string printDecisions(planner::Plan plan, const planner::Model &model);
 
-/// Of every unit its first rank, TP, DP and PP.
-std::vector<int64_t> getLayout(const planner::Plan &plan);
-
 /// What every rank allocates under a plan.
 using MeasurePlan =
     llvm::function_ref<llvm::Expected<std::vector<planner::RankBytes>>(
         const planner::Plan &)>;
-
-/// What compiled plans that did not fit have taught of others, for whoever asks
-/// about the same program on the same devices.
-struct Refusals {
-  /// By layout, how many times the bytes that were predicted refused plans
-  /// allocate: what does not fill arenas is much the same.
-  std::map<std::vector<int64_t>, double> excess;
-  planner::Reason reason;
-};
 
 /// The best plan of a policy that `accepts` (the compiler's own checks) takes,
 /// with its predictions; `robustness`: the best by that, of what is near to the

@@ -55,8 +55,8 @@ public:
   void search(const std::vector<Plan> &plans, const std::vector<Plan> &all);
   /// What is said of the search.
   planner::Searched getSearched() const;
-  /// Leaves in `found` what is expected to fit, the rest in `doubtful`.
-  void setAside();
+  /// What is known since a plan was refused, of those found and of it.
+  void reconsider();
   /// The best of `found` as it is measured, with its predictions. DoesNotFit:
   /// it does not, and is no longer among `found`.
   Expected<Plan> choose(const planner::Robustness *robustness,
@@ -67,9 +67,8 @@ public:
   /// Searched::sizes, of all numbers that there may be.
   std::map<int64_t, planner::Searched::Size> getSizes() const;
 
-  planner::Candidates found;    ///< executable, with predictions
-  planner::Candidates doubtful; ///< measured only if nothing else is left
-  planner::Reason reason;       ///< why others are not
+  planner::Candidates found; ///< executable, with predictions
+  planner::Reason reason;    ///< why others are not
   int64_t numRefused = 0;
   planner::Ledger ledger;
   Refusals &refusals;
@@ -92,18 +91,13 @@ private:
   void climb(Plan start,
              llvm::function_ref<std::vector<Plan>(const Plan &)> neighbours);
 
-  /// Whether plans of its layout that were refused let it be expected.
-  bool isExpectedToFit(const Plan &plan) const;
-  /// DoesNotFit, of the rank that lacks most, and its layout's `excess` over
-  /// the bytes by unit that made the plan one of `found`.
-  Error checkAllocated(const Plan &plan, const planner::PlannedStep &step,
-                       llvm::ArrayRef<double> expected);
   /// With the memory that is allocated, which must be there.
   Error predict(Plan &plan, MeasurePlan measure);
 
   /// By what was decided: the policies that found a plan.
   std::map<std::string, std::set<std::string>> finders;
-  std::string asked; ///< whose plans are tried
+  std::string asked;           ///< whose plans are tried
+  std::optional<Plan> refused; ///< the last one
   const planner::PolicyInput &input;
   const PlannedProgram &program;
   llvm::function_ref<Error(const Plan &)> accepts;
@@ -111,6 +105,7 @@ private:
 
 double Finder::simulate(Plan &plan) {
   planner::placeBlocks(input, plan);
+  refusals.tell(plan);
   if (!asked.empty())
     finders[printDecisions(plan, input.model())].insert(asked);
   auto note = [&](Error error) {
@@ -136,9 +131,8 @@ double Finder::simulate(Plan &plan) {
   double objective = plan.predicted.objective;
   plan.predicted = step->predicted;
   plan.predicted.objective = objective ? objective : step->predicted.step;
-  fits = isExpectedToFit(plan);
-  (fits ? found : doubtful).add(plan);
-  return fits ? plan.predicted.step : INFINITY;
+  found.add(plan);
+  return plan.predicted.step;
 }
 
 void Finder::simulateWhatFits(Plan plan) {
@@ -345,54 +339,34 @@ planner::Searched Finder::getSearched() const {
   return searched;
 }
 
-bool Finder::isExpectedToFit(const Plan &plan) const {
-  auto known = refusals.excess.find(getLayout(plan));
-  double more = known == refusals.excess.end() ? 1 : known->second;
-  return more == 1 || llvm::all_of(plan.units, [&](const UnitPlan &unit) {
-           return plan.predicted.memory[unit.module] * more <=
-                  input.costs.cluster.getLeastMemory(unit.firstRank,
-                                                     unit.getRanks());
-         });
-}
-
-void Finder::setAside() {
-  planner::Candidates some;
-  for (Plan &plan : found.getPlans())
-    (isExpectedToFit(plan) ? some : doubtful).add(std::move(plan));
-  found = std::move(some);
-}
-
-Error Finder::checkAllocated(const Plan &plan, const planner::PlannedStep &step,
-                             llvm::ArrayRef<double> expected) {
-  double most = 0;
-  std::string text;
-  for (auto [rank, bytes] : llvm::enumerate(plan.predicted.allocated)) {
-    double snapshot = 0, estimate = 0;
-    for (const UnitPlan &unit : plan.units)
-      if (unit.hasRank(int64_t(rank))) {
-        snapshot = std::max(snapshot, step.memory[unit.module].snapshot);
-        estimate = std::max(estimate, expected[unit.module]);
-      }
-    double needs = double(bytes.total()) + snapshot,
-           has = input.costs.cluster.getLeastMemory(int64_t(rank), 1);
-    if (needs <= has)
+void Finder::reconsider() {
+  if (!refused)
+    return;
+  Plan start = *std::exchange(refused, std::nullopt);
+  ledger.forget(start);
+  std::vector<Plan> others = {start};
+  planner::Candidates rest;
+  for (Plan &plan : found.getPlans()) {
+    Plan told = plan;
+    refusals.tell(told);
+    bool same =
+        llvm::all_of(llvm::zip(told.units, plan.units), [](const auto &units) {
+          return std::get<0>(units).beyond == std::get<1>(units).beyond;
+        });
+    if (same) {
+      rest.add(std::move(plan));
       continue;
-    if (double &known = refusals.excess[getLayout(plan)]; estimate > 0)
-      known = std::max({known, 1.0, needs / estimate});
-    if (needs - has <= most)
-      continue;
-    most = needs - has;
-    text = llvm::formatv("rank {0} does not fit: {1:f0} bytes, {2:f0} more "
-                         "than its device has (",
-                         rank, needs, most)
-               .str();
-    for (auto [key, member] : planner::kRankBytes)
-      text += llvm::formatv("{0} {1}, ", key, bytes.*member);
-    text += llvm::formatv("checkpoint {0:f0})", snapshot);
+    }
+    ledger.forget(plan);
+    others.push_back(std::move(plan));
   }
-  if (text.empty())
-    return Error::success();
-  return llvm::make_error<planner::DoesNotFit>(0, most, 0, std::move(text));
+  found = std::move(rest);
+  // With less kept where that is too much.
+  refusals.tell(start);
+  llvm::append_range(others, varyPlan(start, input, program));
+  for (Plan &plan : others)
+    if (!makeExecutable(plan, input, program))
+      simulate(plan);
 }
 
 Expected<Plan> Finder::choose(const planner::Robustness *robustness,
@@ -409,13 +383,13 @@ Expected<Plan> Finder::choose(const planner::Robustness *robustness,
       if (printDecisions(plan, input.model()) != decided)
         others.add(std::move(plan));
     found = std::move(others);
+    refused = std::move(*best);
     return error;
   }
   return best;
 }
 
 Error Finder::predict(Plan &plan, MeasurePlan measure) {
-  std::vector<double> expected = plan.predicted.memory;
   // The program's own search places as many tasks as it likes.
   auto step = planner::simulateFitting(input.costs, plan, input.batch);
   if (!step && step.errorIsA<planner::DoesNotFit>())
@@ -430,7 +404,7 @@ Error Finder::predict(Plan &plan, MeasurePlan measure) {
   if (!allocated)
     return allocated.takeError();
   plan.predicted.allocated = std::move(*allocated);
-  return checkAllocated(plan, *step, expected);
+  return refusals.check(plan, *step, input.costs.cluster);
 }
 
 Error Finder::explainNone() const {
@@ -471,15 +445,11 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   }
   llvm::append_range(plans, others);
   while (true) {
-    // Also what a plan that was refused since made look too slow to simulate.
-    finder.setAside();
+    finder.reconsider();
     for (const auto &[name, found] : asked)
       finder.tryOwn(name, found);
     if (joint)
       finder.search(others, plans);
-    // Of what is only compared with nothing is known that was not compiled.
-    if (finder.found.empty() && (measure || refusals.excess.empty()))
-      finder.found = std::exchange(finder.doubtful, {});
     if (joint) {
       finder.found.searched = finder.getSearched();
       finder.found.limit = finder.getLimit(policy);

@@ -53,6 +53,12 @@ struct UnitPlan {
   int span = 1;
   /// CostOptions::overlap.
   int overlap = 0;
+  /// Bytes that a rank of each position takes beyond what is predicted, as a
+  /// compiled program of this layout has shown; empty: nothing is known.
+  std::vector<double> beyond;
+  double getBeyond(int position) const {
+    return size_t(position) < beyond.size() ? beyond[position] : 0;
+  }
   /// Replicas on one kind of device, and how fast one of them is beside those
   /// of other blocks: items are shared out by that.
   struct Block {

@@ -181,8 +181,9 @@ Needs needsOf(const PolicyInput &input, const Plan &plan,
   const LayerPrices &layers = *prices.layers;
   bool splits = plan.getTraits().splitsBackward && module.trainable;
   SmallVector<Needs, 64> needs(unit.pp);
-  for (Needs &position : needs)
-    position.always = (layers.workspace + 4 * layers.message) * factor;
+  for (int p = 0; p < unit.pp; ++p)
+    needs[p].always =
+        (layers.workspace + 4 * layers.message) * factor + unit.getBeyond(p);
   prices.forStages([&](int s, int p) {
     int begin = unit.cuts[s], end = unit.cuts[s + 1];
     needs[p].always +=

@@ -107,7 +107,7 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
 
 Fitter::Choice Fitter::choose(int position, int begin, int end) const {
   for (auto [i, save] : llvm::enumerate(kSaves))
-    if (bytesOf(i, position, begin, end) <= capacity)
+    if (bytesOf(i, position, begin, end) + unit.getBeyond(position) <= capacity)
       return {prices[i]->seconds(begin, end) * factor, save};
   return {};
 }
@@ -158,7 +158,7 @@ bool Fitter::chooseByPosition(UnitPlan &result) const {
   result.saves.resize(unit.pp * unit.vpp);
   for (int p = 0; p < unit.pp; ++p) {
     auto fits = [&](size_t i) {
-      double bytes = 0;
+      double bytes = unit.getBeyond(p);
       for (int s = 0; s < unit.pp * unit.vpp; ++s)
         if (plan.getPosition(unit, s) == p)
           bytes += bytesOf(i, p, unit.cuts[s], unit.cuts[s + 1]);

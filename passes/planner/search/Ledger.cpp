@@ -52,6 +52,8 @@ bool Ledger::has(const Plan &plan) const {
   return simulated.count(keyOf(plan)) > 0;
 }
 
+void Ledger::forget(const Plan &plan) { simulated.erase(keyOf(plan)); }
+
 Searched Ledger::get() const {
   Searched result;
   result.simulated = int64_t(simulated.size());

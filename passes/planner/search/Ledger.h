@@ -24,6 +24,8 @@ public:
   /// Notes that a plan is simulated; false if it was.
   bool take(const Plan &plan);
   bool has(const Plan &plan) const; ///< simulated
+  /// What was simulated is worth another simulation: more is known of it.
+  void forget(const Plan &plan);
   Searched get() const;
   /// Seconds that none of those left out beats that has so many microbatches;
   /// infinite if there is none.

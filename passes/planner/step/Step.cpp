@@ -144,12 +144,16 @@ Error checkMemory(const Costs &costs, const Plan &plan,
     std::string text = formatv(
         "{0} not fit: {1:f0} bytes a device, {2:f0} more than there are "
         "(weights and optimizer {3:f0}, activations {4:f0}, workspace {5:f0}, "
-        "message buffers {6:f0}, checkpoint {7:f0})",
+        "message buffers {6:f0}, checkpoint {7:f0}{8})",
         namesOf(costs.model, plan, u), needs, needs - has,
         result.memory[u].state.total(), result.memory[u].activations,
         result.memory[u].workspace,
         result.memory[u].buffers + result.memory[u].messages,
-        result.memory[u].snapshot);
+        result.memory[u].snapshot,
+        result.memory[u].beyond > 0
+            ? formatv(", measured beyond these {0:f0}", result.memory[u].beyond)
+                  .str()
+            : "");
     return make_error<DoesNotFit>(int(u), needs - has, result.memory[u].waiting,
                                   std::move(text));
   }

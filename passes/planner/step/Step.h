@@ -111,10 +111,11 @@ struct PlannedStep {
     StateBytes state;
     double activations = 0, workspace = 0, buffers = 0, messages = 0,
            snapshot = 0;
+    double beyond = 0;  ///< UnitPlan::beyond
     double waiting = 0; ///< of `buffers`: outputs that wait for who uses them
     double total() const {
       return state.total() + activations + workspace + buffers + messages +
-             snapshot;
+             snapshot + beyond;
     }
   };
   std::vector<Memory> memory;  ///< of the fullest rank of a unit

@@ -158,6 +158,9 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
         all.buffers += stage.buffers;
         all.workspace = std::max(all.workspace, stage.workspace);
         all.snapshot = std::max(all.snapshot, stage.snapshot);
+        // Of the rank, not of each of its stages.
+        all.beyond = std::max(
+            all.beyond, unit.getBeyond(plan.getPosition(unit, info.index)));
       }
   }
   holdCollectives(problem, held);
