@@ -239,6 +239,17 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
   std::vector<Plan> others;
   if (!program.needsBatchSync)
     others = planner::withSchedules(input, plan, /*anyPlacement=*/true);
+  // Schedules differ in what they hold, so each is tried with more and less
+  // kept, too.
+  for (size_t i = 0, count = others.size(); i < count; ++i)
+    for (Save save : {Save::Vjp, Save::All}) {
+      Plan other = others[i];
+      for (UnitPlan &unit : other.units) {
+        unit.save = save;
+        unit.saves.clear();
+      }
+      others.push_back(std::move(other));
+    }
   for (size_t u = 0; u < plan.units.size(); ++u) {
     for (Save save : {Save::None, Save::All}) {
       others.emplace_back(plan).units[u].save = save;

@@ -55,8 +55,9 @@ public:
   void search(const std::vector<Plan> &plans, const std::vector<Plan> &all);
   /// What is said of the search.
   planner::Searched getSearched() const;
-  /// What is known since a plan was refused, of those found and of it.
-  void reconsider();
+  /// With what is known since a plan was refused: simulates it again, and those
+  /// found of its layout; if `varied`, also what differs from it in a decision.
+  void reconsider(bool varied);
   /// The best of `found` as it is measured, with its predictions. DoesNotFit:
   /// it does not, and is no longer among `found`.
   Expected<Plan> choose(const planner::Robustness *robustness,
@@ -126,11 +127,12 @@ double Finder::simulate(Plan &plan) {
   fits = step || !step.errorIsA<planner::DoesNotFit>();
   if (!step)
     return note(step.takeError());
-  if (Error error = accepts(plan))
-    return note(std::move(error));
   double objective = plan.predicted.objective;
   plan.predicted = step->predicted;
   plan.predicted.objective = objective ? objective : step->predicted.step;
+  // With its own times: a neighbour has those of the plan that it was made of.
+  if (Error error = accepts(plan))
+    return note(std::move(error));
   found.add(plan);
   return plan.predicted.step;
 }
@@ -339,7 +341,7 @@ planner::Searched Finder::getSearched() const {
   return searched;
 }
 
-void Finder::reconsider() {
+void Finder::reconsider(bool varied) {
   if (!refused)
     return;
   Plan start = *std::exchange(refused, std::nullopt);
@@ -363,7 +365,8 @@ void Finder::reconsider() {
   found = std::move(rest);
   // With less kept where that is too much.
   refusals.tell(start);
-  llvm::append_range(others, varyPlan(start, input, program));
+  if (varied)
+    llvm::append_range(others, varyPlan(start, input, program));
   for (Plan &plan : others)
     if (!makeExecutable(plan, input, program))
       simulate(plan);
@@ -445,7 +448,7 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   }
   llvm::append_range(plans, others);
   while (true) {
-    finder.reconsider();
+    finder.reconsider(/*varied=*/joint);
     for (const auto &[name, found] : asked)
       finder.tryOwn(name, found);
     if (joint)

@@ -21,7 +21,7 @@ using planner::RankBytes;
 using planner::UnitPlan;
 
 Refusals::Layout Refusals::layoutOf(const Plan &plan) {
-  Layout layout;
+  Layout layout = {plan.sequenceParallel};
   for (const UnitPlan &unit : plan.units)
     layout.insert(layout.end(),
                   {unit.firstRank, unit.tp, unit.cp, unit.dp, unit.pp});

@@ -32,7 +32,7 @@ public:
   planner::Reason reason;
 
 private:
-  /// Of every unit its first rank, TP, CP, DP and PP.
+  /// Sequence parallelism, and of every unit its first rank, TP, CP, DP and PP.
   using Layout = std::vector<int64_t>;
   static Layout layoutOf(const planner::Plan &plan);
 

@@ -174,6 +174,10 @@ public:
                int64_t experts = 1) const {
     return stateBytes(begin, end, tp, shards, experts).total();
   }
+  /// What a checkpoint takes beside that on its way: the largest layer's state
+  /// in host memory, so nothing of a device that has memory of its own.
+  double snapshot(int begin, int end, int tp, int64_t shards,
+                  int64_t experts = 1) const;
   double parameters(int begin, int end) const;
   /// Of these, what one rank of a TP group has; what layers share once.
   double rankParameters(int begin, int end, int tp) const;

@@ -192,6 +192,14 @@ double ModuleCost::expertsElsewhere(int begin, int end, int tp,
   return expertsHere(begin, end, tp, 1) - expertsHere(begin, end, tp, experts);
 }
 
+double ModuleCost::snapshot(int begin, int end, int tp, int64_t shards,
+                            int64_t experts) const {
+  double most = 0;
+  for (int i = begin; cluster.isOnHost() && i < end; ++i)
+    most = std::max(most, state(i, i + 1, tp, shards, experts));
+  return most;
+}
+
 StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
                                   int64_t experts) const {
   double all = rankParameters(begin, end, tp);

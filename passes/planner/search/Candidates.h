@@ -23,7 +23,7 @@ namespace dt::planner {
 
 /// A plan may be slower by this share of the fastest plan's step if it is
 /// simpler.
-constexpr double kNegligible = 0.01;
+constexpr double kNegligible = 0.005;
 
 /// What a plan asks of who reads, compiles and runs its program; compared from
 /// the first figure to the last, less is simpler.

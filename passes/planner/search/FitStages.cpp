@@ -82,19 +82,18 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
       workspace[i] =
           std::max(workspace[i], cost.workspace(int(kind), options, part));
   }
-  double largest = 0;
   for (int i = 0; i < layers; ++i) {
     double bytes =
         cost.state(i, i + 1, unit.tp, unit.getShards(), unit.getExpertRanks());
-    largest = std::max(largest, bytes);
     if (cluster.isOnHost())
       bytes += cost.sumBlocks(i, i + 1, unit.tp, unit.getSumRanks(), unit.zero,
                               unit.getExpertRanks());
     state.push_back(state.back() + bytes);
   }
   // The simulator has the last word.
-  capacity =
-      0.99 * cluster.getLeastMemory(unit.firstRank, unit.getRanks()) - largest;
+  capacity = 0.99 * cluster.getLeastMemory(unit.firstRank, unit.getRanks()) -
+             cost.snapshot(0, layers, unit.tp, unit.getShards(),
+                           unit.getExpertRanks());
   std::vector<int64_t> inFlight = countInFlight(input, plan);
   for (size_t other = 0; plan.sharesRanks() && other < plan.units.size();
        ++other)

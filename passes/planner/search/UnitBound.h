@@ -84,10 +84,8 @@ public:
   /// While a task of a stage runs, and while a layer leaves for a checkpoint.
   double workspace(int stage) const;
   double snapshot(int stage) const {
-    double most = 0;
-    for (int i = unit.cuts[stage]; i < unit.cuts[stage + 1]; ++i)
-      most = std::max(most, state(i, i + 1));
-    return most;
+    return cost.snapshot(unit.cuts[stage], unit.cuts[stage + 1], unit.tp,
+                         unit.getShards(), unit.getExpertRanks());
   }
   /// Microbatches of which each keeps so much, of `bytes` on average, that are
   /// in `free` at once at most.

@@ -138,11 +138,8 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
         cost.stateBytes(begin, end, unit.tp, shards, unit.getExpertRanks());
     stage.buffers = cost.handedOut(begin, end, plan.getOptions(u, info.index),
                                    largest[u] * (1 / slicesOf(u, largest[u])));
-    // A checkpoint leaves layer by layer.
-    for (int i = begin; i < end; ++i)
-      stage.snapshot =
-          std::max(stage.snapshot, cost.state(i, i + 1, unit.tp, shards,
-                                              unit.getExpertRanks()));
+    stage.snapshot =
+        cost.snapshot(begin, end, unit.tp, shards, unit.getExpertRanks());
     stage.workspace = workspaceOf(info);
     // Messages are received ahead; without a backward nothing else holds them.
     forEdgesOf(
