@@ -366,6 +366,10 @@ void ShardPass::runOnOperation() {
       return signalPassFailure();
     cuts |= overTokens.cuts();
   }
+  if (module.getContextKeys() &&
+      llvm::none_of(context, [](const Axis &axis) { return axis.keys; }))
+    module.emitRemark("no ring (`context`): ranks that share out experts among "
+                      "those that share tokens are an axis of their own");
   if (!cuts)
     module.emitRemark("no tokens of '")
         << module.getSymName() << "' can be cut over "
