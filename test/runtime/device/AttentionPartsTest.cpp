@@ -43,7 +43,7 @@ struct OwnRows {
   }
 };
 
-template <typename T> std::vector<T> as(const std::vector<float> &x) {
+template <typename T> std::vector<T> convertTo(const std::vector<float> &x) {
   return std::vector<T>(x.begin(), x.end());
 }
 std::vector<float> asFloats(const std::vector<double> &x) {
@@ -87,7 +87,7 @@ public:
         own(c.t / over), o(x.dout.size()), dq(x.q.size()), dk(x.k.size()),
         dv(x.v.size()) {
     for (std::vector<float> *values : {&x.q, &x.k, &x.v, &x.dout})
-      *values = widenAll(as<T>(*values));
+      *values = widenAll(convertTo<T>(*values));
     for (int64_t place = 0; place < over; ++place)
       run(place);
   }
@@ -123,15 +123,16 @@ private:
   void run(int64_t place) {
     OwnRows mine = rows(place);
     AttentionShape s = shapeOf(place, place);
-    std::vector<T> q = as<T>(mine.take(x.q, s.qt)),
-                   dout = as<T>(mine.take(x.dout, s.ot)), part(dout.size());
+    std::vector<T> q = convertTo<T>(mine.take(x.q, s.qt)),
+                   dout = convertTo<T>(mine.take(x.dout, s.ot)),
+                   part(dout.size());
     std::vector<float> lse(s.b * s.h * s.t);
     Merged merged(s);
     auto forKeys = [&](auto call) {
       for (int64_t keys = 0; keys < over; ++keys) {
         OwnRows theirs = rows(keys);
-        std::vector<T> k = as<T>(theirs.take(x.k, s.ks)),
-                       v = as<T>(theirs.take(x.v, s.vs));
+        std::vector<T> k = convertTo<T>(theirs.take(x.k, s.ks)),
+                       v = convertTo<T>(theirs.take(x.v, s.vs));
         std::vector<int64_t> ofQueries, ofKeys;
         if (c.segments != Segments::None)
           ofQueries = mine.take(x.ofQueries, 1),
@@ -147,7 +148,7 @@ private:
       merged.add(shape, part, lse);
     });
     mine.add(o, merged.o, s.ot);
-    std::vector<T> all = as<T>(asFloats(merged.o)), gq(q.size());
+    std::vector<T> all = convertTo<T>(asFloats(merged.o)), gq(q.size());
     forKeys(
         [&](const OwnRows &theirs, auto &k, auto &v, auto mask, auto shape) {
           std::vector<T> gk(k.size(), T(9)), gv(v.size(), T(9));
