@@ -84,7 +84,7 @@ def Dist_WorkAttr : Dist_Attr<"Work", "work"> {
 /// Strips in which a collective is done (Strips.h).
 def Dist_Strips : OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>;
 /// `kind` is a CollectiveKind of runtime/Enums.h. `answers`: methods of CollectiveOpInterface.
-class Dist_Collective<string mnemonic, string kind, list<Trait> traits = [], list<Trait> effects = [Pure]> : Dist_Op<mnemonic, effects # [CollectiveOpInterface] # traits> {
+class Dist_Collective<string mnemonic, string kind, list<Trait> traits = []> : Dist_Op<mnemonic, [Pure, CollectiveOpInterface] # traits> {
   code answers = "";
   code rule = "";
   let results = (outs AnyRankedTensor:$result);
@@ -98,15 +98,15 @@ class Dist_Collective<string mnemonic, string kind, list<Trait> traits = [], lis
 }
 
 /// A further axis may cut it.
-class Dist_ShardedCollective<string mnemonic, string kind, list<Trait> traits = [], list<Trait> effects = [Pure]>
-    : Dist_Collective<mnemonic, kind, traits # [DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>], effects> {
+class Dist_ShardedCollective<string mnemonic, string kind, list<Trait> traits = []>
+    : Dist_Collective<mnemonic, kind, traits # [DeclareOpInterfaceMethods<ShardingOpInterface, ["getShardingRule"]>]> {
   let rule = [{
     ::dt::nn::ShardingRule $cppClass::getShardingRule() { return getCollectiveRule(*this); }
   }];
 }
 
 /// One block becomes one block.
-class Dist_WholeCollective<string mnemonic, string kind, list<Trait> effects = [Pure]> : Dist_ShardedCollective<mnemonic, kind, [SameOperandsAndResultType], effects> {
+class Dist_WholeCollective<string mnemonic, string kind> : Dist_ShardedCollective<mnemonic, kind, [SameOperandsAndResultType]> {
   let arguments = (ins AnyRankedTensor:$input, I64Attr:$over, I64Attr:$stride, Dist_Strips:$strips);
   let assemblyFormat = "$input `over` $over `stride` $stride attr-dict `:` type($input)";
 }
@@ -141,10 +141,9 @@ def Dist_AllReduceOp : Dist_WholeCollective<"all_reduce", "AllReduce"> {
     ::std::optional<::dt::rt::Reduction> getReduction() { return getKind(); }
   }];
 }
-def Dist_ShiftOp : Dist_WholeCollective<"shift", "Shift", []> {
+def Dist_ShiftOp : Dist_WholeCollective<"shift", "Shift"> {
   let summary = "every rank's value goes to the next rank of the axis, the last one's to the first";
-  let description = [{ Point to point: after k of them a rank has the value of the rank k places before it. Two of one value are not made one: what has come once would be kept for whoever wants it next. }];
-  let results = (outs Res<AnyRankedTensor, "", [MemAlloc]>:$result);
+  let description = [{ Point to point: after k of them a rank has the value of the rank k places before it. }];
   let builders = [OpBuilder<(ins "::mlir::Value":$input, "uint64_t":$over, "uint64_t":$stride), [{
     build($_builder, $_state, input.getType(), input, over, stride, ::mlir::IntegerAttr());
   }]>];

@@ -159,13 +159,23 @@ public:
   Value shift(Value v) {
     return g.template make<dist::ShiftOp>(v, cut.axis.over, cut.axis.stride);
   }
+  /// Keys or values. For gradients they travel as rows of all heads: where a
+  /// forward has just run again they are not taken for the blocks of that one,
+  /// all of which would be kept.
+  Value pass(Value v) {
+    if constexpr (std::is_same_v<Op, nn::AttentionOp>)
+      return shift(v);
+    nn::Shape shape = nn::getShape(v);
+    Value rows = g.reshape(v, {shape[0], shape[1], shape[2] * shape[3]});
+    return g.reshape(shift(rows), shape);
+  }
   /// Calls attend(step, block) for every block, the rank's own first. The next
   /// one travels meanwhile.
   template <typename Attend> void goRound(Attend attend) {
     for (int64_t step = 0; step < steps(); ++step) {
       KeyBlock here = block;
       if (step + 1 < steps())
-        block = {shift(here.keys), shift(here.values),
+        block = {pass(here.keys), pass(here.values),
                  shiftsSegments ? shift(here.segments) : here.segments};
       attend(step, here);
     }

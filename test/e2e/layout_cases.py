@@ -97,10 +97,10 @@ case("gpt2-cp2-words", "gpt2", 8, 4, "model:cp=2,tp=2,zero=1", words=250)
 case("llama_loss-cp2-dp3", "llama_loss", 7, 4, "model:cp=2,dp=3")
 case("mllm-cp", "mllm", 12, 4, "vision:dp=2 llm:cp=4 generator:dp=2,cp=2,zero=1", subset=True)
 case("mllm-cp-colocated", "mllm", 12, 4, "vision:dp=4,ranks=0-3 llm:tp=2,cp=2,ranks=0-3 generator:dp=2,cp=2,ranks=0-3 | schedule=phased")
-# Keys go round: grouped queries on an odd number of ranks beside other axes, packed rows, windows; what may not go round is gathered.
+# Keys go round: of grouped queries, beside all other axes, of packed rows.
 case("llama-cp4-ring", "llama", 4, 2, "model:cp=4,context=ring", subset=True)
 case("llama-cp2-tp2-pp2-ring", "llama", 8, 2, "model:cp=2,tp=2,pp=2,zero=1,sequence_parallel=true,context=ring,save=none")
-case("packed-cp2-ring", "extra/packed", 6, 3, "model:cp=2,context=ring,zero=1", subset=True)
+case("packed-cp2-ring", "extra/packed", 6, 3, "model:cp=2,context=ring,zero=1")
 case("llava-cp2", "llava", 3, 3, "model:cp=2,pp=2")
 case("clip-cp2", "clip", 8, 4, "model_vision_model:tp=2 model_text_model:cp=4", patch=SPLIT)
 case("packed-cp2-tp2", "extra/packed", 6, 3, "model:tp=2,cp=2,zero=1")

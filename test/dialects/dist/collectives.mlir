@@ -1,6 +1,5 @@
 // RUN: dt-opt %s | dt-opt | FileCheck %s
 // RUN: dt-opt %s --canonicalize | FileCheck %s --check-prefix=FOLD
-// RUN: dt-opt %s --cse --canonicalize | FileCheck %s --check-prefix=CSE
 
 // CHECK-LABEL: @all
 // CHECK: dist.all_reduce sum %{{.*}} over 4 stride 1 : tensor<8x8xf32>
@@ -34,18 +33,6 @@ func.func @one(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %2 = dist.partial %1 over 1 stride 1 : tensor<8x8xf32>
   %3 = dist.shift %2 over 1 stride 1 : tensor<8x8xf32>
   return %3 : tensor<8x8xf32>
-}
-
-// What travels twice is not kept from the first time; what nobody wants does not travel.
-// CSE-LABEL: @twice
-// CSE-COUNT-2: dist.shift
-// CSE-NOT: dist.shift
-// CSE: return
-func.func @twice(%x: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
-  %0 = dist.shift %x over 2 stride 1 : tensor<8x8xf32>
-  %1 = dist.shift %x over 2 stride 1 : tensor<8x8xf32>
-  %2 = dist.shift %x over 2 stride 1 : tensor<8x8xf32>
-  return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
 }
 
 // A part of what was gathered from those parts.
