@@ -99,6 +99,7 @@ DT_ENUM(SlotKind, DT_CASES)
 /// How the bytes of a collective of n ranks travel; what planners price it by.
 enum class Travel : uint8_t {
   Ring,      ///< n - 1 steps, in each of which a rank passes an n-th on
+  Step,      ///< one of these
   RoundTrip, ///< a ring or a tree there and back, with sums on the way
   Pairs      ///< every rank has a message for every other one
 };
@@ -118,7 +119,9 @@ struct CollectiveForm {
   CASE(AllGather, "all_gather", .gathers = true)                               \
   CASE(ReduceScatter, "reduce_scatter", .scatters = true, .combines = true)    \
   CASE(AllToAll, "all_to_all", .scatters = true, .gathers = true,              \
-       .travel = Travel::Pairs)
+       .travel = Travel::Pairs)                                                \
+  /* a block goes to the next rank of the axis, the last one's to the first */ \
+  CASE(Shift, "shift", .travel = Travel::Step)
 DT_ENUM(CollectiveKind, DT_CASES)
 inline constexpr CollectiveForm kCollectiveForms[] = {DT_CASES(DT_CASE_FORM)};
 #undef DT_CASES
@@ -151,6 +154,16 @@ DT_ENUM(Reorder, DT_CASES)
   CASE(Vjp, "vjp")                                                             \
   CASE(All, "all")
 DT_ENUM(Save, DT_CASES)
+#undef DT_CASES
+
+/// How queries come by the keys of other ranks, where tokens are cut
+/// (docs/context.md): keys are gathered; tokens are exchanged for heads; keys
+/// go round, a rank's block at a time.
+#define DT_CASES(CASE)                                                         \
+  CASE(Gather, "gather")                                                       \
+  CASE(Heads, "heads")                                                         \
+  CASE(Ring, "ring")
+DT_ENUM(ContextKeys, DT_CASES)
 #undef DT_CASES
 
 /// What a query gets that no key is visible to: the mean over all keys' values

@@ -140,9 +140,20 @@ static StringRef elementKind(Value operand,
   return "None";
 }
 
-/// The rank's place on an axis of its group.
-static std::string placeOnAxis(int64_t over, int64_t stride) {
-  return cpp::call("dt::rt::placeOnAxis", {"context.group", over, stride});
+/// The rank's place on an axis of its group, or that of one behind it.
+static std::string placeOnAxis(int64_t over, int64_t stride,
+                               int64_t behind = 0) {
+  if (behind == 0)
+    return cpp::call("dt::rt::placeOnAxis", {"context.group", over, stride});
+  return cpp::call("dt::rt::placeOnAxis",
+                   {"context.group", over, stride, behind});
+}
+
+static std::string stripesText(nn::StripesAttr stripes) {
+  return cpp::list({std::to_string(stripes.getChunk()),
+                    std::to_string(stripes.getOver()),
+                    placeOnAxis(stripes.getOver(), stripes.getStride(),
+                                stripes.getBehind())});
 }
 
 template <typename OpT>
@@ -187,11 +198,11 @@ LogicalResult FunctionEmitter::emitAttention(OpT op, StringRef callee,
     fields.push_back(cpp::field(
         "softCap", constantText(b.getF32FloatAttr(cap->convertToDouble()))));
   if (std::optional<nn::StripesAttr> stripes = op.getStripes())
-    fields.push_back(cpp::field(
-        "stripes",
-        cpp::list({std::to_string(stripes->getChunk()),
-                   std::to_string(stripes->getOver()),
-                   placeOnAxis(stripes->getOver(), stripes->getStride())})));
+    fields.push_back(cpp::field("stripes", stripesText(*stripes)));
+  if (std::optional<nn::StripesAttr> stripes = op.getKeyStripes())
+    fields.push_back(cpp::field("keyStripes", stripesText(*stripes)));
+  if (op.getPartial())
+    fields.push_back(cpp::field("partial", "true"));
   if constexpr (std::is_same_v<OpT, rt::AttentionGradOp>)
     for (auto [by, name] : {std::pair(op.getDqStridesAttr(), "dqStrides"),
                             {op.getDkStridesAttr(), "dkStrides"},

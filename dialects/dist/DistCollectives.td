@@ -141,6 +141,13 @@ def Dist_AllReduceOp : Dist_WholeCollective<"all_reduce", "AllReduce"> {
     ::std::optional<::dt::rt::Reduction> getReduction() { return getKind(); }
   }];
 }
+def Dist_ShiftOp : Dist_WholeCollective<"shift", "Shift"> {
+  let summary = "every rank's value goes to the next rank of the axis, the last one's to the first";
+  let description = [{ Point to point: after k of them a rank has the value of the rank k places before it. }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$input, "uint64_t":$over, "uint64_t":$stride), [{
+    build($_builder, $_state, input.getType(), input, over, stride, ::mlir::IntegerAttr());
+  }]>];
+}
 def Dist_AllGatherOp : Dist_CutCollective<"all_gather", "AllGather"> {
   let summary = "parts along `axis` become the whole on every rank";
   let description = [{ The input's dim is [outer][chunk], the result's [outer][over][chunk]. }];

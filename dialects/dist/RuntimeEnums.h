@@ -39,6 +39,7 @@ public:
 
 namespace rt {
 using CollectiveKindAttr = RuntimeEnumAttr<CollectiveKind>;
+using ContextKeysAttr = RuntimeEnumAttr<ContextKeys>;
 using EmptyRowAttr = RuntimeEnumAttr<EmptyRow>;
 using OptimizerKindAttr = RuntimeEnumAttr<OptimizerKind>;
 using ReductionAttr = RuntimeEnumAttr<Reduction>;

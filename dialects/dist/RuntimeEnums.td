@@ -17,6 +17,7 @@ class Dist_RuntimeEnum<string name, string what> : Attr<CPred<"::llvm::isa<::dt:
 }
 
 def Dist_CollectiveKind : Dist_RuntimeEnum<"CollectiveKind", "what ranks do together">;
+def Dist_ContextKeys : Dist_RuntimeEnum<"ContextKeys", "how queries come by the keys of other ranks">;
 def Dist_EmptyRow : Dist_RuntimeEnum<"EmptyRow", "what a query without a visible key gives">;
 def Dist_OptimizerKind : Dist_RuntimeEnum<"OptimizerKind", "update rule">;
 def Dist_Reduction : Dist_RuntimeEnum<"Reduction", "how ranks' values are combined">;

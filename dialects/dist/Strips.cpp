@@ -57,6 +57,8 @@ dt::dist::getProductsBeside(CollectiveOpInterface collective) {
     });
     return products;
   }
+  if (!collective.getForm().combines)
+    return products;
   auto product = collective.getInput().getDefiningOp<nn::LinearOp>();
   if (!product || !product->hasOneUse())
     return products;

@@ -99,8 +99,10 @@ def NN_BlockAttr : NN_Attr<"Block", "block"> {
 
 def NN_StripesAttr : NN_Attr<"Stripes", "stripes"> {
   let summary = "Which rows of the whole one rank has, where these are cut over an axis";
-  let description = [{ All rows are seen as blocks of `chunk`; a rank has every `over`-th of them, in order, beginning with that of its place on the axis of `over` ranks with `stride`. }];
-  let parameters = (ins "int64_t":$chunk, "int64_t":$over, "int64_t":$stride);
+  let description = [{
+    All rows are seen as blocks of `chunk`; a rank has every `over`-th of them, in order, beginning with that of its place on the axis of `over` ranks with `stride`. `behind`: they are those of the rank so many places before it.
+  }];
+  let parameters = (ins "int64_t":$chunk, "int64_t":$over, "int64_t":$stride, DefaultValuedParameter<"int64_t", "0">:$behind);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 

@@ -281,8 +281,8 @@ static bool allowsSharing(Operation *op, unsigned other, unsigned w,
   auto kernel = dyn_cast<KernelOp>(op);
   if (!kernel) {
     auto collective = dyn_cast<CollectiveOp>(op);
-    return collective && !collective.getForm().scatters &&
-           !collective.getForm().gathers;
+    return collective && collective.getForm().combines &&
+           !collective.getForm().scatters;
   }
   // Names of one memory: what the kernel says in its order is what it means.
   if (getViewedBuffer(x) == getViewedBuffer(y) ||

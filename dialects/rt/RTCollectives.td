@@ -26,7 +26,7 @@ def RT_CollectiveOp : RT_AxisOp<"collective"> {
     | `kind` | CollectiveKind of runtime/Enums.h; its form says what the buffers contain |
     | `chunk` | a block is [outer][chunk] elements; without it, one row |
     | `in` | a block; if the kind scatters, [outer][over][chunk], a block for every rank |
-    | `out` | a block; if the kind gathers, a block from every rank. If it neither gathers nor scatters, `out` may be `in` |
+    | `out` | a block; if the kind gathers, a block from every rank. If it only combines, `out` may be `in` |
     | `reduction` | of a kind that combines; sum if absent |
     | `pitch` | of a kind that either gathers or scatters: distance, in elements, between the beginnings of chunks on the side with one rank's block. That buffer reaches at least to the end of the last chunk |
     | `on tp` | the stream, beside the compute stream |

@@ -53,7 +53,7 @@ class RT_AttentionLike<string mnemonic, list<Trait> traits = []> : RT_Op<mnemoni
   /// Fields of AttentionShape; each stride list is (b, t|s, h), that of the mask (b, h, t, s); MaskKind follows from the mask's element type (none, f32, bf16, i1). Strides of segments are (b, t) of the
   /// queries' and b of the keys'; SegmentKind follows from their element type. The log-sum-exp is f32.
   dag shape = (ins NN_Dim:$b, NN_Dim:$t, NN_Dim:$s, NN_Dim:$h, NN_Dim:$hk, NN_Dim:$d, NN_Dim:$dv, NN_Dims:$q_strides, NN_Dims:$k_strides, NN_Dims:$v_strides,
-                   NN_Dims:$o_strides, NN_Dims:$mask_strides, OptionalAttr<NN_Dims>:$segment_strides, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap, OptionalAttr<NN_Stripes>:$stripes, Dist_EmptyRow:$empty_row);
+                   NN_Dims:$o_strides, NN_Dims:$mask_strides, OptionalAttr<NN_Dims>:$segment_strides, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap, OptionalAttr<NN_Stripes>:$stripes, OptionalAttr<NN_Stripes>:$key_stripes, UnitAttr:$partial, Dist_EmptyRow:$empty_row);
   let hasVerifier = 1;
 }
 def RT_AttentionOp : RT_AttentionLike<"attention", [AttrSizedOperandSegments]> {

@@ -97,7 +97,7 @@ LogicalResult raiseGrouped(nn::MatmulOp context, PatternRewriter &rewriter) {
       headsInside(rewriter, loc, k), headsInside(rewriter, loc, v), mask,
       Value(), Value(), APFloat(scores->scale), false,
       scores->mask.getEmptyRow(guarded), IntegerAttr(),
-      scores->capAttr(rewriter), nn::StripesAttr());
+      scores->capAttr(rewriter), nn::StripesAttr(), nn::StripesAttr());
   rewriter.replaceOpWithNewOp<nn::ReshapeOp>(
       context, context.getType(),
       headsInside(rewriter, loc, attention.getResult()));

@@ -130,7 +130,7 @@ LogicalResult raiseAttentionCore(nn::MatmulOp context,
       rewriter, loc, toHeadsInside(rewriter, loc, q),
       toHeadsInside(rewriter, loc, k), toHeadsInside(rewriter, loc, v), mask,
       Value(), Value(), APFloat(scores->scale), false, emptyRow, IntegerAttr(),
-      scores->capAttr(rewriter), nn::StripesAttr());
+      scores->capAttr(rewriter), nn::StripesAttr(), nn::StripesAttr());
   Value out = attention.getResult();
   if (rank == 4)
     rewriter.replaceOpWithNewOp<nn::TransposeOp>(context, out, kSwapHeads);

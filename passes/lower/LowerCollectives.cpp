@@ -85,10 +85,11 @@ void callCollective(dist::CollectiveOpInterface op, FunctionLowering &f,
                            op.getStride(), rt::Stream::compute);
 }
 
-/// A block becomes a block, in place where it may.
+/// A block becomes a block, in place where sums are.
 void lowerWhole(dist::CollectiveOpInterface op, FunctionLowering &f) {
   Value in = f.get(op.getInput());
-  Value out = f.takeOver(op.getInput(), op.getResult());
+  Value out = op.getForm().combines ? f.takeOver(op.getInput(), op.getResult())
+                                    : Value();
   if (out)
     f.alias(op.getResult(), out);
   else

@@ -294,8 +294,8 @@ LogicalResult lowerAttention(nn::AttentionOp op, FunctionLowering &f) {
       f.get(op.getKeySegments()), o.buffer, lse.buffer, a.b, a.t, a.s, a.h,
       a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask, a.segments,
       op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
-      op.getSoftCapAttr(), op.getStripesAttr(),
-      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
+      op.getSoftCapAttr(), op.getStripesAttr(), op.getKeyStripesAttr(),
+      op.getPartialAttr(), rt::EmptyRowAttr::get(op.getContext(), a.emptyRow));
   return success();
 }
 
@@ -313,9 +313,9 @@ LogicalResult lowerAttentionGrad(nn::AttentionGradOp op, FunctionLowering &f) {
       f.get(op.getGrad()), dq.buffer, dk.buffer, dv.buffer, a.b, a.t, a.s, a.h,
       a.hk, a.d, a.dv, q.strides, k.strides, v.strides, a.o, a.mask, a.segments,
       op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
-      op.getSoftCapAttr(), op.getStripesAttr(),
-      rt::EmptyRowAttr::get(op.getContext(), a.emptyRow), dq.strides,
-      dk.strides, dv.strides);
+      op.getSoftCapAttr(), op.getStripesAttr(), op.getKeyStripesAttr(),
+      op.getPartialAttr(), rt::EmptyRowAttr::get(op.getContext(), a.emptyRow),
+      dq.strides, dk.strides, dv.strides);
   return success();
 }
 

@@ -47,8 +47,8 @@ def PlaceStreams : Pass<"rt-place-streams", "::mlir::ModuleOp"> {
     A collective goes to the stream `tp` if a product, a convolution, attention or a call stands between the ops that it needs and the ops that need it. If there is none, earlier products whose results are not needed up to
     there (those of weight gradients) are moved behind it first.
 
-    Then rt.record and rt.wait order all ops of the two streams that touch the same bytes (docs/streams.md). A collective begins with the last long op before it that it does not need, at the earliest. The compute stream waits
-    for it where its result is needed. No event can be left out.
+    Then rt.record and rt.wait order all ops of the two streams that touch the same bytes (docs/streams.md). A collective begins with the last long op before it that it does not need, at the earliest; one that only needs what another collective has made begins where it stands. The compute stream waits
+    for it where its result is needed. No event can be left out, but those that keep what is passed on from beginning early.
 
     Precondition: locals have no places yet. Afterwards they live as long as streams may use them.
   }];

@@ -119,6 +119,8 @@ public:
       int64_t needed = getNeeded(i);
       if (needed > ended[beside][!beside])
         join(i, needed);
+      else if (beside && followsAnother(i))
+        joinHere(i);
       begins.push_back(ended[beside]);
       ended[beside][beside] = i;
     }
@@ -165,6 +167,27 @@ private:
     b.setInsertionPoint(ops[i]);
     rt::WaitOp::create(b, ops[i]->getLoc(), event, rt::getStream(ops[i]));
     for (auto [mine, other] : llvm::zip(ended[beside], clock))
+      mine = std::max(mine, other);
+  }
+
+  /// Whether a collective takes what one before it on its stream has made, so
+  /// that nothing of the compute stream would keep it from beginning early.
+  bool followsAnother(int64_t i) const {
+    for (int64_t k = i - 1; k >= 0; --k)
+      if (isBeside(k) && rt::mayConflict(ops[k], ops[i], bytes))
+        return true;
+    return false;
+  }
+
+  /// Has a collective wait for the place where it stands, behind long ops:
+  /// what begins early takes memory early.
+  void joinHere(int64_t i) {
+    if (getStart(i, ended[true][false]) == i)
+      return;
+    b.setInsertionPoint(ops[i]);
+    auto event = rt::RecordOp::create(b, ops[i]->getLoc(), rt::Stream::compute);
+    rt::WaitOp::create(b, ops[i]->getLoc(), event, rt::getStream(ops[i]));
+    for (auto [mine, other] : llvm::zip(ended[true], ended[false]))
       mine = std::max(mine, other);
   }
 

@@ -31,6 +31,13 @@ bool widens(Operation *op) {
   return op->getNumResults() == 1 && nn::widened(op->getResult(0));
 }
 
+bool isPartOfAttention(Operation *op) {
+  if (auto forward = dyn_cast_or_null<nn::AttentionOp>(op))
+    return forward.getPartial();
+  auto backward = dyn_cast_or_null<nn::AttentionGradOp>(op);
+  return backward && backward.getPartial();
+}
+
 /// The value that an operand repeats: the input of a broadcast.
 Value throughBroadcast(Value v) {
   while (auto broadcast = v.getDefiningOp<nn::BroadcastOp>())
@@ -63,8 +70,11 @@ public:
   Grouping(Block &block, unsigned maxBuffers)
       : block(block), maxBuffers(maxBuffers) {
     unsigned position = 0;
-    for (Operation &op : block)
+    for (Operation &op : block) {
       order[&op] = position++;
+      if (Operation *part = findLastPart(&op))
+        lastPart[&op] = part;
+    }
   }
 
   SmallVector<Group> run() {
@@ -114,7 +124,8 @@ private:
     if (a == b ||
         nn::getShape(producer->getResult(0)) !=
             nn::getShape(consumer->getResult(0)) ||
-        buffersOf(a, b) > maxBuffers || pathOutside(a, b))
+        areOfTwoParts(a, b) || buffersOf(a, b) > maxBuffers ||
+        pathOutside(a, b))
       return;
     Group moved = std::move(groups[b]);
     groups.erase(b);
@@ -122,6 +133,32 @@ private:
       groups[a].insert(op);
       leader[op] = a;
     }
+  }
+
+  /// The last attention to a part of the keys that an op waits for.
+  Operation *findLastPart(Operation *op) {
+    Operation *last = nullptr;
+    for (Value v : op->getOperands())
+      if (Operation *made = v.getDefiningOp(); made && order.count(made)) {
+        Operation *part =
+            isPartOfAttention(made) ? made : lastPart.lookup(made);
+        if (part && (!last || order[last] < order[part]))
+          last = part;
+      }
+    return last;
+  }
+  /// What parts give is merged as they come: with a later part's, all parts
+  /// would be kept up to there.
+  bool areOfTwoParts(Operation *a, Operation *b) {
+    Operation *last = nullptr;
+    for (Operation *leader : {a, b})
+      for (Operation *op : groups[leader])
+        if (Operation *part = widens(op) ? nullptr : lastPart.lookup(op)) {
+          if (last && part != last)
+            return true;
+          last = part;
+        }
+    return false;
   }
 
   unsigned buffersOf(Operation *a, Operation *b) {
@@ -189,7 +226,7 @@ private:
   Block &block;
   unsigned maxBuffers;
   llvm::DenseMap<Operation *, unsigned> order;
-  llvm::DenseMap<Operation *, Operation *> leader;
+  llvm::DenseMap<Operation *, Operation *> leader, lastPart;
   llvm::DenseMap<Operation *, Group> groups;
   Operation *single = nullptr;
 };

@@ -33,7 +33,8 @@ def FuseElementwise : Pass<"nn-fuse-elementwise", "::mlir::ModuleOp"> {
     Two groups stay apart
 
     - if a path from one to the other leads through an op outside (the fused op would have to run before and after it);
-    - if the group would touch more than `max-buffers` tensors.
+    - if the group would touch more than `max-buffers` tensors;
+    - if they wait for two attentions to a part of the keys (docs/context.md): what is merged as parts come does not wait for the last one.
 
     Broadcasts of an operand and splat constants disappear into the groups that use them. A single elementwise op becomes an nn.fused, too, so that the lower phase meets only this form.
   }];

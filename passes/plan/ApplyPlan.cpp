@@ -54,6 +54,9 @@ private:
     module.setTp(unit.tp);
     module.setEp(unit.ep);
     module.setCp(unit.cp);
+    if (unit.context)
+      module.setContextKeysAttr(
+          rt::ContextKeysAttr::get(context, *unit.context));
     module.setJoined(unit.getJoined());
     module.setDp(unit.dp / unit.getJoined());
     module.setSub(unit.sub);
@@ -145,6 +148,8 @@ void remarkIdle(const PlanFile &plan, MLIRContext *context) {
     if (unit.sequenceParallel && unit.tp == 1)
       remark(unit, "sequence_parallel",
              "tp is 1: activations are cut over the tensor-parallel group");
+    if (unit.context && unit.cp == 1)
+      remark(unit, "context", "cp is 1: each rank has the keys of all tokens");
     if (unit.overlap > 1 && unit.tp == 1)
       remark(unit, "overlap",
              "tp is 1: there are no collectives beside products");

@@ -42,7 +42,7 @@ constexpr StringRef kUnitKeys[] = {"tp",        "ep",
                                    "stages",    "sequence_parallel",
                                    "span",      "overlap",
                                    "times",     "speeds",
-                                   "predicted"};
+                                   "context",   "predicted"};
 constexpr StringRef kTimesKeys[] = {"from", "of", "stages"};
 constexpr StringRef kPipelineKeys[] = {"units", "schedule", "w_split"};
 constexpr StringRef kEdgeKeys[] = {"receive_depth", "message"};
@@ -138,6 +138,8 @@ UnitEntry PlanParser::unit(const std::string &name, const JsonReader &json) {
     for (auto &[kind, rows] : json.at("rows_max").entries())
       entry.rowsMax[kind] = count(rows);
   json.read("sequence_parallel", entry.sequenceParallel);
+  if (json.has("context"))
+    entry.context = json.at("context").choice<rt::ContextKeys>();
   if (json.ok() && entry.getNumStages() > kMostStages)
     json.fail("expected at most " + Twine(kMostStages) +
               " stages, not pp * vpp = " + Twine(entry.getNumStages()));
@@ -350,6 +352,8 @@ std::string describeLayout(const UnitEntry &unit, StringRef schedule,
      << ",sub=" << unit.sub << ",save=" << join(unit.save, "+");
   if (unit.cp > 1)
     os << ",cp=" << unit.cp;
+  if (unit.context)
+    os << ",context=" << rt::textOf(*unit.context);
   if (unit.span > 1)
     os << ",span=" << unit.span;
   if (unit.overlap > 1)

@@ -40,6 +40,9 @@ struct UnitEntry {
   int64_t sub = 1, span = 1, zero = 0, overlap = 1;
   std::optional<int64_t> runAhead;
   bool sequenceParallel = false;
+  /// How queries come by keys where `cp` cuts tokens; nothing: what sends fewer
+  /// bytes.
+  std::optional<rt::ContextKeys> context;
   /// Of every stage, or one for all; empty: as the program says.
   std::vector<std::string> save;
   /// Pieces of every stage; empty: the compiler cuts.

@@ -141,5 +141,10 @@ SmallVector<Axis> dt::shard::getContextAxes(dist::ModuleOp module) {
                     /*context=*/true, block * share});
   if (share > 1)
     axes.push_back({share, group, /*experts=*/true, /*context=*/true, block});
+  bool isOne = ranks == share || share == 1;
+  for (Axis &axis : axes)
+    if (!axis.samples &&
+        (isOne || module.getContextKeys() != rt::ContextKeys::Ring))
+      axis.keys = module.getContextKeys();
   return bound(axes);
 }

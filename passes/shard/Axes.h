@@ -25,7 +25,7 @@ llvm::SmallVector<Axis> splitAxis(dist::ModuleOp module, const Axis &whole);
 /// Ranks (j, c, t) of a replica stand at (j * cp + c) * tp + t. Where they
 /// share out experts, neighbours do, on an axis of their own inside of the
 /// others'. Joined replicas come first: of packed rows, too, they have their
-/// tokens.
+/// tokens. Keys go round where one axis cuts all tokens.
 llvm::SmallVector<Axis> getContextAxes(dist::ModuleOp module);
 
 } // namespace dt::shard

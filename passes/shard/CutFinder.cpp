@@ -6,6 +6,7 @@
 
 #include "passes/shard/CutFinder.h"
 #include "passes/shard/Localize.h"
+#include "passes/shard/Ring.h"
 
 using namespace mlir;
 using namespace dt;
@@ -304,6 +305,9 @@ void CutFinder::addStrategies(int index) {
 
 void CutFinder::buildStrategies() {
   for (auto [i, step] : llvm::enumerate(program.steps))
-    if (step.kind == Step::compute)
+    if (step.kind == Step::compute) {
       addStrategies(i);
+      if (ruleOf[i])
+        chooseKeys(program, step, *ruleOf[i], axis);
+    }
 }

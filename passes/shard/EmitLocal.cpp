@@ -212,7 +212,8 @@ void Emitter::emitCompute(const Step &step, const Strategy &s) {
   if (local && s.factor >= 0) {
     nn::ShardingRule rule =
         cast<nn::ShardingOpInterface>(step.op).getShardingRule();
-    FactorCut cut{&rule, static_cast<unsigned>(s.factor), s.chunk, axis, {}};
+    FactorCut cut{&rule, static_cast<unsigned>(s.factor), s.chunk, axis, {},
+                  s.ring};
     RowKey key{step.operands[0],
                step.operands.size() > 1 ? step.operands[1] : 0};
     if (inBackward && llvm::is_contained(savedRows, key))

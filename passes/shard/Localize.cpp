@@ -6,6 +6,7 @@
 
 #include "passes/shard/Localize.h"
 #include "passes/shard/Passes.h"
+#include "passes/shard/Ring.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -82,7 +83,7 @@ nn::StripesAttr joinStripes(MLIRContext *context, nn::StripesAttr outer,
       return {};
     over *= outer.getOver();
   }
-  return nn::StripesAttr::get(context, chunk, over, stride);
+  return nn::StripesAttr::get(context, chunk, over, stride, /*behind=*/0);
 }
 
 /// Queries know their place (the factor is no `blocked` one where none has
@@ -91,12 +92,15 @@ template <typename OpT>
 struct AttentionModel
     : LocalizeOpInterface::ExternalModel<AttentionModel<OpT>, OpT> {
   bool canCut(Operation *op, const FactorCut &cut) const {
-    return cut.axis.context &&
-           joinStripes(op->getContext(), cast<OpT>(op).getStripesAttr(), cut);
+    auto attention = cast<OpT>(op);
+    return cut.axis.context && !attention.getPartial() &&
+           joinStripes(op->getContext(), attention.getStripesAttr(), cut);
   }
   SmallVector<Value> localize(Operation *op, OpBuilder &builder,
                               ValueRange operands, TypeRange types,
                               const FactorCut &cut) const {
+    if (cut.ring)
+      return attendInRing(builder, cast<OpT>(op), operands, cut);
     auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
     if (cut.rule->factors[cut.factor].kind == nn::FactorKind::blocked)
       local.setStripesAttr(

@@ -20,6 +20,7 @@ struct FactorCut {
   /// Log-sum-exp of rows over a cut vocabulary: a loss writes it, its gradient
   /// reads it (null: computed again).
   mutable mlir::Value rowSum;
+  bool ring = false; ///< Strategy::ring
 
   nn::DimExpr size() const { return rule->factors[factor].size; }
   bool contiguous() const { return size() == nn::DimExpr(chunk * axis.over); }

@@ -34,6 +34,7 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
     Option<"tp", "tp", "int64_t", "0", "If not 0: sets `tp` of every module">,
     Option<"ep", "ep", "int64_t", "0", "If not 0: sets `ep` of every module">,
     Option<"cp", "cp", "int64_t", "0", "If not 0: sets `cp` of every module">,
+    Option<"contextKeys", "context-keys", "std::string", "", "If not empty: sets `context_keys` of every module">,
     Option<"sequenceParallel", "sequence-parallel", "bool", "false", "Sets `sequence_parallel` of every module">
   ];
 }

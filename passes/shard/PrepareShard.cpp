@@ -164,6 +164,16 @@ void PrepareShardPass::runOnOperation() {
     module.setEp(ep);
   if (cp > 0)
     module.setCp(cp);
+  if (!contextKeys.empty()) {
+    auto keys = rt::fromText<rt::ContextKeys>(contextKeys);
+    if (!keys) {
+      module.emitError("context-keys: expected one of ")
+          << listTexts<rt::ContextKeys>() << ", not '" << contextKeys << "'";
+      return signalPassFailure();
+    }
+    module.setContextKeysAttr(
+        rt::ContextKeysAttr::get(module.getContext(), *keys));
+  }
   if (sequenceParallel)
     module.setSequenceParallel(true);
   int64_t ranks = getTensorParallel(module);

@@ -340,9 +340,25 @@ static void remarkWhole(dist::ModuleOp module) {
   }
 }
 
+/// Where the plan's `context` does nothing at all.
+static void remarkKeys(dist::ModuleOp module, ArrayRef<Axis> context,
+                       bool attends) {
+  if (!attends && dist::Placement(module).stage == 0)
+    module.emitRemark("`context` does nothing for '")
+        << module.getSymName() << "': no op of it is attention";
+  else if (llvm::none_of(context, [](const Axis &axis) { return axis.keys; }))
+    module.emitRemark("`context` is not ring for '")
+        << module.getSymName() << "', but what sends fewer bytes: ranks that "
+        << "share out experts among those that share tokens are an axis of "
+        << "their own";
+}
+
 void ShardPass::runOnOperation() {
   dist::ModuleOp module = getOperation();
   int64_t ranks = getTensorParallel(module);
+  bool attends =
+      module->walk([](nn::AttentionOp) { return WalkResult::interrupt(); })
+          .wasInterrupted();
   if (failed(checkExperts(module)))
     return signalPassFailure();
   // As dist-cut-edges sees the module.
@@ -366,6 +382,8 @@ void ShardPass::runOnOperation() {
       return signalPassFailure();
     cuts |= overTokens.cuts();
   }
+  if (module.getContextKeys())
+    remarkKeys(module, context, attends);
   if (!cuts)
     module.emitRemark("no tokens of '")
         << module.getSymName() << "' can be cut over "

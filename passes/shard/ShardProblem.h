@@ -34,10 +34,12 @@ struct Axis {
   /// Of an axis of experts: a rank's rows are at most as many as a capacity
   /// says. No other axis cuts them by tokens, of which each may have them all.
   bool bounded = false;
+  /// Of a context axis: how queries come by keys; null: what sends fewer bytes.
+  std::optional<rt::ContextKeys> keys = std::nullopt;
   bool operator==(const Axis &o) const {
-    return std::tie(over, stride, experts, context, block, samples, bounded) ==
-           std::tie(o.over, o.stride, o.experts, o.context, o.block, o.samples,
-                    o.bounded);
+    return std::tie(over, stride, experts, context, block, samples, bounded,
+                    keys) == std::tie(o.over, o.stride, o.experts, o.context,
+                                      o.block, o.samples, o.bounded, o.keys);
   }
 };
 
@@ -109,6 +111,8 @@ struct Strategy {
   int64_t chunk = 0;
   /// Operands that are partial sums, if the op is linear in them.
   bool linear = false;
+  /// Keys are cut as queries are, and go round (Ring.h).
+  bool ring = false;
   std::optional<rt::Reduction> reduce;
   double flops = 0; ///< of one rank
   unsigned factorClass = 0;

@@ -54,6 +54,8 @@ void exchange(FabricGroup &axis, const Collective &what, const void *in,
     return axis.reduceScatter(what.type, in, out, count, label);
   case CollectiveKind::AllToAll:
     return axis.allToAll(in, out, bytes, label);
+  case CollectiveKind::Shift:
+    return axis.shift(in, out, bytes, label);
   }
 }
 
@@ -107,8 +109,9 @@ void queueCollective(TensorParallel *group, const Collective &what,
 
 } // namespace
 
-int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride) {
-  return group->rank / stride % over;
+int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride,
+                    int64_t behind) {
+  return (group->rank / stride + over - behind) % over;
 }
 
 void collective(TensorParallel *group, const Collective &what, const void *in,

@@ -17,8 +17,9 @@
 
 namespace dt::rt {
 
-/// This rank's place on an axis.
-int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride);
+/// This rank's place on an axis, or that of the rank so many behind it.
+int64_t placeOnAxis(const TensorParallel *group, int64_t over, int64_t stride,
+                    int64_t behind = 0);
 
 /// What generated code asks of an axis. A block has [outer][chunk] elements;
 /// `chunk` counts those of all inner dims together. What the kind scatters
@@ -33,10 +34,10 @@ struct Collective {
   int64_t over, stride;
 };
 
-/// `in` may be `out` if the kind neither scatters nor gathers. What is combined
-/// has the same bits in every run and, of one block, on all ranks of the axis;
-/// of BF16 it is combined in float32 and rounded once (over NCCL: each partial
-/// sum). `stream`: where it is queued; null: device::stream().
+/// `in` may be `out` if the kind combines and does not scatter. What is
+/// combined has the same bits in every run and, of one block, on all ranks of
+/// the axis; of BF16 it is combined in float32 and rounded once (over NCCL:
+/// each partial sum). `stream`: where it is queued; null: device::stream().
 void collective(TensorParallel *group, const Collective &what, const void *in,
                 void *out, void *stream = nullptr);
 

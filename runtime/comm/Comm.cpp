@@ -72,6 +72,10 @@ public:
                 const char *label) override {
     pass(in, out, bytes, label);
   }
+  void shift(const void *in, void *out, size_t bytes,
+             const char *label) override {
+    pass(in, out, bytes, label);
+  }
   void fold(void *, size_t bytes, const AddRecord &,
             const char *label) override {
     count(traffic, label, bytes);

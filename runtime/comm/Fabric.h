@@ -108,6 +108,11 @@ public:
   /// `in` has `bytes` for every rank, `out` gets as much from every rank.
   virtual void allToAll(const void *in, void *out, size_t bytes,
                         const char *label) = 0;
+
+  /// `in` goes to the next rank, `out` comes from the one before; the last
+  /// rank's goes to the first.
+  virtual void shift(const void *in, void *out, size_t bytes,
+                     const char *label) = 0;
 };
 
 class Fabric {

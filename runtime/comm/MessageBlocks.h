@@ -90,9 +90,10 @@ inline PackedSides packedSides(const CollectiveForm &form, size_t block,
 inline size_t pinnedBytes(CollectiveKind kind, DType type, int64_t count,
                           int64_t ranks) {
   size_t bytes = size_t(count) * sizeOf(type);
-  return kind == CollectiveKind::AllGather  ? bytes * size_t(ranks)
-         : kind == CollectiveKind::AllToAll ? 2 * bytes
-                                            : bytes;
+  return kind == CollectiveKind::AllGather ? bytes * size_t(ranks)
+         : kind == CollectiveKind::AllToAll || kind == CollectiveKind::Shift
+             ? 2 * bytes
+             : bytes;
 }
 
 /// Bytes of an all-reduce over TCP, times ranks, up to which everybody combines

@@ -4,7 +4,7 @@
 #
 # check_shard.py DT_OPT [--quick] FOLDER...: differentiates each folder's program, cuts
 # its modules over 2 and 4 ranks, with and without sequence parallelism, and over
-# ranks that share tokens, runs
+# ranks that share tokens, whose keys also go round, runs
 # all ranks in lockstep in double precision on the golden inputs, and compares
 # every output, every gradient and every input's gradient with the whole
 # module's. Exit 77: a Python package is missing.
@@ -149,9 +149,9 @@ def check_folder(tool, folder, layouts):
         cases[module] = Case(module, golden, tensors)
         cases[module].prepare(Gradients(whole, module, {}, {}))
         wanted[module] = cases[module].execute(whole, 1)[1]
-    for tp, cp, sequence in layouts:
-        ranks, layout = tp * cp, f"tp {tp}" + f" cp {cp}" * (cp > 1) + " sp" * sequence
-        attributes = f"tp = {tp} : i64, cp = {cp} : i64" + (", sequence_parallel" if sequence else "")
+    for tp, cp, sequence, ring in layouts:
+        ranks, layout = tp * cp, f"tp {tp}" + f" cp {cp}" * (cp > 1) + " sp" * sequence + " ring" * ring
+        attributes = f"tp = {tp} : i64, cp = {cp} : i64" + (", sequence_parallel" if sequence else "") + (", context_keys = 2 : i32" if ring else "")
         cut = run(tool, "-", "--dt-shard", "--mlir-print-op-generic", stdin=with_attributes(text, attributes))
         for module in modules:
             try:
@@ -168,10 +168,11 @@ def check_folder(tool, folder, layouts):
 
 def main():
     tool, *folders = sys.argv[1:]
-    layouts = [(2, 1, False), (2, 1, True), (4, 1, False), (4, 1, True), (1, 2, False), (1, 4, False), (2, 2, False), (2, 2, True)]
+    layouts = [(2, 1, False, False), (2, 1, True, False), (4, 1, False, False), (4, 1, True, False), (1, 2, False, False), (1, 4, False, False), (2, 2, False, False), (2, 2, True, False)]
+    layouts += [(1, 4, False, True), (2, 2, True, True)]
     if "--quick" in folders:
         folders.remove("--quick")
-        layouts = [layouts[1], layouts[2], layouts[5], layouts[7]]
+        layouts = [layouts[1], layouts[2], layouts[5], layouts[7], layouts[8]]
     ok = [o for folder in folders for o in check_folder(tool, pathlib.Path(folder), layouts)]
     return 0 if all(ok) else 1
 

@@ -145,6 +145,8 @@ class Gradients(Interpreter):
         if op.name == "dist.all_reduce":
             f = [np.sum, np.max, np.min][self.i(op, "kind")]
             return [f(np.stack(g), 0) for g in groups]
+        if op.name == "dist.shift":
+            return [g[(i - 1) % over] for g, i in zip(groups, index)]
         if op.name == "dist.all_gather":
             return [join(g, self.i(op, "axis"), self.i(op, "chunk")) for g in groups]
         if op.name == "dist.reduce_scatter":
@@ -220,23 +222,31 @@ class Gradients(Interpreter):
         return dy - np.exp(y) * dy.sum(self.i(op, "axis"), keepdims=True)
 
     def scores(self, op, q, k, mask):
-        """Queries that are stripes of the whole stand where these do; `rank` is the one that computes."""
+        """Queries and keys that are stripes of the whole stand where these do; `rank` is the one that computes."""
         t, s, group = q.shape[1], k.shape[1], q.shape[2] // k.shape[2]
         scores = np.einsum("bthd,bshd->bhts", q, np.repeat(k, group, 2)) * self.f(op, "scale")
         if mask is not None:
             scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + mask
         if "causal" in op.attrs:
-            chunk, over, stride = map(int, re.findall(r"\d+", op.attrs["stripes"].partition("<")[2])) if "stripes" in op.attrs else (t, 1, 1)
-            rows = part(np.arange(t * over), 0, chunk, over, self.rank // stride % over)
-            scores = np.where(np.arange(s)[None] <= rows[:, None] + s - t * over, scores, -np.inf)
+            rows, columns = self.places(op, "stripes", t), self.places(op, "key_stripes", s)
+            scores = np.where(columns[None] <= rows[:, None], scores, -np.inf)
         return scores
 
+    def places(self, op, name, count):
+        """Counted from the last one of all: the last query stands beside the last key."""
+        stripes = dict(re.findall(r"(\w+) = (\d+)", op.attrs.get(name, "")))
+        chunk, over, stride, behind = (int(stripes.get(key, default)) for key, default in (("chunk", count), ("over", 1), ("stride", 1), ("behind", 0)))
+        return part(np.arange(count * over), 0, chunk, over, (self.rank // stride - behind) % over) - count * over
+
     def nn_attention(self, op, q, k, v, mask=None):
+        """Of a part of the keys a row may see none: it is 0, and weighs nothing."""
         scores = self.scores(op, q, k, mask)
         top = scores.max(-1, keepdims=True)
+        if "partial" in op.attrs:
+            top = np.where(np.isneginf(top), 0, top)
         e = np.exp(scores - top)
         total = e.sum(-1, keepdims=True)
-        out = np.einsum("bhts,bshd->bthd", e / total, np.repeat(v, q.shape[2] // v.shape[2], 2))
+        out = np.einsum("bhts,bshd->bthd", e / (np.maximum(total, 1e-300) if "partial" in op.attrs else total), np.repeat(v, q.shape[2] // v.shape[2], 2))
         return out, (top + np.log(total))[..., 0]
 
     def nn_attention_grad(self, op, q, k, v, *rest):

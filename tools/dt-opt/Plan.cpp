@@ -280,6 +280,8 @@ void JsonPrinter::printUnit(const UnitReport &unit) {
     json.attribute("ep", first.ep);
   if (first.cp > 1)
     json.attribute("cp", first.cp);
+  if (first.context)
+    json.attribute("context", rt::textOf(*first.context));
   json.attribute("dp", first.dp);
   json.attribute("pp", pp);
   json.attribute("vpp", int64_t(unit.stages.size()) / pp);
@@ -322,6 +324,7 @@ void JsonPrinter::printTimes(const UnitReport &unit) {
   entry.tp = first.tp;
   entry.ep = first.ep;
   entry.cp = first.cp;
+  entry.context = first.context;
   entry.dp = first.dp;
   entry.pp = getPositions(unit);
   entry.vpp = int64_t(unit.stages.size()) / entry.pp;

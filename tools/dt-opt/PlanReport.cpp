@@ -38,6 +38,7 @@ void addModule(dist::ModuleOp module, ModuleReport &entry) {
   entry.stage = placement.stage;
   entry.tp = module.getTp();
   entry.cp = module.getCp();
+  entry.context = module.getContextKeys();
   entry.joined = module.getJoined();
   entry.dp = placement.dp * entry.joined;
   entry.sub = placement.sub;

@@ -48,6 +48,7 @@ struct ModuleReport {
   int64_t stage = 0, tp = 1, cp = 1, dp = 1, sub = 1, span = 1, zero = 0;
   std::optional<int64_t> runAhead;
   int64_t overlap = 1, ep = 1;
+  std::optional<rt::ContextKeys> context;
   bool sequenceParallel = false;
   std::vector<int64_t> ranks;
   int64_t stateBytes[3] = {0, 0, 0}; ///< parameters, gradients, optimizer

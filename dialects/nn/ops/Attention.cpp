@@ -24,19 +24,28 @@ template <typename Op> static DimExpr allQueries(Op op) {
   return op.getStripes() ? own * DimExpr(op.getStripes()->getOver()) : own;
 }
 
+/// Keys of all ranks that have stripes of them.
+template <typename Op> static DimExpr allKeys(Op op) {
+  DimExpr own = getShape(op.getKey())[1];
+  return op.getKeyStripes() ? own * DimExpr(op.getKeyStripes()->getOver())
+                            : own;
+}
+
 /// Pairs of a query and a key inside a window, on average of the ranks that
 /// have stripes; nothing where sizes are no numbers, or rows and columns not
 /// equally many.
 template <typename Op> static std::optional<int64_t> pairsInWindow(Op op) {
   std::optional<int64_t> t = allQueries(op).asConstant(),
-                         s = getShape(op.getKey())[1].asConstant();
+                         s = allKeys(op).asConstant();
   std::optional<int64_t> window = op.getWindow();
   if (!window || !t || t != s)
     return std::nullopt;
   int64_t w = std::min(*window, *t);
   int64_t causal = w * *t - w * (w - 1) / 2;
   int64_t pairs = op.getCausal() ? causal : 2 * causal - *t;
-  return op.getStripes() ? pairs / op.getStripes()->getOver() : pairs;
+  for (auto stripes : {op.getStripes(), op.getKeyStripes()})
+    pairs /= stripes ? stripes->getOver() : 1;
+  return pairs;
 }
 
 /// Products of attention: `n` of [t, s] by d, a head; a causal mask leaves half
@@ -51,7 +60,7 @@ static DimExpr attentionFlops(Op op, int64_t withKey, int64_t withValue) {
   if (std::optional<int64_t> pairs = pairsInWindow(op))
     return each * DimExpr(*pairs);
   DimExpr full = each * q[1] * k[1];
-  if (op.getCausal() && allQueries(op) == k[1])
+  if (op.getCausal() && allQueries(op) == allKeys(op))
     if (auto half = full.exactDiv(2))
       return *half;
   return full;
@@ -66,7 +75,8 @@ struct AttentionFactors {
     batch = b.factor(q[0]);
     // Which keys a row sees by causal or window follows from its place in the
     // whole, which stripes of stripes do not say.
-    bool placed = op.getCausal() || op.getWindow() || op.getStripes();
+    bool placed =
+        op.getCausal() || op.getWindow() || op.getStripes() || op.getPartial();
     rows = b.factor(q[1], placed ? FactorKind::blocked : FactorKind::pass);
     kv = b.factor(k[2], FactorKind::group);
     group = b.factor(q[2].exactDiv(k[2]).value_or(DimExpr(1)));
@@ -159,19 +169,33 @@ template <typename Op> static LogicalResult verifySegments(Op op) {
   return success();
 }
 
-/// Whole blocks of queries, where their number is known.
-template <typename Op> static LogicalResult verifyStripes(Op op) {
-  StripesAttr stripes = op.getStripesAttr();
+/// Whole blocks of rows, where their number is known.
+static LogicalResult verifyStripes(Operation *op, StripesAttr stripes,
+                                   Value rows, StringRef what) {
   if (!stripes)
     return success();
-  std::optional<int64_t> t = getShape(op.getQuery())[1].asConstant();
+  std::optional<int64_t> t = getShape(rows)[1].asConstant();
   if (stripes.getChunk() < 1 || stripes.getOver() < 1 ||
       stripes.getStride() < 1 || (t && *t % stripes.getChunk() != 0))
-    return op.emitOpError()
-           << "stripes of " << stripes.getChunk() << " rows over "
-           << stripes.getOver() << " ranks, " << stripes.getStride()
-           << " apart, are not of queries "
-           << shapeToString(getShape(op.getQuery()));
+    return op->emitOpError() << "stripes of " << stripes.getChunk()
+                             << " rows over " << stripes.getOver() << " ranks, "
+                             << stripes.getStride() << " apart, are not of "
+                             << what << " " << shapeToString(getShape(rows));
+  if (stripes.getBehind() >= 0 && stripes.getBehind() < stripes.getOver())
+    return success();
+  return op->emitOpError() << "stripes of " << what << " are those of a rank "
+                           << stripes.getBehind() << " behind, of "
+                           << stripes.getOver();
+}
+
+/// Keys that are some of those that rows see.
+template <typename Op> static LogicalResult verifyPartial(Op op) {
+  if (op.getKeyStripes() && !op.getPartial())
+    return op.emitOpError("has stripes of keys, which are a part: expected "
+                          "`partial`");
+  if (op.getPartial() && (op.getMask() || op.getEmptyRow() != EmptyRow::zero))
+    return op.emitOpError("of a part of the keys has no mask, and gives zero "
+                          "to a row that sees none of them");
   return success();
 }
 
@@ -179,9 +203,10 @@ template <typename Op> static LogicalResult verifyStripes(Op op) {
 template <typename Op> static LogicalResult verifyHidden(Op op) {
   if (std::optional<int64_t> window = op.getWindow(); window && *window < 1)
     return op.emitOpError() << "a window has 1 key or more, not " << *window;
-  if (failed(verifyStripes(op)))
-    return failure();
-  if (failed(verifySegments(op)))
+  if (failed(
+          verifyStripes(op, op.getStripesAttr(), op.getQuery(), "queries")) ||
+      failed(verifyStripes(op, op.getKeyStripesAttr(), op.getKey(), "keys")) ||
+      failed(verifyPartial(op)) || failed(verifySegments(op)))
     return failure();
   if (!op.getMask())
     return success();
@@ -287,6 +312,8 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange grads,
   GradientBuilder g(builder, *this);
   if (grads[1])
     return emitOpError("has no gradient for its log-sum-exp result");
+  if (getPartial())
+    return emitOpError("of a part of the keys has no gradient by itself");
   Value dy = grads[0];
   if (!dy)
     return success();
@@ -295,7 +322,7 @@ LogicalResult AttentionOp::buildVjp(OpBuilder &builder, ValueRange grads,
         getQuery(), getKey(), getValue(), getMask(), getQuerySegments(),
         getKeySegments(), getResult(), getLse(), dy, getScaleAttr(),
         getCausalAttr(), getEmptyRowAttr(), getWindowAttr(), getSoftCapAttr(),
-        getStripesAttr());
+        getStripesAttr(), getKeyStripesAttr(), getPartialAttr());
     for (unsigned i = 0; i < 3; ++i)
       if (wanted[i])
         result[i] = grad->getResult(i);

@@ -18,7 +18,8 @@ def NN_AttentionOp : NN_SmoothOp<"attention", [AttrSizedOperandSegments]> {
     query [b, t, h, d], key [b, s, k, d], value [b, s, k, e] with h a multiple of k (grouped queries: head i uses KV head i / (h/k)); heads stand where the projections write them, so no transpose
     surrounds it. `mask` broadcasts to [b, h, t, s]: bool (true = visible) or float (added to the scores). `causal`: key j is visible to query i when j <= i' with i' = i + s - t.
     `window`: only when i' - j < window and, if not causal, j - i' < window. `segments` query_segments [b or 1, t or 1] `by` key_segments [b or 1, s]: only when their numbers are equal, in whatever order these stand.
-    `stripes`: the queries are those of one rank of an axis that cuts them (docs/context.md); i' is then counted in all t * over of them.
+    `stripes`: the queries are those of one rank of an axis that cuts them (docs/context.md); i' is then counted in all t * over of them. `key_stripes`: so are the keys, and j and s are those of all keys.
+    `partial`: the keys are some of those that rows see, whose results are merged by their log-sum-exp; a row that sees none of them is `zero`. The gradient then takes result and log-sum-exp of all keys, and gives what these keys add.
     A key is visible when all of these let it be; segments and window take no memory for [t, s], and tiles of keys that no query of a tile sees are not computed. Results: output [b, t, h, e] and the
     log-sum-exp of the scores [b, h, t], which the gradient uses instead of the probabilities. `empty_row`: what a query gets whose scores are all hidden (a bool mask, `causal`,
     segments, a window, or additive values of -inf). `mean` of all values is what the lowest finite number gives in softmax where it is added to scores, and `filled` where it is put in their place: then query and key have no gradient.
@@ -27,7 +28,7 @@ def NN_AttentionOp : NN_SmoothOp<"attention", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        Optional<NN_IntTensor>:$query_segments, Optional<NN_IntTensor>:$key_segments,
-                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap, OptionalAttr<NN_Stripes>:$stripes);
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap, OptionalAttr<NN_Stripes>:$stripes, OptionalAttr<NN_Stripes>:$key_stripes, UnitAttr:$partial);
   let results = (outs NN_FloatTensor:$result, NN_FloatTensor:$lse);
   let hasVerifier = 1;
   let extraClassDeclaration = NN_Work<"Attention">.declaration # "bool hidesForeignPairs(unsigned operand);";
@@ -37,7 +38,7 @@ def NN_AttentionGradOp : NN_GradOp<"attention_grad", [AttrSizedOperandSegments]>
   let summary = "gradients of attention's query, key and value";
   let arguments = (ins NN_FloatTensor:$query, NN_FloatTensor:$key, NN_FloatTensor:$value, Optional<NN_Tensor>:$mask,
                        Optional<NN_IntTensor>:$query_segments, Optional<NN_IntTensor>:$key_segments, NN_FloatTensor:$result, NN_FloatTensor:$lse, NN_FloatTensor:$grad,
-                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap, OptionalAttr<NN_Stripes>:$stripes);
+                       F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<NN_EmptyRow, "EmptyRow::mean">:$empty_row, OptionalAttr<I64Attr>:$window, OptionalAttr<NN_Positive>:$soft_cap, OptionalAttr<NN_Stripes>:$stripes, OptionalAttr<NN_Stripes>:$key_stripes, UnitAttr:$partial);
   let results = (outs NN_FloatTensor:$dquery, NN_FloatTensor:$dkey, NN_FloatTensor:$dvalue);
   let hasVerifier = 1;
   let extraClassDeclaration = NN_Work<"Attention">.declaration;

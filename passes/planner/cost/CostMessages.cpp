@@ -103,6 +103,10 @@ double ModuleCost::stripOf(const Exchange &exchange, const Group &group,
     return cluster.allReduce(group, bytes);
   case rt::Travel::Ring:
     return cluster.allGather(group, bytes);
+  case rt::Travel::Step: { // of all that go round
+    double n = double(group.size());
+    return n < 2 ? 0 : cluster.allGather(group, n * bytes) / (n - 1);
+  }
   case rt::Travel::Pairs:
     return cluster.allToAll(group, bytes);
   }

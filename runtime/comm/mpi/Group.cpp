@@ -184,6 +184,19 @@ public:
     meet();
     exchangeBlocks(in, out, bytes);
   }
+  void shift(const void *in, void *out, size_t bytes,
+             const char *label) override {
+    count(traffic, label, bytes);
+    BlockingCall blocks(blocking, begins(label));
+    meet();
+    auto lock = progress.lock();
+    Block block(bytes, 1);
+    mpiCheck(MPI_Sendrecv(in, block.count, block.type, (place + 1) % size(), 0,
+                          out, block.count, block.type,
+                          (place + size() - 1) % size(), 0, comm,
+                          MPI_STATUS_IGNORE),
+             "MPI_Sendrecv");
+  }
   /// The library's all-gather is a tree of its own.
   void fold(void *record, size_t bytes, const AddRecord &add,
             const char *label) override {

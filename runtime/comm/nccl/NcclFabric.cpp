@@ -107,6 +107,20 @@ public:
       });
     });
   }
+  void shift(const void *in, void *out, size_t bytes,
+             const char *label) override {
+    run(label, bytes, [&](cudaStream_t stream) {
+      int next = (rank() + 1) % size(),
+          previous = (rank() + size() - 1) % size();
+      return grouped(bytes ? 1 : 0, [&](int) {
+        ncclResult_t sent =
+            ncclSend(in, bytes, ncclChar, next, link.comm, stream);
+        return sent == ncclSuccess
+                   ? ncclRecv(out, bytes, ncclChar, previous, link.comm, stream)
+                   : sent;
+      });
+    });
+  }
 
 private:
   /// The calls, for a stream.

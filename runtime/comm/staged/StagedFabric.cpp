@@ -109,6 +109,12 @@ public:
       host.allToAll(block, block + all, bytes, label);
     });
   }
+  void shift(const void *in, void *out, size_t bytes,
+             const char *label) override {
+    run({2 * bytes, 0, bytes, bytes, bytes}, in, out, [&](std::byte *block) {
+      host.shift(block, block + bytes, bytes, label);
+    });
+  }
 
 private:
   /// A block of host memory (pinnedBytes), and the places in it of what comes

@@ -329,6 +329,13 @@ public:
             });
           }));
   }
+  void shift(const void *in, void *out, size_t bytes,
+             const char *label) override {
+    block(label, bytes, once([this, in, out, bytes](Rounds &rounds) {
+            rounds.receive((place + size() - 1) % size(), out, bytes);
+            rounds.send((place + 1) % size(), in, bytes);
+          }));
+  }
   void fold(void *record, size_t bytes, const AddRecord &add,
             const char *label) override {
     block(label, bytes, Fold{{place, size()}, record, bytes, add});

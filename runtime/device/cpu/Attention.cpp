@@ -244,7 +244,7 @@ void recomputeRows(const Tile &tile, const KeyRuns &runs, const float *lse,
   for (int64_t i = 0; i < tile.count; ++i) {
     float *row = x + i * width, l = lse[tile.first + i];
     tile.maskRow(i, runs, row);
-    if (std::fabs(l) <= kPreciseLse) {
+    if (std::fabs(l) <= kPreciseLse || (tile.s.partial && l != kMinusInf)) {
       expRow(row, width, l);
       continue;
     }
@@ -296,8 +296,11 @@ void backwardTile(const Tile &tile, const Head &head, const Gradients &g,
     for (int64_t i = 0; i < n; ++i) {
       float *pi = p + i * width, *dsi = ds + i * width;
       // The same as sum(doutput * o), of what is not rounded: an o in bf16 is
-      // off by more than keys that are alike differ by.
-      float delta = dot(pi, dsi, width);
+      // off by more than keys that are alike differ by. It is a sum over all
+      // keys.
+      float delta = s.partial ? dot(doutput + i * s.ot,
+                                    g.o + (tile.first + i) * s.ot, s.dv)
+                              : dot(pi, dsi, width);
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j)
         dsi[j] = pi[j] * (dsi[j] - delta) * s.scale;

@@ -43,10 +43,23 @@ struct HeadStrides {
   int64_t batch = 0, row = 0, head = 0;
 };
 
-/// Which of all queries a call has: of their blocks of `chunk` every `over`-th,
-/// from block `place` on; chunk 0: all of them.
-struct QueryStripes {
+/// Which of all queries, or keys, a call has: of their blocks of `chunk` every
+/// `over`-th, from block `place` on; chunk 0: all of them.
+struct Stripes {
   int64_t chunk = 0, over = 1, place = 0;
+
+  /// Where the i-th stands among all.
+  DT_HOST_DEVICE int64_t getPlace(int64_t i) const {
+    return chunk ? (i / chunk * over + place) * chunk + i % chunk : i;
+  }
+  /// How many stand before that place.
+  DT_HOST_DEVICE int64_t countBefore(int64_t at) const {
+    if (!chunk || at <= 0)
+      return at;
+    int64_t block = at / chunk, round = block / over,
+            mine = block % over - place;
+    return (round + (mine > 0)) * chunk + (mine == 0 ? at % chunk : 0);
+  }
 };
 
 /// All strides in elements; the innermost (d, dv) is dense. Query head j uses
@@ -60,29 +73,29 @@ struct AttentionShape {
   int64_t vb, vs, vh;
   int64_t ob, ot, oh;
   float scale;
-  bool causal; ///< key j is visible to query i when j <= getPlace(i)
+  bool causal; ///< the key at place j is visible to i when j <= getPlace(i)
   EmptyRow emptyRow;
   MaskKind mask;
   int64_t maskB, maskH, maskT, maskS; ///< strides of the mask; 0 = broadcast
   SegmentKind segments = SegmentKind::None;
   /// Strides of the numbers of segments, those of keys are dense; 0 = broadcast
   int64_t querySegmentB = 0, querySegmentT = 0, keySegmentB = 0;
-  /// 0: none. With i' = getPlace(i), query i sees key j only when
+  /// 0: none. With i' = getPlace(i), query i sees the key at j only when
   /// i' - j < window and, if not causal, j - i' < window.
   int64_t window = 0;
   /// 0: none. Scores are softCap * tanh(scale * q k^T / softCap), before masks.
   float softCap = 0;
-  QueryStripes stripes{};
+  Stripes stripes{}, keyStripes{};
+  /// The keys are some of those that queries see: lse and o that the backward
+  /// takes are of all.
+  bool partial = false;
   /// Strides of gradients; those of q, k and v where a row's is 0.
   HeadStrides dqStrides{}, dkStrides{}, dvStrides{};
 
   /// Where query i stands among the keys: the last query is beside the last
   /// key.
   DT_HOST_DEVICE int64_t getPlace(int64_t i) const {
-    if (!stripes.chunk)
-      return i + (s - t);
-    int64_t block = i / stripes.chunk * stripes.over + stripes.place;
-    return block * stripes.chunk + i % stripes.chunk + (s - t * stripes.over);
+    return stripes.getPlace(i) + (s * keyStripes.over - t * stripes.over);
   }
   /// Keys [getFirstKey(i), getEndKey(i)) are those that the causal rule and the
   /// window let query i see; both grow with i.
@@ -108,10 +121,12 @@ struct AttentionShape {
 private:
   /// The window, or what hides as little.
   DT_HOST_DEVICE int64_t getReach() const {
-    int64_t most = s + t * stripes.over;
+    int64_t most = s * keyStripes.over + t * stripes.over;
     return window < most ? window : most;
   }
-  DT_HOST_DEVICE int64_t clampKey(int64_t j) const {
+  /// Of the keys that there are, those before a place.
+  DT_HOST_DEVICE int64_t clampKey(int64_t place) const {
+    int64_t j = keyStripes.countBefore(place);
     return j < 0 ? 0 : j < s ? j : s;
   }
 };
@@ -127,7 +142,7 @@ void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                       const AttentionShape &shape);
 
 /// Writes dq, dk, dv (no accumulation), which may be columns of the same rows.
-/// The mask has no gradient. `o` and `lse` are the forward's.
+/// The mask has no gradient. `o` and `lse` are the forward's, of all keys.
 void attentionBackward(const float *q, const float *k, const float *v,
                        AttentionMask mask, const float *o, const float *lse,
                        const float *doutput, float *dq, float *dk, float *dv,

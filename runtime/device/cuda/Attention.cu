@@ -190,11 +190,12 @@ __global__ void __launch_bounds__(kThreads, 2)
   float sum = 0, total = 0;
   for (int64_t c = lane; c < s.dv; c += kLanes)
     sum += head.d.at(p.row + row, c) * gradient.at(p.row + row, c);
+  // A sum over some of the keys is not 1.
   bool precise = false, empty = false; // the same for all threads
   for (int r = 0; r < kTile && r < count; ++r) {
     bool none = rows.lse[first + r] == -INFINITY;
     empty |= none;
-    precise |= fabsf(rows.lse[first + r]) > kPreciseLse && !none;
+    precise |= !s.partial && fabsf(rows.lse[first + r]) > kPreciseLse && !none;
   }
   if (threadIdx.x == 0)
     rows.empty[(p.b * s.h + p.h) * tilesOf(s.t) + p.row / kTile] = empty;
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int l = 1; l < kLanes; ++l)
     sum += shared->part[row][l], total += shared->scores[row][l];
   float lse = rows.lse[first + row];
-  bool large = fabsf(lse) > kPreciseLse && lse != -INFINITY;
+  bool large = !s.partial && fabsf(lse) > kPreciseLse && lse != -INFINITY;
   rows.delta[first + row] = sum;
   rows.total[first + row] = large ? total : 1.f;
 }

@@ -37,10 +37,10 @@ size_t getMarkBytes(const AttentionShape &s);
 Queries getMarked(const AttentionShape &s, const uint64_t *marks);
 
 /// Whether a query may be marked: a causal rule and a window leave none without
-/// a key where there are at least as many keys as queries.
+/// a key where there are at least as many keys as queries, and all of them.
 inline bool mayBeMarked(const AttentionShape &s) {
   return s.mask != MaskKind::None || s.segments != SegmentKind::None ||
-         ((s.causal || s.window) && s.t * s.stripes.over > s.s);
+         ((s.causal || s.window) && (s.partial || s.t * s.stripes.over > s.s));
 }
 
 /// Writes the mask, the window and segments as numbers to add, the causal rule

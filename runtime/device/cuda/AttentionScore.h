@@ -35,7 +35,7 @@ inline __device__ int64_t keySegment(const AttentionMask &mask,
 inline __device__ bool isVisible(const AttentionMask &mask,
                                  const AttentionShape &s, int64_t b, int64_t i,
                                  int64_t j) {
-  int64_t behind = s.getPlace(i) - j;
+  int64_t behind = s.getPlace(i) - s.keyStripes.getPlace(j);
   if ((s.causal && behind < 0) ||
       (s.window && (behind >= s.window || (!s.causal && -behind >= s.window))))
     return false;

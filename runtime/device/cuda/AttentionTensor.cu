@@ -196,7 +196,7 @@ __device__ bool hasWeights(const Hiding &hiding, const RowFacts &rows,
   if (s.emptyRow != EmptyRow::Zero)
     for (int i = i0; i < i0 + queries && i < s.t; i += kTile)
       any |= rows.empty[(hiding.b * s.h + h) * tilesOf(s.t) + i / kTile];
-  return any || hiding.maySee(i0, queries, j0, kTile);
+  return any || hiding.maySee(i0, queries, j0, keys);
 }
 
 /// Probability of a key from its product with a query whose log-sum-exp is

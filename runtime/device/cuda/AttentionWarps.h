@@ -117,7 +117,8 @@ template <int rows> struct Steps {
 
 /// A query, or a key, as what hides keys sees it.
 struct Line {
-  int place; ///< of a query: of the key that stands where it does
+  int place; ///< among all keys; of a query: of the key that stands where it
+             ///< does
   bool inside;
   int64_t segment;
 };
@@ -161,7 +162,8 @@ struct Hiding {
   }
   __device__ Line getKey(int j) const {
     bool inside = j < s.s, numbers = inside && s.segments != SegmentKind::None;
-    return {j, inside, numbers ? keySegment(mask, s, b, j) : 0};
+    return {int(s.keyStripes.getPlace(j)), inside,
+            numbers ? keySegment(mask, s, b, j) : 0};
   }
   __device__ bool sees(const Line &query, const Line &key) const {
     int behind = query.place - key.place;

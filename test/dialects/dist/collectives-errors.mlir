@@ -9,6 +9,14 @@ func.func @f(%x: tensor<8x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<8x8xf32>) {
+  // expected-error @+1 {{'dist.shift' op needs ranks and a stride of at least 1}}
+  %0 = dist.shift %x over 2 stride 0 : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<8x8xf32>) {
   // expected-error @+1 {{'dist.slice' op axis 2 of a tensor of rank 2}}
   %0 = dist.slice %x axis 2 chunk 1 over 4 stride 1 : tensor<8x8xf32> to tensor<8x2xf32>
   return

@@ -7,6 +7,7 @@
 // CHECK: dist.reduce_scatter %{{.*}} axis 0 chunk 2 over 4 stride 1 : tensor<8x8xf32> to tensor<2x8xf32>
 // CHECK: dist.all_to_all %{{.*}} gather 0 chunk 2 scatter 1 chunk 2 over 4 stride 1 : tensor<2x8xf32> to tensor<8x2xf32>
 // CHECK: dist.all_gather %{{.*}} axis 1 chunk 2 over 4 stride 1 : tensor<8x2xf32> to tensor<8x8xf32>
+// CHECK: dist.shift %{{.*}} over 4 stride 1 : tensor<8x8xf32>
 // CHECK: dist.partial %{{.*}} over 4 stride 1 : tensor<8x8xf32>
 // CHECK: dist.slice %{{.*}} axis 1 chunk 1 over 4 stride 2 : tensor<8x8xf32> to tensor<8x2xf32>
 // CHECK: dist.rank over 2 stride 4 : tensor<i64>
@@ -16,7 +17,8 @@ func.func @all(%x: tensor<8x8xf32>) -> (tensor<8x2xf32>, tensor<i64>) {
   %2 = dist.reduce_scatter %1 axis 0 chunk 2 over 4 stride 1 : tensor<8x8xf32> to tensor<2x8xf32>
   %3 = dist.all_to_all %2 gather 0 chunk 2 scatter 1 chunk 2 over 4 stride 1 : tensor<2x8xf32> to tensor<8x2xf32>
   %4 = dist.all_gather %3 axis 1 chunk 2 over 4 stride 1 : tensor<8x2xf32> to tensor<8x8xf32>
-  %5 = dist.partial %4 over 4 stride 1 : tensor<8x8xf32>
+  %8 = dist.shift %4 over 4 stride 1 : tensor<8x8xf32>
+  %5 = dist.partial %8 over 4 stride 1 : tensor<8x8xf32>
   %6 = dist.slice %5 axis 1 chunk 1 over 4 stride 2 : tensor<8x8xf32> to tensor<8x2xf32>
   %7 = dist.rank over 2 stride 4 : tensor<i64>
   return %6, %7 : tensor<8x2xf32>, tensor<i64>
@@ -29,7 +31,8 @@ func.func @one(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %0 = dist.all_reduce sum %x over 1 stride 1 : tensor<8x8xf32>
   %1 = dist.all_gather %0 axis 1 chunk 8 over 1 stride 1 : tensor<8x8xf32> to tensor<8x8xf32>
   %2 = dist.partial %1 over 1 stride 1 : tensor<8x8xf32>
-  return %2 : tensor<8x8xf32>
+  %3 = dist.shift %2 over 1 stride 1 : tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
 }
 
 // A part of what was gathered from those parts.

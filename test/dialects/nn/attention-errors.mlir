@@ -85,3 +85,43 @@ func.func @stripes(%q: tensor<2x5x4x8xf32>) -> tensor<2x5x4x8xf32> {
   %0, %1 = nn.attention %q, %q, %q {causal, scale = 0.5 : f64, stripes = #nn.stripes<chunk = 2, over = 2, stride = 1>} : tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>, tensor<2x5x4x8xf32>
   return %0 : tensor<2x5x4x8xf32>
 }
+
+// -----
+
+func.func @key_stripes(%q: tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32> {
+  // expected-error @+1 {{stripes of 3 rows over 2 ranks, 1 apart, are not of keys [2, 4, 4, 8]}}
+  %0, %1 = nn.attention %q, %q, %q {scale = 0.5 : f64, partial, empty_row = 1 : i32, key_stripes = #nn.stripes<chunk = 3, over = 2, stride = 1>} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  return %0 : tensor<2x4x4x8xf32>
+}
+
+// -----
+
+func.func @behind(%q: tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32> {
+  // expected-error @+1 {{stripes of keys are those of a rank 2 behind, of 2}}
+  %0, %1 = nn.attention %q, %q, %q {scale = 0.5 : f64, partial, empty_row = 1 : i32, key_stripes = #nn.stripes<chunk = 2, over = 2, stride = 1, behind = 2>} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  return %0 : tensor<2x4x4x8xf32>
+}
+
+// -----
+
+func.func @not_partial(%q: tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32> {
+  // expected-error @+1 {{has stripes of keys, which are a part: expected `partial`}}
+  %0, %1 = nn.attention %q, %q, %q {scale = 0.5 : f64, key_stripes = #nn.stripes<chunk = 2, over = 2, stride = 1>} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  return %0 : tensor<2x4x4x8xf32>
+}
+
+// -----
+
+func.func @partial_mean(%q: tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32> {
+  // expected-error @+1 {{of a part of the keys has no mask, and gives zero to a row that sees none of them}}
+  %0, %1 = nn.attention %q, %q, %q {scale = 0.5 : f64, partial} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  return %0 : tensor<2x4x4x8xf32>
+}
+
+// -----
+
+func.func @partial_mask(%q: tensor<2x4x4x8xf32>, %m: tensor<4x4xi1>) -> tensor<2x4x4x8xf32> {
+  // expected-error @+1 {{of a part of the keys has no mask}}
+  %0, %1 = nn.attention %q, %q, %q mask %m {scale = 0.5 : f64, partial, empty_row = 1 : i32} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<4x4xi1>
+  return %0 : tensor<2x4x4x8xf32>
+}

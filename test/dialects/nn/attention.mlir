@@ -17,3 +17,15 @@ func.func @padding(%q: tensor<?x5x4x8xf32, #nn.dims<batch>>, %k: tensor<?x6x2x8x
   %0, %1 = nn.attention %q, %k, %k segments %s by %r {scale = 0.5 : f64} : tensor<?x5x4x8xf32, #nn.dims<batch>>, tensor<?x6x2x8xf32, #nn.dims<batch>>, tensor<?x6x2x8xf32, #nn.dims<batch>>, tensor<1x1xi32>, tensor<?x6xi32, #nn.dims<batch>>
   return %0 : tensor<?x5x4x8xf32, #nn.dims<batch>>
 }
+
+// -----
+
+// A part of the keys that queries see: those of the rank before.
+// CHECK-LABEL: @part
+// CHECK: nn.attention {{.*}} {causal, empty_row = 1 : i32, key_stripes = #nn.stripes<chunk = 2, over = 2, stride = 1, behind = 1>, partial, scale = 5.000000e-01 : f64, stripes = #nn.stripes<chunk = 2, over = 2, stride = 1>}
+// CHECK: nn.attention_grad {{.*}} {causal, empty_row = 1 : i32, key_stripes = #nn.stripes<chunk = 2, over = 2, stride = 1, behind = 1>, partial, scale
+func.func @part(%q: tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32> {
+  %0, %1 = nn.attention %q, %q, %q {causal, partial, empty_row = 1 : i32, scale = 0.5 : f64, stripes = #nn.stripes<chunk = 2, over = 2, stride = 1>, key_stripes = #nn.stripes<chunk = 2, over = 2, stride = 1, behind = 1>} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  %2, %3, %4 = nn.attention_grad %q, %q, %q of %0, %1, %q {causal, partial, empty_row = 1 : i32, scale = 0.5 : f64, stripes = #nn.stripes<chunk = 2, over = 2, stride = 1>, key_stripes = #nn.stripes<chunk = 2, over = 2, stride = 1, behind = 1>} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4xf32>, tensor<2x4x4x8xf32>
+  return %2 : tensor<2x4x4x8xf32>
+}

@@ -21,6 +21,13 @@ rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [4]>) {
 
 // -----
 
+rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<f32, [16]>) {
+  // expected-error @+1 {{expected a result of 8 elements, got 16}}
+  rt.collective shift %a to %b over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<f32, [16]>
+}
+
+// -----
+
 rt.func @f(%a: !rt.buffer<f32, [8]>, %b: !rt.buffer<i64, [16]>) {
   // expected-error @+1 {{element types differ}}
   rt.collective all_gather %a to %b chunk <4> over 2 stride 1 : !rt.buffer<f32, [8]>, !rt.buffer<i64, [16]>

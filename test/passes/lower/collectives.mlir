@@ -33,6 +33,18 @@ func.func @reduce_copy(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   return %2 : tensor<4x8xf32>
 }
 
+// What goes to another rank is sent from where it is, never from where it comes to.
+// CHECK-LABEL: rt.func @shift(
+// CHECK: %[[X:.*]] = rt.alloc "exp"
+// CHECK: %[[Y:.*]] = rt.alloc "shift"
+// CHECK: rt.collective shift %[[X]] to %[[Y]] over 4 stride 2
+func.func @shift(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = nn.exp %x : tensor<4x8xf32>
+  %1 = dist.shift %0 over 4 stride 2 : tensor<4x8xf32>
+  %2 = nn.exp %1 : tensor<4x8xf32>
+  return %2 : tensor<4x8xf32>
+}
+
 // CHECK-LABEL: rt.func @gather(
 // CHECK: rt.collective all_gather %arg0 to %arg1 chunk <32> over 2 stride 1
 func.func @gather(%x: tensor<4x8x16xf32>) -> tensor<4x16x16xf32> {

@@ -54,6 +54,29 @@ rt.func @gather_early(%part: !rt.buffer<f32, [4, 8]>, %a: !rt.buffer<f32, [8, 8]
   rt.matmul %0, %a to %z {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
 }
 
+// What is passed on again begins where it stands, behind the product beside which it was itself received: else all blocks would come at once.
+// CHECK-LABEL: rt.func @round(
+// CHECK: rt.collective shift %arg0 to %[[ONE:[0-9]+]] over 4 stride 1 on tp
+// CHECK-NEXT: %[[CAME:.*]] = rt.record on tp
+// CHECK-NEXT: rt.matmul %arg0, %arg1 to %arg2
+// CHECK-NEXT: %[[HERE:.*]] = rt.record on compute
+// CHECK-NEXT: rt.wait %[[HERE]] on tp
+// CHECK-NEXT: rt.collective shift %[[ONE]] to %[[TWO:[0-9]+]] over 4 stride 1 on tp
+// CHECK-NEXT: %[[NEXT:.*]] = rt.record on tp
+// CHECK-NEXT: rt.wait %[[CAME]] on compute
+// CHECK-NEXT: rt.matmul %[[ONE]], %arg1
+// CHECK-NEXT: rt.wait %[[NEXT]] on compute
+// CHECK-NEXT: rt.matmul %[[TWO]], %arg1
+rt.func @round(%a: !rt.buffer<f32, [8, 8]>, %w: !rt.buffer<f32, [8, 8]>, %y: !rt.buffer<f32, [8, 8]> {rt.access = "out"}, %z: !rt.buffer<f32, [8, 8]> {rt.access = "out"}) {
+  %0 = rt.alloc "one" : <f32, [8, 8]>
+  %1 = rt.alloc "two" : <f32, [8, 8]>
+  rt.collective shift %a to %0 over 4 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %a, %w to %y {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.collective shift %0 to %1 over 4 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %0, %w to %y {accumulate, batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %1, %w to %z {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+}
+
 // Chunks: the second travels while the first is multiplied, and its product while the first one's sum travels.
 // CHECK-LABEL: rt.func @chunks(
 // CHECK: rt.collective all_gather %arg0 {{.*}} stride 1 :

@@ -107,3 +107,21 @@ func.func @widened(%x: tensor<2x4xf32>, %y: tensor<2x4xf32>, %g: tensor<4xf32>) 
   %t = nn.add %w, %r : tensor<2x4xf32>, tensor<2x4xf32>
   return %t : tensor<2x4xf32>
 }
+
+// What attentions to parts of the keys give is added as they come, and what else is computed from the sum with the last one.
+// CHECK-LABEL: func.func @parts(
+// CHECK: nn.attention
+// CHECK: nn.attention
+// CHECK-NEXT: nn.fused {{.*}} {kernel = "add"}
+// CHECK: nn.attention
+// CHECK-NEXT: nn.fused {{.*}} {kernel = "add_exp"}
+// CHECK-NOT: nn.fused
+func.func @parts(%q: tensor<2x4x4x8xf32>, %k: tensor<2x4x4x8xf32>, %l: tensor<2x4x4x8xf32>, %m: tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32> {
+  %0, %a = nn.attention %q, %k, %k {partial, empty_row = 1 : i32, scale = 0.5 : f64} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  %1, %b = nn.attention %q, %l, %l {partial, empty_row = 1 : i32, scale = 0.5 : f64} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  %2 = nn.add %0, %1 : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  %3, %c = nn.attention %q, %m, %m {partial, empty_row = 1 : i32, scale = 0.5 : f64} : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  %4 = nn.add %2, %3 : tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>
+  %5 = nn.exp %4 : tensor<2x4x4x8xf32>
+  return %5 : tensor<2x4x4x8xf32>
+}

@@ -221,6 +221,32 @@ TEST(Cost, StripsArePricedAsTheyRun) {
   EXPECT_GT(seconds(gpus, summed, 64, 4), seconds(gpus, summed, 64, 1));
 }
 
+/// What goes round in n - 1 steps takes as long as if it were gathered.
+TEST(Cost, AShiftIsAStepOfAGather) {
+  using dt::rt::CollectiveKind;
+  Cluster gpus = load(8);
+  auto seconds = [&](int ranks, std::vector<Exchange> exchanges) {
+    Module module = makeSummedProduct(false);
+    RankLayer layer = module.partitioned.at({2, Save::Vjp, false})[0];
+    layer.forwardExchanges = std::move(exchanges);
+    module.partitioned = {{{ranks, Save::Vjp, false}, {layer}}};
+    CostOptions options;
+    options.tp = ranks;
+    options.sequenceParallel = false;
+    options.overlap = 1;
+    return ModuleCost(gpus, 0, module)
+        .layer(0, options, TokenSums::of(8192))
+        .forward;
+  };
+  for (int ranks : {2, 4, 8}) {
+    Exchange shift{CollectiveKind::Shift, {0, 1024, 0}},
+        gather{CollectiveKind::AllGather, {0, 1024.0 * ranks, 0}};
+    EXPECT_NEAR(seconds(ranks, std::vector(size_t(ranks - 1), shift)),
+                seconds(ranks, {gather}), 1e-12);
+    EXPECT_GT(seconds(ranks, {shift}), seconds(ranks, {}));
+  }
+}
+
 /// Collectives hide behind products, but for one piece, and never cost more.
 TEST(Cost, PiecesOverlap) {
   Model model = makeMultimodal(70);

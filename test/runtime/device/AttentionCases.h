@@ -37,7 +37,7 @@ struct Case {
   Segments segments = Segments::None;
   SegmentKind number = SegmentKind::Int64;
   float softCap = 0;
-  QueryStripes stripes{};
+  Stripes stripes{};
 };
 
 inline AttentionShape shapeFor(const Case &c) {
@@ -166,7 +166,7 @@ struct Expected {
 
   /// Of all queries those of this place's blocks are counted out.
   static int64_t placeOf(const AttentionShape &s, int64_t i) {
-    const QueryStripes &own = s.stripes;
+    const Stripes &own = s.stripes;
     int64_t row = 0;
     if (!own.chunk)
       return i + s.s - s.t;

@@ -232,6 +232,15 @@ TEST(Attention, NarrowPacks) {
   }
 }
 
+/// Queries that see the second tile of a block of keys, and none of the first.
+TEST(Attention, NarrowPacksOfManyTiles) {
+  for (bool causal : {false, true}) {
+    Case c{1, 200, 200, 2, 1, 8, causal};
+    c.window = 20, c.more = 8;
+    checkNarrow(c);
+  }
+}
+
 /// The same with masks, rules that hide all keys of a query, and tiles in which
 /// some queries or none have such a row.
 TEST(Attention, NarrowPacksWithMasks) {

@@ -224,6 +224,22 @@ TEST_P(Collectives, AllToAll) {
     }
 }
 
+TEST_P(Collectives, Shift) {
+  for (Axis axis : axesOf(ranks().size()))
+    for (int64_t count : {0, 1, 500, 100000}) {
+      std::vector<int64_t> x(count), y(count);
+      for (int64_t i = 0; i < count; ++i)
+        x[i] = place * 1000000 + i;
+      run(CollectiveKind::Shift, x, y, 1, count, axis);
+      std::vector<int> places = onAxis(axis);
+      int64_t mine = placeOnAxis(group.get(), axis.over, axis.stride),
+              before = placeOnAxis(group.get(), axis.over, axis.stride, 1);
+      EXPECT_EQ(before, (mine + axis.over - 1) % axis.over);
+      for (int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(y[i], places[before] * 1000000 + i);
+    }
+}
+
 TEST_P(Collectives, AxesThatWereNotMadeAreErrors) {
   std::vector<float> x(1);
   Axis axis{ranks().size() + 1, 1};
@@ -244,6 +260,7 @@ TEST_P(Collectives, TrafficIsWhatARankHandsOver) {
   run(CollectiveKind::AllGather, x, y, 5, 20, {n, 1});
   run(CollectiveKind::ReduceScatter, x, y, 5, 20, {n, 1});
   run(CollectiveKind::AllToAll, x, y, 1, 100, {n, 1});
+  run(CollectiveKind::Shift, x, y, 1, 100, {n, 1});
   std::vector<bf16> narrow(100 * n);
   run(CollectiveKind::AllReduce, narrow, narrow, 1, 100, {n, 1});
   auto bytes = [&](CollectiveKind kind) {
@@ -255,6 +272,7 @@ TEST_P(Collectives, TrafficIsWhatARankHandsOver) {
   EXPECT_EQ(bytes(CollectiveKind::AllGather), 400u);
   EXPECT_EQ(bytes(CollectiveKind::ReduceScatter), 400u * n);
   EXPECT_EQ(bytes(CollectiveKind::AllToAll), 400u * n);
+  EXPECT_EQ(bytes(CollectiveKind::Shift), 400u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, Collectives, testing::Bool(), [](auto &info) {

@@ -71,6 +71,9 @@ TEST_F(Staged, Collectives) {
   expectSame([&](FabricGroup &g, float *in, float *out) {
     g.allToAll(in, out, bytes, "staged");
   });
+  expectSame([&](FabricGroup &g, float *in, float *out) {
+    g.shift(in, out, bytes, "staged");
+  });
 }
 
 TEST_F(Staged, CollectivesBesideOtherWork) {
