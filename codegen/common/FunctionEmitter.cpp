@@ -260,12 +260,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
              constantText(limit.getCapacityAttr())});
       })
       .Case<rt::RouteOp>([&](rt::RouteOp route) {
-        return libraryCall("route",
-                           {route.getExperts(), route.getFirst(),
-                            route.getOrder(), route.getPlace(),
-                            route.getOffsets()},
-                           {size(route.getRows()), size(route.getRoom()),
-                            route.getCount(), route.getPlaced()});
+        return emitRoute(route);
       })
       .Case<rt::GroupedMatmulOp>([&](rt::GroupedMatmulOp grouped) {
         return libraryCall("groupedMatmul",

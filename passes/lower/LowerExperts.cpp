@@ -37,7 +37,8 @@ LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
   rt::RouteOp::create(f.builder(), op.getLoc(), f.get(op.getExperts()),
                       f.get(op.getFirst()), order, place, offsets, rows,
                       nn::getShape(op.getOrder())[0], op.getCount(),
-                      op.getPlaced());
+                      op.getParts(), op.getPlaced() / op.getParts(),
+                      op.getSlotsAttr(), describe(op));
   return success();
 }
 

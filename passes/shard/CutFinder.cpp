@@ -6,6 +6,7 @@
 
 #include "passes/shard/CutFinder.h"
 #include "passes/shard/Localize.h"
+#include "passes/shard/SendRows.h"
 
 using namespace mlir;
 using namespace dt;
@@ -258,7 +259,7 @@ std::optional<Strategy> CutFinder::cutFactor(const Relation &r,
   return s;
 }
 
-void CutFinder::addStrategies(int index) {
+void CutFinder::addStrategies(int index, const CutConstraints &info) {
   Step &step = program.steps[index];
   const nn::ShardingRule *rule = ruleOf[index];
   if (rule && isRouted(*rule)) {
@@ -267,6 +268,8 @@ void CutFinder::addStrategies(int index) {
                                     : runOnTokens(program, step, *rule, axis);
     if (s) {
       step.strategies.push_back(std::move(*s));
+      if (auto sent = runSending(program, step, *rule, axis, info.tokens))
+        step.strategies.push_back(std::move(*sent));
       return;
     }
   }
@@ -302,8 +305,8 @@ void CutFinder::addStrategies(int index) {
   }
 }
 
-void CutFinder::buildStrategies() {
+void CutFinder::buildStrategies(const CutConstraints &info) {
   for (auto [i, step] : llvm::enumerate(program.steps))
     if (step.kind == Step::compute)
-      addStrategies(i);
+      addStrategies(i, info);
 }

@@ -152,6 +152,6 @@ CutConstraints dt::shard::findCuts(ShardProblem &program, const Axis &axis,
   mark(program, tokens, info.tokens);
   mark(program, experts, info.experts);
   finder.routeTokens(info);
-  finder.buildStrategies();
+  finder.buildStrategies(info);
   return info;
 }

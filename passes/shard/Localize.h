@@ -20,6 +20,8 @@ struct FactorCut {
   /// Log-sum-exp of rows over a cut vocabulary: a loss writes it, its gradient
   /// reads it (null: computed again).
   mutable mlir::Value rowSum;
+  /// Rows travel to their experts (SendRows.h).
+  bool sends = false;
 
   nn::DimExpr size() const { return rule->factors[factor].size; }
   bool contiguous() const { return size() == nn::DimExpr(chunk * axis.over); }
@@ -34,6 +36,7 @@ mlir::Operation *cloneLocal(mlir::OpBuilder &builder, mlir::Operation *op,
                             mlir::ValueRange operands, mlir::TypeRange types);
 
 void registerLocalizeIndexedModels(mlir::DialectRegistry &registry);
+void registerLocalizeExpertModels(mlir::DialectRegistry &registry);
 
 /// rank * chunk, a tensor<i64>.
 mlir::Value buildOffset(mlir::OpBuilder &builder, mlir::Location loc,
