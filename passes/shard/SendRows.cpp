@@ -70,6 +70,15 @@ std::optional<State> stateOf(const Variable &v, const ShardingRule &rule,
   }
 }
 
+/// How many rows a token has.
+uint64_t rowsOfToken(nn::RouteOp route) {
+  uint64_t most = 1;
+  for (Operation *user : route.getOrder().getUsers())
+    if (auto dispatch = dyn_cast<nn::DispatchOp>(user))
+      most = std::max(most, dispatch.getEach());
+  return most;
+}
+
 /// Bytes that a rank sends: of a row as wide as the result, or of its expert's
 /// number.
 double trafficOf(const ShardProblem &program, const Step &step,
@@ -100,7 +109,14 @@ std::optional<Sending> dt::shard::findSending(Operation *op,
   // there are of one rank where ranks have other tokens of it; of other ones,
   // each rank has its samples'.
   auto each = axis.samples ? room->exactDiv(DimExpr(axis.over)) : room;
-  if (!rows || !each || !nn::isSmaller(*each, *rows))
+  if (!rows || !each)
+    return std::nullopt;
+  // The others follow nn.route. As many slots as tokens would bring nothing.
+  uint64_t k = 1;
+  if (auto route = dyn_cast<nn::RouteOp>(op))
+    k = rowsOfToken(route);
+  auto tokens = rows->exactDiv(DimExpr(int64_t(k)));
+  if (!tokens || !nn::isSmaller(*each, *tokens))
     return std::nullopt;
   return Sending{*each * DimExpr(axis.over), *rows, *room, axis.over};
 }

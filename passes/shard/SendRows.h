@@ -32,8 +32,8 @@ struct Sending {
   nn::DimExpr each() const { return *slots.exactDiv(nn::DimExpr(ranks)); }
 };
 
-/// Nothing where rows of an op cannot travel, or a rank would send more slots
-/// to another one than it has rows.
+/// Nothing where rows of an op cannot travel, or a rank would send as many
+/// slots to another one as it has tokens, or more.
 std::optional<Sending> findSending(mlir::Operation *op,
                                    const nn::ShardingRule &rule,
                                    const Axis &axis);
