@@ -39,6 +39,10 @@ struct Lists {
     return shaped(m, both, {unit * (first + second)});
   }
   std::pair<Value, Value> split(Maker &m, Value both) const {
+    // What was joined in this function is at hand.
+    if (auto joined = nn::throughReshapes(both).getDefiningOp<nn::ConcatOp>())
+      return {nn::throughReshapes(joined.getInputs()[0]),
+              nn::throughReshapes(joined.getInputs()[1])};
     Value rows = shaped(m, both, {unit, first + second});
     return {take(m, rows, 0, first), take(m, rows, first.constant(), second)};
   }

@@ -166,8 +166,9 @@ void sortRows(const T *experts, const int64_t *first, int32_t *order,
               const IndexCheck &check, Fault *fault, void *stream) {
   int64_t most = s.rows > s.room ? s.rows : s.room;
   if (first && most > 0)
-    cuda::launch("rows without a place", clearKernel, gridFor(most, kThreads),
-                 kThreads, 0, stream, order, place, s.rows, s.room);
+    cuda::launch("rows without a place", clearKernel,
+                 unsigned((most + kThreads - 1) / kThreads), kThreads, 0,
+                 stream, order, place, s.rows, s.room);
   cuda::launch("rows of experts", countKernel<T>, unsigned(s.placed), kThreads,
                0, stream, experts, first, offsets, s);
   cuda::launch("offsets of experts", offsetsKernel, 1, 32, 0, stream, offsets,
