@@ -49,12 +49,12 @@ PLANS = {
     "tp2-cp2-ep4": "model:tp=2,cp=2,ep=4",
     "cp2": "model:cp=2,save=none",
     "dp2-ep2": "model:dp=2,ep=2;microbatches=2",
-    "dp4-ep4": "model:dp=4,ep=4",
+    "tp2-dp2-ep4": "model:tp=2,dp=2,ep=4,sequence_parallel=true",
     "pp2": "model:pp=2;microbatches=4;schedule=zb-h1",
 }
 PACKED = {"packed": "", "packed-cp2-ep2": "model:cp=2,ep=2;microbatches=2"}
-TRAVELS = ["dp4-ep4"]  # in these, rows travel to the ranks of their experts
-DOUBLE = ["tp2-ep2", "dp4-ep4", "packed"]  # these as CUDA programs, on its double
+TRAVELS = ["tp2-dp2-ep4"]  # in these, rows travel to the ranks of their experts
+DOUBLE = ["tp2-dp2-ep4", "packed"]  # these as CUDA programs, on its double
 
 
 def network():

@@ -179,7 +179,8 @@ void sortRows(const T *experts, const int64_t *first, int32_t *order,
   Copy ce(experts, s.rows);
   Copy c1(first, 1);
   Copy co(order, s.room), cp(place, s.rows), cf(offsets, s.placed + 1);
-  route(ce, c1, static_cast<int32_t *>(co), cp, cf, s, check, fault, nullptr);
+  Copy found(fault, 1);
+  route(ce, c1, static_cast<int32_t *>(co), cp, cf, s, check, found, nullptr);
 }
 
 template <typename T, typename B, typename C>
