@@ -6,6 +6,8 @@
 // RUN: dt-opt %t.json --plan=model:tp=2,dp=2,ep=4,sequence_parallel=true --emit=mlir --to=shard 2>/dev/null | FileCheck %s --check-prefix=GROUP
 // Ranks that share tokens: all 5 rows that an expert takes of a sample may come from one rank's tokens, so one list of rows is longer than what there is room for.
 // RUN: dt-opt %t.json --plan=model:tp=4,cp=2,ep=8 --emit=mlir --to=shard 2>/dev/null | FileCheck %s --check-prefix=TOKENS
+// What is sent to a rank, and what comes from one, lies together: nothing is packed.
+// RUN: dt-opt %t.json --plan=model:dp=4,ep=4 --emit=mlir --to=lower 2>/dev/null | FileCheck %s --check-prefix=LOWER
 // As many slots as tokens bring nothing; an axis behind would have to cut what travels; tokens are gathered.
 // RUN: dt-opt %t.json --plan=model:dp=2,ep=2 --emit=mlir --to=shard 2>/dev/null | FileCheck %s --check-prefix=GATHER
 // RUN: dt-opt %t.json --plan=model:cp=2,dp=2,ep=4 --emit=mlir --to=shard 2>/dev/null | FileCheck %s --check-prefix=GATHER
@@ -62,6 +64,13 @@
 // RUN: sed 's|"model.onnx"|"%source/test/models/extra/gpt_oss/model.onnx", "experts": {"capacity": 1}|; s|"global": 3, "micro": 3|"global": 8, "micro": 4|' %source/test/models/extra/gpt_oss/recipe.json > %t.json
 // RUN: dt-opt %t.json --plan=model:dp=4,ep=4 --emit=mlir --to=shard 2>/dev/null | FileCheck %s --check-prefix=INPUTS
 // INPUTS-COUNT-2: nn.route %{{.*}} of 5 from %{{.*}} take 4 {ranks = 4 : i64, slots = #nn.dim<10*batch>} : tensor<?xi64, #nn.dims<40*batch>>
+
+// LOWER-NOT: {{"packed"|"received"}}
+// LOWER: rt.route %{{.*}} to %{{.*}} {count = 9 : i64, group = 2 : i64, op = "experts", placed = 4 : i64, room = #nn.dim<40*batch>, rows = #nn.dim<40*batch>, slots = #nn.dim<10*batch>}
+// LOWER: rt.route %{{.*}} to %{{.*}} {count = 9 : i64, op = "experts 'mlp.experts.down_proj'", placed = 2 : i64,
+// LOWER-NOT: {{"packed"|"received"}}
+// LOWER: rt.collective all_to_all %{{.*}} over 4 stride 1{{.*}} : !rt.buffer<f32, [1, 4, 10*batch, 32]>, !rt.buffer<f32, [4, 1, 10*batch, 32]>
+// LOWER-NOT: {{"packed"|"received"}}
 
 // GATHER-LABEL: func.func private @layers.fwd
 // GATHER-NOT: ranks =

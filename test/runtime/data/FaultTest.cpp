@@ -97,11 +97,11 @@ TEST(Fault, PlacesAreAsManyAsRowsInEachItemOrInAll) {
 
 TEST(Fault, MoreRowsThanThereIsRoomFor) {
   IndexCheck check;
-  check.what = "route 'mlp'", check.counts = true, check.extent = 56;
+  check.what = "experts 'mlp.up'", check.counts = true, check.extent = 56;
   SmallProgram program(6);
   EXPECT_EQ(describeFault({1, check, 61, 3}, program.info, nullptr, {}),
-            "module 'tower': 61 rows of route 'mlp', where their capacity "
-            "leaves room for 56");
+            "module 'tower': 61 rows of experts 'mlp.up', where their "
+            "capacity leaves room for 56");
 }
 
 TEST(Fault, TheFirstOneStays) {
