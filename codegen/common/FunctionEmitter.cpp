@@ -259,14 +259,7 @@ LogicalResult FunctionEmitter::emitOp(Operation *op) {
              limit.getEach(), limit.getCount(), limit.getMost(),
              constantText(limit.getCapacityAttr())});
       })
-      .Case<rt::RouteOp>([&](rt::RouteOp route) {
-        return libraryCall("route",
-                           {route.getExperts(), route.getFirst(),
-                            route.getOrder(), route.getPlace(),
-                            route.getOffsets()},
-                           {size(route.getRows()), size(route.getRoom()),
-                            route.getCount(), route.getPlaced()});
-      })
+      .Case<rt::RouteOp>([&](rt::RouteOp route) { return emitRoute(route); })
       .Case<rt::GroupedMatmulOp>([&](rt::GroupedMatmulOp grouped) {
         return libraryCall("groupedMatmul",
                            {grouped.getA(), grouped.getB(),

@@ -39,6 +39,7 @@ private:
   mlir::LogicalResult emitAttention(OpT op, llvm::StringRef callee,
                                     mlir::ValueRange others);
   mlir::LogicalResult emitCheckIndices(rt::CheckIndicesOp op);
+  mlir::LogicalResult emitRoute(rt::RouteOp op);
   mlir::LogicalResult emitRankPlace(rt::RankPlaceOp op);
   mlir::LogicalResult emitCollective(rt::CollectiveOp op);
   mlir::LogicalResult emitEvent(llvm::StringRef callee, mlir::Value event,

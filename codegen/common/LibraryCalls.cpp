@@ -224,12 +224,36 @@ template LogicalResult FunctionEmitter::emitAttention(rt::AttentionOp,
 template LogicalResult FunctionEmitter::emitAttention(rt::AttentionGradOp,
                                                       StringRef, ValueRange);
 
-LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
-  auto module = function->getParentOfType<rt::ModuleOp>();
+/// The place of a module in its program.
+static int64_t placeOf(rt::ModuleOp module) {
   auto modules =
       module->getParentOfType<rt::ProgramOp>().getBody().getOps<rt::ModuleOp>();
-  int64_t index = std::distance(modules.begin(), llvm::find(modules, module)),
-          symbol = -1;
+  return std::distance(modules.begin(), llvm::find(modules, module));
+}
+
+LogicalResult FunctionEmitter::emitRoute(rt::RouteOp op) {
+  SmallVector<cpp::Code> shape{cpp::field("rows", size(op.getRows())),
+                               cpp::field("room", size(op.getRoom())),
+                               cpp::field("count", op.getCount()),
+                               cpp::field("placed", op.getPlaced())};
+  if (op.getGroup() != 1)
+    shape.push_back(cpp::field("group", op.getGroup()));
+  if (op.getSlots())
+    shape.push_back(cpp::field("slots", size(*op.getSlots())));
+  int64_t module = placeOf(function->getParentOfType<rt::ModuleOp>());
+  return libraryCall(
+      "route",
+      {op.getExperts(), op.getFirst(), op.getOrder(), op.getPlace(),
+       op.getOffsets()},
+      {cpp::list(shape),
+       cpp::list({cpp::field("what", quoted(op.getOp())),
+                  cpp::field("counts", "true"), cpp::field("module", module)}),
+       "context.fault"});
+}
+
+LogicalResult FunctionEmitter::emitCheckIndices(rt::CheckIndicesOp op) {
+  auto module = function->getParentOfType<rt::ModuleOp>();
+  int64_t index = placeOf(module), symbol = -1;
   for (auto [i, known] :
        llvm::enumerate(module.getBody().getOps<rt::SymbolOp>()))
     if (op.getItem() && known.getSymName() == *op.getItem())

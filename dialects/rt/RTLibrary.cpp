@@ -317,9 +317,14 @@ LogicalResult RouteOp::verify() {
   if (!element.isInteger(32) && !element.isInteger(64))
     return emitOpError() << "experts are i32 or i64, not " << element;
   DimExpr rows = getRows();
-  if (getFirst() ? getPlaced() > getCount() : getPlaced() != getCount())
-    return emitOpError() << "places " << getPlaced() << " of " << getCount()
+  uint64_t placed = getPlaced() * getGroup();
+  if (getFirst() ? placed > getCount() : placed != getCount())
+    return emitOpError() << "places " << placed << " of " << getCount()
                          << " experts";
+  if (getSlots() && getRoom() != *getSlots() * DimExpr(int64_t(getPlaced())))
+    return emitOpError() << "has room for " << getRoom().str()
+                         << " rows, not for " << getSlots()->str() << " of "
+                         << getPlaced() << " parts";
   Type i64 = IntegerType::get(getContext(), 64);
   return failure(
       failed(verifyCount(*this, "experts", getExperts(), rows)) ||

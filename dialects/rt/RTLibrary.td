@@ -78,8 +78,12 @@ def RT_LimitChoicesOp : RT_Op<"limit_choices"> {
 }
 def RT_RouteOp : RT_Op<"route"> {
   let summary = "route of runtime/device/cpu/Experts.h";
-  let description = [{ Of `count` experts those from `first` on, `placed` of them, which have at most `room` rows; without `first` all. }];
-  let arguments = (ins RT_In<"experts">:$experts, Optional<RT_BufferType>:$first, RT_Out<"order">:$order, RT_Out<"place">:$place, RT_Out<"offsets">:$offsets, NN_Dim:$rows, NN_Dim:$room, I64Attr:$count, I64Attr:$placed);
+  let description = [{
+    Of `count` experts those from `first` on, `placed` times `group` of them, which have at most `room` rows; without `first` all. `group` experts are one part of the order; with `slots` each part has so many places, `room` together.
+    `op` is whose rows they are, for the task's fault record: more rows than there is room for are taken down there.
+  }];
+  let arguments = (ins RT_In<"experts">:$experts, Optional<RT_BufferType>:$first, RT_Out<"order">:$order, RT_Out<"place">:$place, RT_Out<"offsets">:$offsets, NN_Dim:$rows, NN_Dim:$room, I64Attr:$count, I64Attr:$placed,
+                       DefaultValuedAttr<I64Attr, "1">:$group, OptionalAttr<NN_Dim>:$slots, StrAttr:$op);
   let hasVerifier = 1;
   let assemblyFormat = "$experts (`from` $first^)? `to` $order `,` $place `,` $offsets attr-dict `:` type(operands)";
 }

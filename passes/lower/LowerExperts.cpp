@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/nn/NNNames.h"
 #include "passes/lower/FunctionLowering.h"
 
 using namespace mlir;
@@ -28,6 +29,28 @@ LogicalResult lowerLimitChoices(nn::LimitChoicesOp op, FunctionLowering &f) {
   return success();
 }
 
+/// "experts 'mlp.experts.up_proj'": by the weight of a product, where one
+/// follows.
+std::string nameExperts(nn::RouteOp op) {
+  for (Operation *user : op.getOffsets().getUsers()) {
+    auto product = dyn_cast<nn::GroupedLinearOp>(user);
+    if (!product)
+      continue;
+    if (auto read = product.getWeight().getDefiningOp<nn::ReadOp>())
+      return "experts '" + read.getParameter().str() + "'";
+    auto argument = dyn_cast<BlockArgument>(product.getWeight());
+    auto function =
+        argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
+                 : func::FuncOp();
+    if (!function)
+      continue;
+    if (auto name = function.getArgAttrOfType<StringAttr>(
+            argument.getArgNumber(), nn::kNameAttr))
+      return "experts '" + name.str() + "'";
+  }
+  return "experts";
+}
+
 LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
   DimExpr rows = nn::getShape(op.getExperts())[0];
   Value order = f.destination(op.getOrder()).buffer,
@@ -37,7 +60,8 @@ LogicalResult lowerRoute(nn::RouteOp op, FunctionLowering &f) {
   rt::RouteOp::create(f.builder(), op.getLoc(), f.get(op.getExperts()),
                       f.get(op.getFirst()), order, place, offsets, rows,
                       nn::getShape(op.getOrder())[0], op.getCount(),
-                      op.getPlaced());
+                      op.getParts(), op.getPlaced() / op.getParts(),
+                      op.getSlotsAttr(), nameExperts(op));
   return success();
 }
 

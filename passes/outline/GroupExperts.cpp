@@ -78,7 +78,8 @@ public:
       room = findRoom(experts, take.getInt());
     }
     route = nn::RouteOp::create(b, loc, reshape(experts, {count}), from,
-                                b.getI64IntegerAttr(all), take, room);
+                                b.getI64IntegerAttr(all), take, room,
+                                IntegerAttr(), nn::DimAttr());
   }
 
   void run() {

@@ -118,6 +118,8 @@ static SmallVector<Axis> bound(SmallVector<Axis> axes) {
   bool all = areExperts(axes);
   for (Axis &axis : axes)
     axis.bounded = all;
+  if (!axes.empty())
+    axes.back().sends = all;
   return axes;
 }
 

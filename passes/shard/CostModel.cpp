@@ -336,7 +336,8 @@ double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
       if (s->reduce)
         cost += price(v, kPartial, kWhole);
     }
-    cost += s->flops * prices.flop + (s->linear ? 1 : 0);
+    cost += s->flops * prices.flop + (s->linear ? 1 : 0) +
+            (s->sends ? kLatency + s->traffic : 0);
   }
   return cost + settle(masks, index, applied ? &applied->after : nullptr);
 }

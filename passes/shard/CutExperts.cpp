@@ -7,6 +7,7 @@
 #include "passes/shard/CutExperts.h"
 #include "dialects/dist/SharedExperts.h"
 #include "passes/shard/Passes.h"
+#include "passes/shard/SendRows.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -185,6 +186,10 @@ void dt::shard::addRoutedCuts(ShardProblem &program, StepRules rules,
         if (cut && cut->kind != Cut::blocks)
           add(v, *cut);
       });
+  for (auto [step, rule] : llvm::zip(program.steps, rules))
+    if (rule && isRouted(*rule))
+      for (auto [v, cut] : findSentCuts(program, step, *rule, axis))
+        add(v, cut);
   auto spread = [&](const Step &step, const ShardingRule &rule) {
     auto rows = nn::findRows(rule);
     std::optional<Cut> cut;

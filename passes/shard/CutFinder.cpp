@@ -7,6 +7,7 @@
 #include "passes/shard/CutFinder.h"
 #include "passes/shard/Localize.h"
 #include "passes/shard/Ring.h"
+#include "passes/shard/SendRows.h"
 
 using namespace mlir;
 using namespace dt;
@@ -259,7 +260,7 @@ std::optional<Strategy> CutFinder::cutFactor(const Relation &r,
   return s;
 }
 
-void CutFinder::addStrategies(int index) {
+void CutFinder::addStrategies(int index, const CutConstraints &info) {
   Step &step = program.steps[index];
   const nn::ShardingRule *rule = ruleOf[index];
   if (rule && isRouted(*rule)) {
@@ -268,6 +269,8 @@ void CutFinder::addStrategies(int index) {
                                     : runOnTokens(program, step, *rule, axis);
     if (s) {
       step.strategies.push_back(std::move(*s));
+      if (auto sent = runSending(program, step, *rule, axis, info.tokens))
+        step.strategies.push_back(std::move(*sent));
       return;
     }
   }
@@ -303,10 +306,10 @@ void CutFinder::addStrategies(int index) {
   }
 }
 
-void CutFinder::buildStrategies() {
+void CutFinder::buildStrategies(const CutConstraints &info) {
   for (auto [i, step] : llvm::enumerate(program.steps))
     if (step.kind == Step::compute) {
-      addStrategies(i);
+      addStrategies(i, info);
       if (ruleOf[i])
         chooseKeys(program, step, *ruleOf[i], axis);
     }

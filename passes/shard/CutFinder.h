@@ -63,7 +63,7 @@ public:
     if (axis.context && !axis.experts)
       addTokenRows(program, ruleOf, axis, info);
   }
-  void buildStrategies();
+  void buildStrategies(const CutConstraints &info);
 
   std::vector<nn::ShardingRule> rules; // of relations' steps
 
@@ -72,7 +72,7 @@ private:
   void tie(unsigned a, unsigned b);
   bool canCut(const Relation &r, int64_t chunk) const;
   std::optional<Strategy> cutFactor(const Relation &r, int64_t chunk) const;
-  void addStrategies(int step);
+  void addStrategies(int step, const CutConstraints &info);
   unsigned id(unsigned variable, unsigned cut) const {
     return variable * kMaxCuts + cut;
   }

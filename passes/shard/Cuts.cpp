@@ -31,11 +31,36 @@ void addSettled(const ShardProblem &program, Known &known, bool hints) {
         known.push_back({static_cast<unsigned>(i), *layout});
 }
 
+/// Whether a size is a number for each item of the module.
+bool countsItems(dist::ModuleOp module, const nn::DimExpr &size) {
+  SmallVector<std::string> symbols = size.symbols();
+  if (symbols.size() != 1)
+    return false;
+  auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);
+  return dim && dim.getItem() == module.getItem();
+}
+
+/// Samples as inputs of the module have them, also where no attention is.
+void addSamples(const ShardProblem &program, const Axis &axis, Known &tokens) {
+  func::FuncOp forward = program.pair.forward;
+  auto module = forward->getParentOfType<dist::ModuleOp>();
+  for (BlockArgument a : forward.getArguments()) {
+    unsigned v = program.variableOf(a);
+    const nn::Shape &shape = program.variables[v].shape;
+    if (shape.empty() || !countsItems(module, shape[0]))
+      continue;
+    if (auto cut = cutTokens(0, getTokens(shape[0]).value_or(0), axis))
+      tokens.push_back({v, {Layout::cut, *cut}});
+  }
+}
+
 /// Of context parallelism: tokens as attention has them, and as they come and
 /// go.
 Known findTokens(const ShardProblem &program, const Axis &axis,
                  LayersOf layers) {
   Known tokens;
+  if (axis.samples && program.isModuleFunction())
+    addSamples(program, axis, tokens);
   auto add = [&](ArrayRef<unsigned> values, ArrayRef<Layout> layouts) {
     for (auto [v, layout] : llvm::zip_first(values, layouts))
       if (layout.kind == Layout::cut && !program.variables[v].parameter)
@@ -152,6 +177,6 @@ CutConstraints dt::shard::findCuts(ShardProblem &program, const Axis &axis,
   mark(program, tokens, info.tokens);
   mark(program, experts, info.experts);
   finder.routeTokens(info);
-  finder.buildStrategies();
+  finder.buildStrategies(info);
   return info;
 }

@@ -22,7 +22,8 @@ RankedTensorType dt::shard::localType(RankedTensorType type,
   nn::DimExpr &dim = shape[layout.at.dim];
   if (layout.at.kind == Cut::blocks)
     dim = *dim.exactDiv(nn::DimExpr(axis.over));
-  else if (layout.at.kind == Cut::ofExperts && layout.at.chunk)
+  else if ((layout.at.kind == Cut::ofExperts && layout.at.chunk) ||
+           layout.at.kind == Cut::sent)
     dim = *dim.exactDiv(nn::DimExpr(dim.terms()[0].coefficient)) *
           nn::DimExpr(layout.at.chunk);
   else if (layout.at.kind == Cut::ends)
@@ -214,6 +215,7 @@ void Emitter::emitCompute(const Step &step, const Strategy &s) {
         cast<nn::ShardingOpInterface>(step.op).getShardingRule();
     FactorCut cut{&rule, static_cast<unsigned>(s.factor), s.chunk, axis, {},
                   s.ring};
+    cut.sends = s.sends;
     RowKey key{step.operands[0],
                step.operands.size() > 1 ? step.operands[1] : 0};
     if (inBackward && llvm::is_contained(savedRows, key))

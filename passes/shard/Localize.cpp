@@ -151,4 +151,5 @@ void dt::shard::registerLocalizeModels(DialectRegistry &registry) {
         op.attachInterface<ChunkModel>();
   });
   registerLocalizeIndexedModels(registry);
+  registerLocalizeExpertModels(registry);
 }

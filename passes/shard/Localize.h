@@ -21,6 +21,8 @@ struct FactorCut {
   /// reads it (null: computed again).
   mutable mlir::Value rowSum;
   bool ring = false; ///< Strategy::ring
+  /// Rows travel to their experts (SendRows.h).
+  bool sends = false;
 
   nn::DimExpr size() const { return rule->factors[factor].size; }
   bool contiguous() const { return size() == nn::DimExpr(chunk * axis.over); }
@@ -35,6 +37,7 @@ mlir::Operation *cloneLocal(mlir::OpBuilder &builder, mlir::Operation *op,
                             mlir::ValueRange operands, mlir::TypeRange types);
 
 void registerLocalizeIndexedModels(mlir::DialectRegistry &registry);
+void registerLocalizeExpertModels(mlir::DialectRegistry &registry);
 
 /// rank * chunk, a tensor<i64>.
 mlir::Value buildOffset(mlir::OpBuilder &builder, mlir::Location loc,

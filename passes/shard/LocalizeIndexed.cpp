@@ -8,64 +8,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/nn/NNLimits.h"
-#include "passes/shard/CutExperts.h"
 #include "passes/shard/Localize.h"
+#include "passes/shard/Maker.h"
 
 using namespace mlir;
 using namespace dt;
 using namespace dt::shard;
 
 namespace {
-
-/// Builds elementwise ops at one place.
-class Maker {
-public:
-  Maker(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {}
-
-  Value integer(int64_t value, Type element) {
-    auto type = RankedTensorType::get({}, element);
-    auto attr = IntegerAttr::get(element, value);
-    return nn::ConstantOp::create(
-        builder, loc, type, DenseElementsAttr::get(type, Attribute(attr)));
-  }
-  Value number(double value, Type element) {
-    auto type = RankedTensorType::get({}, element);
-    auto attr = FloatAttr::get(element, value);
-    return nn::ConstantOp::create(
-        builder, loc, type, DenseElementsAttr::get(type, Attribute(attr)));
-  }
-  template <typename OpT> Value make(Value a, Value b) {
-    return OpT::create(builder, loc, a, b).getResult();
-  }
-  Value compare(nn::Compare predicate, Value a, Value b) {
-    return nn::CmpOp::create(builder, loc, predicate, a, b);
-  }
-  Value select(Value condition, Value a, Value b) {
-    return nn::WhereOp::create(builder, loc, condition, a, b);
-  }
-  Value cast(Value v, Type element) {
-    Type type = nn::withElementType(v.getType(), element);
-    if (type == v.getType())
-      return v;
-    return nn::CastOp::create(builder, loc, type, v);
-  }
-  /// [rows] -> [rows, 1]
-  Value column(Value v) {
-    nn::Shape shape = nn::getShape(v);
-    shape.push_back(nn::DimExpr(1));
-    return nn::ReshapeOp::create(
-        builder, loc, nn::makeTensorType(shape, getElementTypeOrSelf(v)), v);
-  }
-  Value like(Value v, Type type) {
-    return nn::ReshapeOp::create(builder, loc, type, v);
-  }
-  Value allReduce(rt::Reduction kind, Value v, const Axis &axis) {
-    return dist::AllReduceOp::create(builder, loc, v.getType(), kind, v,
-                                     axis.over, axis.stride);
-  }
-  OpBuilder &builder;
-  Location loc;
-};
 
 /// Indices counted from the begin of this rank's block. Negative ones count
 /// from the end of the whole first, if the op says so.
@@ -350,46 +300,6 @@ struct ReduceModel
   }
 };
 
-nn::DimAttr localRoom(Operation *op, const Axis &axis) {
-  auto room = getLocalRoom(op, axis);
-  return room ? nn::DimAttr::get(op->getContext(), *room) : nn::DimAttr();
-}
-
-/// The experts of a rank: from those of an axis that has cut them already.
-struct RouteModel
-    : LocalizeOpInterface::ExternalModel<RouteModel, nn::RouteOp> {
-  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
-                              ValueRange operands, TypeRange types,
-                              const FactorCut &cut) const {
-    auto route = cast<nn::RouteOp>(op);
-    Maker m(builder, op->getLoc());
-    Value first = buildOffset(builder, op->getLoc(), cut);
-    if (route.getFirst())
-      first = m.make<nn::AddOp>(operands[1], first);
-    auto local = nn::RouteOp::create(
-        builder, op->getLoc(), operands[0], first, route.getCountAttr(),
-        builder.getI64IntegerAttr(cut.chunk), localRoom(op, cut.axis));
-    return {local->getResults().begin(), local->getResults().end()};
-  }
-};
-
-/// What works on rows in the order of experts, of which a rank has a part.
-template <typename OpT>
-struct PartsModel : LocalizeOpInterface::ExternalModel<PartsModel<OpT>, OpT> {
-  SmallVector<Value> localize(Operation *op, OpBuilder &builder,
-                              ValueRange operands, TypeRange types,
-                              const FactorCut &cut) const {
-    auto local = cast<OpT>(cloneLocal(builder, op, operands, types));
-    if (cut.rule->factors[cut.factor].kind != nn::FactorKind::routed)
-      return {local.getResult()};
-    // Of rows in less room a rank has about all.
-    int64_t ranks = takesLess(op, *cut.rule, cut.axis) ? 1 : cut.axis.over;
-    local.setParts(local.getParts().value_or(1) * ranks);
-    local.setRoomAttr(localRoom(op, cut.axis));
-    return {local.getResult()};
-  }
-};
-
 } // namespace
 
 Value dt::shard::buildOffset(OpBuilder &builder, Location loc,
@@ -410,13 +320,5 @@ void dt::shard::registerLocalizeIndexedModels(DialectRegistry &registry) {
     nn::CrossEntropyOp::attachInterface<CrossEntropyModel>(*context);
     nn::CrossEntropyGradOp::attachInterface<CrossEntropyGradModel>(*context);
     nn::ReduceOp::attachInterface<ReduceModel>(*context);
-    nn::RouteOp::attachInterface<RouteModel>(*context);
-    nn::DispatchOp::attachInterface<PartsModel<nn::DispatchOp>>(*context);
-    nn::CombineOp::attachInterface<PartsModel<nn::CombineOp>>(*context);
-    nn::GroupedLinearOp::attachInterface<PartsModel<nn::GroupedLinearOp>>(
-        *context);
-    nn::GroupedLinearDwOp::attachInterface<PartsModel<nn::GroupedLinearDwOp>>(
-        *context);
-    nn::GroupedSumOp::attachInterface<PartsModel<nn::GroupedSumOp>>(*context);
   });
 }

@@ -31,23 +31,28 @@ struct Axis {
   int64_t block = 0;
   /// Of a context axis: ranks have other samples, not other tokens of all.
   bool samples = false;
+  /// Of a context axis: how queries come by keys; null: what sends fewer bytes.
+  std::optional<rt::ContextKeys> keys = std::nullopt;
   /// Of an axis of experts: a rank's rows are at most as many as a capacity
   /// says. No other axis cuts them by tokens, of which each may have them all.
   bool bounded = false;
-  /// Of a context axis: how queries come by keys; null: what sends fewer bytes.
-  std::optional<rt::ContextKeys> keys = std::nullopt;
+  /// Of such an axis of tokens: rows may travel one by one (SendRows.h). No
+  /// axis comes behind it, which would have to cut what does.
+  bool sends = false;
   bool operator==(const Axis &o) const {
-    return std::tie(over, stride, experts, context, block, samples, bounded,
-                    keys) == std::tie(o.over, o.stride, o.experts, o.context,
-                                      o.block, o.samples, o.bounded, o.keys);
+    auto all = [](const Axis &a) {
+      return std::tie(a.over, a.stride, a.experts, a.context, a.block,
+                      a.samples, a.bounded, a.keys, a.sends);
+    };
+    return all(*this) == all(o);
   }
 };
 
 /// A dim seen as [outer][ranks][chunk]; or rows in the order of experts, and
 /// where they end, of which a rank has those of its experts, or those of its
-/// tokens (CutExperts.h).
+/// tokens (CutExperts.h), or what it sends (SendRows.h).
 struct Cut {
-  enum Kind : uint8_t { blocks, ofExperts, ends, ofTokens };
+  enum Kind : uint8_t { blocks, ofExperts, ends, ofTokens, sent };
   unsigned dim;
   int64_t chunk;
   Kind kind = blocks;
@@ -109,6 +114,9 @@ struct Strategy {
   /// The factor that is cut, and its chunk; -1: none.
   int factor = -1;
   int64_t chunk = 0;
+  /// Rows travel to their experts, in so many bytes that a rank sends.
+  bool sends = false;
+  double traffic = 0;
   /// Operands that are partial sums, if the op is linear in them.
   bool linear = false;
   /// Keys are cut as queries are, and go round (Ring.h).

@@ -59,6 +59,9 @@ std::string describeFault(const Fault &fault, const ProgramInfo &program,
   const char *name = module.origin ? module.origin : module.name;
   std::string text = c.input ? std::string("input '") + name + "." + c.input
                              : std::string("module '") + name;
+  if (c.counts)
+    return text + "': " + std::to_string(value) + " rows of " + c.what +
+           ", where their capacity leaves room for " + std::to_string(c.extent);
   if (c.per > 0) {
     int64_t places = value + 1 - c.extent * (fault.place / c.per);
     return text + "', " + itemsOf(fault, module, part, nameOf) + ": " +

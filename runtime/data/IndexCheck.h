@@ -29,6 +29,7 @@ struct IndexCheck {
   int64_t row = 1;                ///< elements a row
   int64_t per = 0;     ///< not 0: places in order, of which each `per` elements
                        ///< have `extent`
+  bool counts = false; ///< of a number of rows: right are up to `extent`
   int32_t module = 0;  ///< index in the program
   int32_t symbol = -1; ///< of the module, that counts the rows; -1: none
 };

@@ -49,10 +49,12 @@ PLANS = {
     "tp2-cp2-ep4": "model:tp=2,cp=2,ep=4",
     "cp2": "model:cp=2,save=none",
     "dp2-ep2": "model:dp=2,ep=2;microbatches=2",
+    "tp2-dp2-ep4": "model:tp=2,dp=2,ep=4,sequence_parallel=true",
     "pp2": "model:pp=2;microbatches=4;schedule=zb-h1",
 }
 PACKED = {"packed": "", "packed-cp2-ep2": "model:cp=2,ep=2;microbatches=2"}
-DOUBLE = ["tp2-ep2", "packed"]  # these as CUDA programs, on its double
+TRAVELS = ["tp2-dp2-ep4"]  # in these, rows travel to the ranks of their experts
+DOUBLE = ["tp2-dp2-ep4", "packed"]  # these as CUDA programs, on its double
 
 
 def network():
@@ -177,6 +179,8 @@ def train(dt_opt, work, name, plan, double):
     ranks = math.prod(int(s.split("=")[1]) for s in plan.split(";")[0].split(":")[-1].split(",") if s[:2] in ("tp", "cp", "dp", "pp"))
     command = [out / "build/train", "--batch", work / "batch.safetensors", "--threads", 1, "--steps", STEPS, "--metrics", out / "metrics.jsonl", "--save-gradients", gradients, "--save-outputs", outputs]
     run([*command, *(["--ranks", ranks] if ranks > 1 else [])], out)
+    if name in TRAVELS and "AllToAll" not in "".join(path.read_text() for path in out.glob("*.c*")):
+        sys.exit(f"{name}: no rows travel")
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()], load_file(gradients), load_file(outputs)
 
 

@@ -11,6 +11,7 @@
 """CASES: what layouts.py tries."""
 
 CASES = []
+TIGHT = {"experts": {"capacity": 1}}
 SPLIT = {"split": "auto"}  # one graph, cut into the modules it holds
 
 
@@ -138,6 +139,11 @@ case("gpt_oss-tp2-dp2-ep4-pp2-sp", "extra/gpt_oss", 8, 2, "model:tp=2,pp=2,dp=2,
 case("deepseek_v3-tp2-pp2-dp2-ep4", "extra/deepseek_v3", 8, 2, "model:tp=2,pp=2,dp=2,ep=4,zero=1", subset=True)
 case("deepseek_v3-cp2-dp2-ep4", "extra/deepseek_v3", 4, 2, "model:cp=2,dp=2,ep=4")
 case("gpt_oss-dp4-ep4-one-rank", "extra/gpt_oss", 8, 4, "model:dp=4,ep=4", favours=2)
+# With a capacity rows travel to the ranks of their experts, between replicas alone, inside of tensor-parallel ranks' parts, between ranks that share tokens; of experts with biases, where one rank's have all rows that are left and others none.
+case("qwen3_moe-dp4-ep4-rows", "extra/qwen3_moe", 8, 4, "model:dp=4,ep=4,zero=1", patch=TIGHT)
+case("qwen3_moe-tp2-dp2-ep4-sp-rows", "extra/qwen3_moe", 8, 2, "model:tp=2,dp=2,ep=4,sequence_parallel=true", patch=TIGHT)
+case("qwen3_moe-tp4-cp2-ep8-rows", "extra/qwen3_moe", 4, 2, "model:tp=4,cp=2,ep=8,save=none", patch=TIGHT)
+case("gpt_oss-dp4-ep4-pp2-rows", "extra/gpt_oss", 8, 4, "model:dp=4,ep=4,pp=2 | schedule=zb-h1", patch=TIGHT, favours=2, subset=True)
 case("qwen3_moe-dp2-ep2-odd", "extra/qwen3_moe", 6, 3, "model:dp=2,ep=2", refused="model.ep: 2 ranks share out experts over 2 replicas, which need as many samples each; a microbatch has 3 samples")
 case("qwen3_moe-ep3", "extra/qwen3_moe", 6, 3, "model:tp=3,ep=3", refused="layers of 8 experts, which ep = 3 does not divide")
 case("deepseek_v3-tp2-pp2", "extra/deepseek_v3", 6, 3, "model:tp=2,pp=2,save=none | schedule=1f1b", subset=True)

@@ -172,13 +172,21 @@ LogicalResult RouteOp::inferReturnTypes(MLIRContext *context, MaybeLoc loc,
   if (placed > op.getCount())
     return fail(loc, "cannot take " + Twine(placed) + " of " +
                          Twine(op.getCount()) + " experts");
+  uint64_t parts = op.getRanks().value_or(placed);
+  if (bool(op.getRanks()) != bool(op.getSlots()) || placed % parts)
+    return fail(loc, "'ranks' and 'slots' come together, of ranks that divide "
+                     "the experts");
+  if (op.getRanks() && !op.getFirst())
+    return fail(loc, "rows for 'ranks' are of experts 'from' some on");
   Type i32 = IntegerType::get(context, 32);
   Shape order = shape;
-  if (op.getRoom() && isSmaller(*op.getRoom(), shape[0]))
+  if (op.getSlots())
+    order[0] = *op.getSlots() * DimExpr(int64_t(parts));
+  else if (op.getRoom() && isSmaller(*op.getRoom(), shape[0]))
     order[0] = *op.getRoom();
   out.push_back(makeTensorType(order, i32));
   out.push_back(makeTensorType(shape, i32));
-  out.push_back(makeTensorType({DimExpr(int64_t(placed + 1))}, i32));
+  out.push_back(makeTensorType({DimExpr(int64_t(parts + 1))}, i32));
   return success();
 }
 

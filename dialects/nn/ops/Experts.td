@@ -56,13 +56,19 @@ def NN_RouteOp : NN_PureOp<"route", [NN_ZeroGradient, CostOpInterface, NN_Sharde
     `from` `first` (a tensor<i64>) `take` n: of the experts `first` up to `first` + n only, those of one rank (docs/expert-parallelism.md). `offsets` [n + 1] are theirs; behind their last row `order` is -1, and `place` is -1 for rows of others.
 
     `room`: these experts have no more rows than that, whatever data say (nn.limit_choices); `order` is no longer.
+
+    `ranks` r with `slots` s: the experts are those of r ranks, an rth of `take` each, and a rank's have no more than s rows. Rows for rank i stand from place i s on, in the order in which they come; `order` is [r s], -1 where no row stands, and `offsets` [r + 1] counts the rows for the ranks before.
+
+    Rows beyond `room` or `slots` have no place, and end the run with an error: no capacity lets them come.
   }];
-  let arguments = (ins NN_IntTensor:$experts, Optional<NN_IntTensor>:$first, ConfinedAttr<I64Attr, [IntPositive]>:$count, OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$take, NN_Room:$room);
+  let arguments = (ins NN_IntTensor:$experts, Optional<NN_IntTensor>:$first, ConfinedAttr<I64Attr, [IntPositive]>:$count, OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$take, NN_Room:$room, OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$ranks, OptionalAttr<NN_Dim>:$slots);
   let results = (outs NN_IntTensor:$order, NN_IntTensor:$place, NN_IntTensor:$offsets);
   let extraClassDeclaration = [{
     ::dt::nn::DimExpr getFlops() { return 0; }
     /// Of how many experts rows have a place.
     uint64_t getPlaced() { return getTake().value_or(getCount()); }
+    /// How many `offsets` tell apart: experts, or ranks that have them.
+    uint64_t getParts() { return getRanks().value_or(getPlaced()); }
   }];
   let assemblyFormat = "$experts `of` $count (`from` $first^ `take` $take)? attr-dict `:` type(operands)";
 }

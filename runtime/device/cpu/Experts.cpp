@@ -55,31 +55,48 @@ void limitAll(const T *experts, const int64_t *segments, bool *kept,
   }
 }
 
+/// As many rows as there is room for. `begin`: behind how many others; `part`.
+int64_t takeRows(int64_t rows, int64_t begin, int64_t part, const RouteShape &s,
+                 const IndexCheck &check, Fault *fault) {
+  int64_t most = s.slots ? s.slots : s.room - begin;
+  if (rows <= most)
+    return rows;
+  if (fault && !fault->found) {
+    *fault = {1, check, s.slots ? rows : begin + rows, part};
+    fault->check.extent = s.slots ? s.slots : s.room;
+  }
+  return most;
+}
+
 template <typename T>
 void sortRows(const T *experts, int64_t first, int32_t *order, int32_t *place,
-              int32_t *offsets, int64_t rows, int64_t room, int64_t count,
-              int64_t placed) {
-  // Below 0 or from `placed` on: of an expert that is elsewhere.
-  auto partOf = [=](int64_t row) {
-    return expertOf(experts[row], count) - first;
+              int32_t *offsets, const RouteShape &s, const IndexCheck &check,
+              Fault *fault) {
+  // -1: of an expert that is elsewhere.
+  auto partOf = [&](int64_t row) -> int64_t {
+    int64_t e = expertOf(experts[row], s.count) - first;
+    return e >= 0 && e < s.placed * s.group ? e / s.group : -1;
   };
-  auto isPlaced = [=](int64_t e) { return e >= 0 && e < placed; };
-  std::fill(offsets, offsets + placed + 1, 0);
-  for (int64_t row = 0; row < rows; ++row)
-    if (int64_t e = partOf(row); isPlaced(e))
-      ++offsets[e + 1];
-  for (int64_t e = 0; e < placed; ++e)
-    offsets[e + 1] += offsets[e];
-  std::fill(order + offsets[placed], order + room, -1);
-  // Each begin moves to its end, which is the next one's begin.
-  for (int64_t row = 0; row < rows; ++row) {
-    int64_t e = partOf(row);
-    place[row] = isPlaced(e) ? offsets[e]++ : -1;
-    if (place[row] >= 0)
+  std::vector<int64_t> counts(s.placed), next(s.placed), ends(s.placed);
+  for (int64_t row = 0; row < s.rows; ++row)
+    if (int64_t part = partOf(row); part >= 0)
+      ++counts[part];
+  offsets[0] = 0;
+  for (int64_t part = 0; part < s.placed; ++part) {
+    int64_t begin = offsets[part],
+            taken = takeRows(counts[part], begin, part, s, check, fault);
+    next[part] = s.slots ? part * s.slots : begin;
+    ends[part] = next[part] + taken;
+    offsets[part + 1] = int32_t(begin + taken);
+  }
+  std::fill(order + (s.slots ? 0 : offsets[s.placed]), order + s.room, -1);
+  for (int64_t row = 0; row < s.rows; ++row) {
+    int64_t part = partOf(row);
+    bool has = part >= 0 && next[part] < ends[part];
+    place[row] = has ? int32_t(next[part]++) : -1;
+    if (has)
       order[place[row]] = int32_t(row);
   }
-  std::copy_backward(offsets, offsets + placed, offsets + placed + 1);
-  offsets[0] = 0;
 }
 
 /// Calls run(e) for each expert. One with more rows than a thread's share
@@ -161,16 +178,16 @@ void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
 }
 
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed) {
-  sortRows(experts, first ? *first : 0, order, place, offsets, rows, room,
-           count, placed);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault) {
+  sortRows(experts, first ? *first : 0, order, place, offsets, shape, check,
+           fault);
 }
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed) {
-  sortRows(experts, first ? *first : 0, order, place, offsets, rows, room,
-           count, placed);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault) {
+  sortRows(experts, first ? *first : 0, order, place, offsets, shape, check,
+           fault);
 }
 
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,

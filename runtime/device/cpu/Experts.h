@@ -11,6 +11,7 @@
 #define DT_RUNTIME_DEVICE_CPU_EXPERTS_H
 
 #include "runtime/HostDevice.h"
+#include "runtime/data/IndexCheck.h"
 #include "runtime/device/Floats.h"
 
 #include <cstdint>
@@ -39,19 +40,32 @@ void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
                   int64_t samples, int64_t choices, int64_t each, int64_t count,
                   int64_t most, double capacity);
 
+/// What route() sorts. Experts come in `placed` parts of `group`, one after
+/// another.
+struct RouteShape {
+  int64_t rows, room, count, placed;
+  int64_t group = 1;
+  int64_t slots = 0; ///< not 0: places of each part, `room` together
+};
+
 /// A stable counting sort of `rows` numbers below `count`; negative ones count
 /// from the end, and what is out of range after that is taken for the nearest.
 /// order[i]: the row at place i; place[order[i]] = i; offsets: placed + 1. With
-/// `first` only rows of experts *first up to *first + placed have a place:
-/// order is -1 behind them, and place of others is -1. Without, placed is
-/// count. order is as long as `room`, which must hold the rows that have a
-/// place; place as `rows`.
+/// `first` only rows of `placed` parts from expert *first on have a place:
+/// order is -1 behind them, and place of others is -1. Without, these are all
+/// experts. order is as long as `room`; place as `rows`.
+///
+/// With `slots` rows of part p stand from place p * slots on, order is -1 where
+/// there are fewer, and offsets count the rows of the parts before.
+///
+/// Rows for which there is no room have no place, and the first part that has
+/// more of them is taken down in `fault`.
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault);
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault);
 
 /// Products of `count` experts: m rows in all, row-major and dense. tf32 as in
 /// MatmulShape.

@@ -37,11 +37,11 @@ void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
                   int64_t samples, int64_t choices, int64_t each, int64_t count,
                   int64_t most, double capacity, void *stream);
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed, void *stream);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault, void *stream);
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed, void *stream);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault, void *stream);
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,
                    const float *bias, float *c, const GroupedShape &shape,
                    void *stream);

@@ -20,14 +20,16 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// As on a CPU: from the end, or the nearest.
+__device__ int64_t expertOf(int64_t e, int64_t count) {
+  e = e < 0 ? e + count : e;
+  return e < 0 ? 0 : e >= count ? count - 1 : e;
+}
+
 template <typename T>
 __device__ bool isOf(const T *experts, int64_t row, int64_t rows, int64_t count,
                      int64_t expert) {
-  if (row >= rows)
-    return false;
-  int64_t e = experts[row];
-  e = e < 0 ? e + count : e;
-  return (e < 0 ? 0 : e >= count ? count - 1 : e) == expert;
+  return row < rows && expertOf(experts[row], count) == expert;
 }
 
 //===----------------------------------------------------------------------===//
@@ -86,9 +88,15 @@ void limitAll(const T *experts, const int64_t *segments, bool *kept,
 // Sorting
 //===----------------------------------------------------------------------===//
 
-/// The expert that a block is for.
-__device__ int64_t expertOfBlock(const int64_t *first) {
-  return blockIdx.x + (first ? *first : 0);
+/// Whether a row's expert is one of the part that a block is for.
+template <typename T>
+__device__ bool isOfPart(const T *experts, int64_t row, const int64_t *first,
+                         const RouteShape &s) {
+  if (row >= s.rows)
+    return false;
+  int64_t e = expertOf(experts[row], s.count) - (first ? *first : 0) -
+              blockIdx.x * s.group;
+  return e >= 0 && e < s.group;
 }
 
 /// Rows have no place, and places no row.
@@ -101,41 +109,52 @@ __global__ void clearKernel(int32_t *order, int32_t *place, int64_t rows,
     place[row] = -1;
 }
 
-/// A block an expert: how many rows it has, at the place behind its own.
+/// A block a part: how many rows it has, at the place behind its own.
 template <typename T>
 __global__ void countKernel(const T *experts, const int64_t *first,
-                            int32_t *offsets, int64_t rows, int64_t count) {
+                            int32_t *offsets, RouteShape s) {
   int sum = 0;
-  for (int64_t row = threadIdx.x; row < rows; row += kThreads)
-    sum += isOf(experts, row, rows, count, expertOfBlock(first));
+  for (int64_t row = threadIdx.x; row < s.rows; row += kThreads)
+    sum += isOfPart(experts, row, first, s);
   sum = cuda::reduceBlock<cuda::Add, kThreads>(sum);
   if (threadIdx.x == 0)
     offsets[blockIdx.x + 1] = sum;
 }
 
-/// One block: counts become offsets.
-__global__ void offsetsKernel(int32_t *offsets, int64_t count) {
+/// One thread: counts become offsets, of as many rows as there is room for.
+__global__ void offsetsKernel(int32_t *offsets, RouteShape s, IndexCheck check,
+                              Fault *fault) {
   if (threadIdx.x != 0)
     return;
+  check.extent = s.slots ? s.slots : s.room;
   offsets[0] = 0;
-  for (int64_t e = 0; e < count; ++e)
-    offsets[e + 1] += offsets[e];
+  for (int64_t part = 0; part < s.placed; ++part) {
+    int64_t begin = offsets[part], rows = offsets[part + 1],
+            most = s.slots ? s.slots : s.room - begin;
+    offsets[part + 1] = int32_t(begin + (rows < most ? rows : most));
+    if (rows <= most || !fault || atomicCAS_system(&fault->found, 0, 1))
+      continue;
+    fault->check = check;
+    fault->value = s.slots ? rows : begin + rows;
+    fault->place = part;
+  }
 }
 
-/// A block an expert: places of its rows, in order.
+/// A block a part: places of its rows, in order.
 template <typename T>
 __global__ void placeKernel(const T *experts, const int64_t *first,
                             const int32_t *offsets, int32_t *order,
-                            int32_t *place, int64_t rows, int64_t count) {
-  int next = offsets[blockIdx.x], all;
-  int64_t expert = expertOfBlock(first);
-  for (int64_t begin = 0; begin < rows; begin += kThreads) {
+                            int32_t *place, RouteShape s) {
+  int64_t part = blockIdx.x, taken = offsets[part + 1] - offsets[part];
+  int64_t next = s.slots ? part * s.slots : offsets[part], end = next + taken;
+  int all;
+  for (int64_t begin = 0; begin < s.rows; begin += kThreads) {
     int64_t row = begin + threadIdx.x;
-    bool own = isOf(experts, row, rows, count, expert);
-    int to = next + cuda::countBefore<kThreads>(own, all);
-    if (own) {
+    bool own = isOfPart(experts, row, first, s);
+    int64_t to = next + cuda::countBefore<kThreads>(own, all);
+    if (own && to < end) {
       order[to] = int32_t(row);
-      place[row] = to;
+      place[row] = int32_t(to);
     }
     next += all;
   }
@@ -143,18 +162,19 @@ __global__ void placeKernel(const T *experts, const int64_t *first,
 
 template <typename T>
 void sortRows(const T *experts, const int64_t *first, int32_t *order,
-              int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-              int64_t count, int64_t placed, void *stream) {
-  if (first && rows > 0)
+              int32_t *place, int32_t *offsets, const RouteShape &s,
+              const IndexCheck &check, Fault *fault, void *stream) {
+  int64_t most = s.rows > s.room ? s.rows : s.room;
+  if (first && most > 0)
     cuda::launch("rows without a place", clearKernel,
-                 unsigned((rows + kThreads - 1) / kThreads), kThreads, 0,
-                 stream, order, place, rows, room);
-  cuda::launch("rows of experts", countKernel<T>, unsigned(placed), kThreads, 0,
-               stream, experts, first, offsets, rows, count);
+                 unsigned((most + kThreads - 1) / kThreads), kThreads, 0,
+                 stream, order, place, s.rows, s.room);
+  cuda::launch("rows of experts", countKernel<T>, unsigned(s.placed), kThreads,
+               0, stream, experts, first, offsets, s);
   cuda::launch("offsets of experts", offsetsKernel, 1, 32, 0, stream, offsets,
-               placed);
-  cuda::launch("order of rows", placeKernel<T>, unsigned(placed), kThreads, 0,
-               stream, experts, first, offsets, order, place, rows, count);
+               s, check, fault);
+  cuda::launch("order of rows", placeKernel<T>, unsigned(s.placed), kThreads, 0,
+               stream, experts, first, offsets, order, place, s);
 }
 
 //===----------------------------------------------------------------------===//
@@ -335,16 +355,14 @@ void limitChoices(const int64_t *experts, const int64_t *segments, bool *kept,
 }
 
 void route(const int32_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed, void *stream) {
-  sortRows(experts, first, order, place, offsets, rows, room, count, placed,
-           stream);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault, void *stream) {
+  sortRows(experts, first, order, place, offsets, shape, check, fault, stream);
 }
 void route(const int64_t *experts, const int64_t *first, int32_t *order,
-           int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-           int64_t count, int64_t placed, void *stream) {
-  sortRows(experts, first, order, place, offsets, rows, room, count, placed,
-           stream);
+           int32_t *place, int32_t *offsets, const RouteShape &shape,
+           const IndexCheck &check, Fault *fault, void *stream) {
+  sortRows(experts, first, order, place, offsets, shape, check, fault, stream);
 }
 
 void groupedMatmul(const float *a, const float *b, const int32_t *offsets,

@@ -174,13 +174,13 @@ void limit(const T *experts, const int64_t *segments, bool *kept,
 
 template <typename T>
 void sortRows(const T *experts, const int64_t *first, int32_t *order,
-              int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-              int64_t count, int64_t placed) {
-  Copy ce(experts, rows);
+              int32_t *place, int32_t *offsets, const RouteShape &s,
+              const IndexCheck &check, Fault *fault) {
+  Copy ce(experts, s.rows);
   Copy c1(first, 1);
-  Copy co(order, room), cp(place, rows), cf(offsets, placed + 1);
-  route(ce, c1, static_cast<int32_t *>(co), cp, cf, rows, room, count, placed,
-        nullptr);
+  Copy co(order, s.room), cp(place, s.rows), cf(offsets, s.placed + 1);
+  Copy found(fault, 1);
+  route(ce, c1, static_cast<int32_t *>(co), cp, cf, s, check, found, nullptr);
 }
 
 template <typename T, typename B, typename C>
@@ -218,14 +218,14 @@ void dt::rt::limitChoices(const int64_t *experts, const int64_t *segments,
   limit(experts, segments, kept, samples, choices, each, count, most, capacity);
 }
 void dt::rt::route(const int32_t *experts, const int64_t *first, int32_t *order,
-                   int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-                   int64_t count, int64_t placed) {
-  sortRows(experts, first, order, place, offsets, rows, room, count, placed);
+                   int32_t *place, int32_t *offsets, const RouteShape &s,
+                   const IndexCheck &check, Fault *fault) {
+  sortRows(experts, first, order, place, offsets, s, check, fault);
 }
 void dt::rt::route(const int64_t *experts, const int64_t *first, int32_t *order,
-                   int32_t *place, int32_t *offsets, int64_t rows, int64_t room,
-                   int64_t count, int64_t placed) {
-  sortRows(experts, first, order, place, offsets, rows, room, count, placed);
+                   int32_t *place, int32_t *offsets, const RouteShape &s,
+                   const IndexCheck &check, Fault *fault) {
+  sortRows(experts, first, order, place, offsets, s, check, fault);
 }
 void dt::rt::groupedMatmul(const float *a, const float *b,
                            const int32_t *offsets, const float *bias, float *c,

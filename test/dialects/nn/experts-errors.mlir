@@ -40,6 +40,30 @@ func.func @route(%ids: tensor<3x2xi64>) {
 
 // -----
 
+func.func @slots(%ids: tensor<6xi64>, %first: tensor<i64>) {
+  // expected-error @+1 {{'ranks' and 'slots' come together, of ranks that divide the experts}}
+  %0, %1, %2 = nn.route %ids of 4 from %first take 4 {ranks = 2 : i64} : tensor<6xi64>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @ranks(%ids: tensor<6xi64>, %first: tensor<i64>) {
+  // expected-error @+1 {{'ranks' and 'slots' come together, of ranks that divide the experts}}
+  %0, %1, %2 = nn.route %ids of 4 from %first take 3 {ranks = 2 : i64, slots = #nn.dim<5>} : tensor<6xi64>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @all(%ids: tensor<6xi64>) {
+  // expected-error @+1 {{rows for 'ranks' are of experts 'from' some on}}
+  %0, %1, %2 = nn.route %ids of 4 {ranks = 2 : i64, slots = #nn.dim<5>} : tensor<6xi64>
+  return
+}
+
+// -----
+
 func.func @tokens(%x: tensor<4x6xf32>, %order: tensor<6xi32>) {
   // expected-error @+1 {{place must be [8], not [6]}}
   %0 = nn.dispatch %x by %order, %order each 2 : tensor<4x6xf32>, tensor<6xi32>, tensor<6xi32>

@@ -234,3 +234,17 @@ rt.func @f(%q: !rt.buffer<f32, [8]>, %i: !rt.buffer<i64, [2]>, %j: !rt.buffer<i3
   rt.attention %q, %q, %q to %o, %lse {b = #nn.dim<1>, t = #nn.dim<2>, s = #nn.dim<2>, h = #nn.dim<1>, hk = #nn.dim<1>, d = #nn.dim<4>, dv = #nn.dim<4>, q_strides = #nn.dims<8, 4, 4>, k_strides = #nn.dims<8, 4, 4>, v_strides = #nn.dims<8, 4, 4>,
       o_strides = #nn.dims<8, 4, 4>, mask_strides = #nn.dims<>, scale = 0.5 : f64, empty_row = 0 : i32, window = 0 : i64} : !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [8]>, !rt.buffer<f32, [2]>
 }
+
+// -----
+
+rt.func @f(%experts: !rt.buffer<i64, [6]>, %first: !rt.buffer<i64, []>, %order: !rt.buffer<i32, [8]>, %place: !rt.buffer<i32, [6]>, %offsets: !rt.buffer<i32, [3]>) {
+  // expected-error @+1 {{has room for 8 rows, not for 3 of 2 parts}}
+  rt.route %experts from %first to %order, %place, %offsets {count = 5 : i64, group = 2 : i64, op = "route", placed = 2 : i64, room = #nn.dim<8>, rows = #nn.dim<6>, slots = #nn.dim<3>} : !rt.buffer<i64, [6]>, !rt.buffer<i64, []>, !rt.buffer<i32, [8]>, !rt.buffer<i32, [6]>, !rt.buffer<i32, [3]>
+}
+
+// -----
+
+rt.func @f(%experts: !rt.buffer<i64, [6]>, %first: !rt.buffer<i64, []>, %order: !rt.buffer<i32, [6]>, %place: !rt.buffer<i32, [6]>, %offsets: !rt.buffer<i32, [3]>) {
+  // expected-error @+1 {{places 6 of 5 experts}}
+  rt.route %experts from %first to %order, %place, %offsets {count = 5 : i64, group = 3 : i64, op = "route", placed = 2 : i64, room = #nn.dim<6>, rows = #nn.dim<6>, slots = #nn.dim<3>} : !rt.buffer<i64, [6]>, !rt.buffer<i64, []>, !rt.buffer<i32, [6]>, !rt.buffer<i32, [6]>, !rt.buffer<i32, [3]>
+}

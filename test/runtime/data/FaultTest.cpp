@@ -95,6 +95,15 @@ TEST(Fault, PlacesAreAsManyAsRowsInEachItemOrInAll) {
   EXPECT_FALSE(faultOf<int64_t>({}, check).found);
 }
 
+TEST(Fault, MoreRowsThanThereIsRoomFor) {
+  IndexCheck check;
+  check.what = "experts 'mlp.up'", check.counts = true, check.extent = 56;
+  SmallProgram program(6);
+  EXPECT_EQ(describeFault({1, check, 61, 3}, program.info, nullptr, {}),
+            "module 'tower': 61 rows of experts 'mlp.up', where their "
+            "capacity leaves room for 56");
+}
+
 TEST(Fault, TheFirstOneStays) {
   Fault fault{};
   int64_t first = 8, second = 9;

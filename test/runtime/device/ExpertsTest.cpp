@@ -50,8 +50,27 @@ struct Routed {
   Routed(const std::vector<T> &experts, const int64_t *first, int64_t count,
          int64_t placed)
       : order(experts.size()), place(experts.size()), offsets(placed + 1) {
+    auto rows = int64_t(experts.size());
+    sort(experts, first, {rows, rows, count, placed});
+  }
+  /// As `shape` says, into vectors as long as that asks for and one more.
+  template <typename T>
+  Routed(const std::vector<T> &experts, const int64_t *first,
+         const RouteShape &shape)
+      : order(shape.room + 1, 7), place(experts.size()),
+        offsets(shape.placed + 1) {
+    sort(experts, first, shape);
+  }
+  Fault fault;
+
+private:
+  template <typename T>
+  void sort(const std::vector<T> &experts, const int64_t *first,
+            const RouteShape &shape) {
+    IndexCheck check;
+    check.what = "experts", check.counts = true;
     route(experts.data(), first, order.data(), place.data(), offsets.data(),
-          experts.size(), order.size(), count, placed);
+          shape, check, &fault);
   }
 };
 
@@ -222,15 +241,74 @@ TEST(Experts, RoomForOwnRows) {
   int64_t first = 2;
   for (Choice choice : kChoices) {
     std::vector<int64_t> experts = choose(choice, kRows, kCount);
-    Routed all(experts, &first, kCount, kPlaced), own = all;
-    std::vector<int32_t> order(all.offsets[kPlaced] + 1, 7);
-    route(experts.data(), &first, order.data(), own.place.data(),
-          own.offsets.data(), kRows, all.offsets[kPlaced], kCount, kPlaced);
-    EXPECT_TRUE(std::equal(order.begin(), order.end() - 1, all.order.begin()));
-    EXPECT_EQ(order.back(), 7); // behind the room
+    Routed all(experts, &first, kCount, kPlaced);
+    Routed own(experts, &first, {kRows, all.offsets[kPlaced], kCount, kPlaced});
+    EXPECT_TRUE(
+        std::equal(own.order.begin(), own.order.end() - 1, all.order.begin()));
+    EXPECT_EQ(own.order.back(), 7); // behind the room
     EXPECT_EQ(own.place, all.place);
     EXPECT_EQ(own.offsets, all.offsets);
+    EXPECT_FALSE(own.fault.found);
   }
+}
+
+/// More rows than there is room for are nowhere, and are an error.
+TEST(Experts, RowsBeyondTheRoom) {
+  int64_t first = 1;
+  std::vector<int64_t> experts{1, 2, 1, 0, 2, 2, 1};
+  Routed dense(experts, &first, {7, 4, 4, 2});
+  EXPECT_EQ(dense.order, (std::vector<int32_t>{0, 2, 6, 1, 7}));
+  EXPECT_EQ(dense.place, (std::vector<int32_t>{0, 3, 1, -1, -1, -1, 2}));
+  EXPECT_EQ(dense.offsets, (std::vector<int32_t>{0, 3, 4}));
+  EXPECT_TRUE(dense.fault.found && dense.fault.check.counts);
+  EXPECT_EQ(dense.fault.value, 6);
+  EXPECT_EQ(dense.fault.check.extent, 4);
+  Routed slots(experts, &first, {7, 4, 4, 2, 1, 2});
+  EXPECT_EQ(slots.order, (std::vector<int32_t>{0, 2, 1, 4, 7}));
+  EXPECT_EQ(slots.place, (std::vector<int32_t>{0, 2, 1, -1, 3, -1, -1}));
+  EXPECT_TRUE(slots.fault.found);
+  EXPECT_EQ(slots.fault.value, 3);
+  EXPECT_EQ(slots.fault.check.extent, 2);
+}
+
+/// Slots for ranks of which each has some experts, in the order of rows.
+TEST(Experts, SlotsForRanks) {
+  constexpr int64_t kRanks = 3, kEach = 2, kRows = 600;
+  for (int64_t first : {0, 2})
+    for (Choice choice : kChoices) {
+      std::vector<int64_t> experts = choose(choice, kRows, 9);
+      std::vector<std::vector<int32_t>> want(kRanks);
+      for (int64_t row = 0; row < kRows; ++row)
+        if (int64_t e = experts[row] - first; e >= 0 && e < kRanks * kEach)
+          want[e / kEach].push_back(int32_t(row));
+      int64_t slots = 1;
+      for (auto &rows : want)
+        slots = std::max(slots, int64_t(rows.size()));
+      Routed sent(experts, &first,
+                  {kRows, kRanks * slots, 9, kRanks, kEach, slots});
+      EXPECT_FALSE(sent.fault.found);
+      EXPECT_EQ(sent.order.back(), 7);
+      std::vector<int32_t> place(kRows, -1);
+      for (int64_t rank = 0; rank < kRanks; ++rank) {
+        auto has = int64_t(want[rank].size());
+        EXPECT_EQ(sent.offsets[rank + 1] - sent.offsets[rank], has);
+        for (int64_t i = 0; i < slots; ++i) {
+          int32_t row = sent.order[rank * slots + i];
+          EXPECT_EQ(row, i < has ? want[rank][i] : -1);
+          if (row >= 0)
+            place[row] = int32_t(rank * slots + i);
+        }
+      }
+      EXPECT_EQ(sent.place, place);
+    }
+}
+
+/// Slots that nothing fills, also where there are no rows at all.
+TEST(Experts, SlotsWithoutRows) {
+  int64_t first = 0;
+  Routed none(std::vector<int64_t>{}, &first, {0, 6, 3, 2, 1, 3});
+  EXPECT_EQ(none.order, (std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 7}));
+  EXPECT_EQ(none.offsets, (std::vector<int32_t>{0, 0, 0}));
 }
 
 TEST(Experts, RowsOfNoExpertAreZero) {
