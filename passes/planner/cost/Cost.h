@@ -75,8 +75,9 @@ struct CostOptions {
   /// over `etp`; 0: over what `ep` leaves of the TP group.
   int ep = 1, etp = 0;
   int getExpertTP() const { return etp ? etp : std::max(1, tp / ep); }
-  /// Whether experts are on more ranks than a TP group: rows go to them.
-  bool rowsTravel() const { return ep * getExpertTP() > tp; }
+  /// Whether experts are on more ranks than a TP group. Where layers are not
+  /// described with it rows travel to them, as in Megatron-Core.
+  bool leavesGroup() const { return ep * getExpertTP() > tp; }
   /// Of what one stage of a module hands to the next each rank of a replica has
   /// one of so many shares: tokens stay cut, but packed ones
   /// (passes/shard/CutEdges.cpp).
@@ -208,8 +209,13 @@ private:
                  const TokenSums &part) const;
   Times measuredTimes(int kind, const CostOptions &options,
                       const TokenSums &part, const Times &modelled) const;
-  double exchange(const LayerKind &kind, const CostOptions &options,
-                  const TokenSums &part, bool backward) const;
+  double exchange(const Rates &known, const LayerKind &kind,
+                  const CostOptions &options, const TokenSums &part,
+                  bool backward) const;
+  /// Rows of the fullest rank's experts over those of `cut` (null: over the
+  /// mean).
+  double getSlowest(int kind, const CostOptions &options,
+                    const RankLayer *cut) const;
   void addMessages(const Rates &known, int kind, const CostOptions &options,
                    const TokenSums &part, Times &times) const;
   /// Of a layer that is cut as `layer`, or by rule.
@@ -228,10 +234,6 @@ private:
   double rankShare(const Tie &tie, int tp) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
-  /// Seconds of one of `strips` strips of a collective.
-  double stripOf(const Exchange &exchange, const Group &group,
-                 const CostOptions &options, const TokenSums &part,
-                 int strips) const;
 
   /// An operation at a layout: seconds of computing (`least` of them with any
   /// part) and of moving bytes.
@@ -251,16 +253,19 @@ private:
       bytes = bytes * rows;
     }
   };
-  /// A collective of a TP group, with the products that it is cut with.
+  /// A collective, its ranks, and the products that it is cut with.
   struct Message {
     Exchange exchange;
+    Group group;
     std::vector<Rate> beside;
   };
+  /// Seconds of one of `strips` strips of it.
+  double stripOf(const Message &message, const CostOptions &options,
+                 const TokenSums &part, int strips) const;
   struct Rates {
     int tp, cp, ep, etp;
     bool sequenceParallel;
     const RankLayer *layer; ///< made of this one; null: by rule
-    Group group;            ///< the TP group
     std::vector<Rate> forward, input, weight;
     std::vector<Message> forwardMessages, backwardMessages;
     Rates *next = nullptr;
@@ -279,13 +284,13 @@ private:
   bool setMeasured(Rate &rate, const Op &op, Pass pass, double fraction,
                    double n, double k) const;
   /// What collectives of a TP group add to a layer's operations.
-  double exposed(const Rates &known, const std::vector<Message> &messages,
+  double exposed(const std::vector<Message> &messages,
                  const std::vector<Rate> &list, const CostOptions &options,
                  const TokenSums &part) const;
   /// The same of one that travels beside products in strips; the other: of all,
   /// in the node's `pieces`.
-  double inStrips(const Rates &known, const Message &message,
-                  const CostOptions &options, const TokenSums &part) const;
+  double inStrips(const Message &message, const CostOptions &options,
+                  const TokenSums &part) const;
   double inStrips(const std::vector<Rate> &list, double collectives,
                   const TokenSums &part) const;
   /// Of a kind of layer; made once for a layout (by two threads at once:

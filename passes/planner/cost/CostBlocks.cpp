@@ -31,18 +31,21 @@ static double combinedBytes(CollectiveKind kind, double bytes, int64_t ranks) {
 CollectiveBlocks ModuleCost::blocks(int index, const CostOptions &options,
                                     const TokenSums &part) const {
   CollectiveBlocks most;
-  if (options.tp == 1 || part.empty())
+  if (part.empty())
     return most;
   auto look = [&](const Exchange &exchange) {
+    int ranks = exchange.getOver(options.tp);
+    if (ranks == 1)
+      return;
     bool strips = options.overlap > 1 && !exchange.beside.empty();
     double bytes =
         exchange.bytes.at(part) / options.cp / (strips ? options.overlap : 1);
     bool rows = exchange.rows.at(part) > 1;
-    double packed = double(rt::packedSides(rt::formOf(exchange.kind),
-                                           size_t(bytes / options.tp),
-                                           options.tp, rows, strips)
-                               .bytes());
-    most.keepLarger({combinedBytes(exchange.kind, bytes, options.tp),
+    double packed =
+        double(rt::packedSides(rt::formOf(exchange.kind), size_t(bytes / ranks),
+                               ranks, rows, strips)
+                   .bytes());
+    most.keepLarger({combinedBytes(exchange.kind, bytes, ranks),
                      strips ? 0 : packed, strips ? packed : 0});
   };
   const LayerKind &kind = description.kinds[index];
@@ -56,6 +59,8 @@ CollectiveBlocks ModuleCost::blocks(int index, const CostOptions &options,
     look(options.sequenceParallel
              ? Exchange{CollectiveKind::ReduceScatter,
                         kind.reduced,
+                        0,
+                        1,
                         {},
                         perItem(1)}
              : Exchange{CollectiveKind::AllReduce, kind.reduced});

@@ -34,10 +34,7 @@ Policies &getPolicies() {
       {"bubble", "encoder and generator in the backbone's bubbles", listBubble},
       {"joint", "all of these, item by item", listJoint, /*mixesKinds=*/true,
        /*takesAll=*/true},
-      {"context",
-       "joint with context parallelism, and priced only: with experts over "
-       "replicas",
-       listContext},
+      {"context", "joint with context parallelism", listContext},
   };
   return policies;
 }
@@ -150,6 +147,19 @@ void addBySchedule(const PolicyInput &input, std::vector<Plan> plans,
         families[prefix + other.schedule].push_back(std::move(other));
     families[prefix + plan.schedule].push_back(std::move(plan));
   }
+}
+
+std::vector<Plan> withExperts(const PolicyInput &input,
+                              std::vector<Plan> plans) {
+  int pace = input.model().pace;
+  for (size_t i = 0, count = plans.size(); i < count; ++i) {
+    const UnitPlan unit = plans[i].units[pace];
+    for (int ep :
+         input.model().modules[pace].listExpertRanks(unit.tp, unit.cp, unit.dp))
+      if (ep != unit.ep)
+        plans.emplace_back(plans[i]).units[pace].ep = ep;
+  }
+  return plans;
 }
 
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,

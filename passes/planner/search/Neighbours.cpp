@@ -189,7 +189,8 @@ private:
 
   void varyExperts(const Plan &plan, int u) {
     const UnitPlan &unit = plan.units[u];
-    for (int ep : input.model().modules[u].listExpertRanks(unit.tp))
+    for (int ep :
+         input.model().modules[u].listExpertRanks(unit.tp, unit.cp, unit.dp))
       if (ep != unit.ep && !unit.etp) {
         Plan other = plan;
         other.units[u].ep = ep;
