@@ -251,7 +251,10 @@ std::vector<Plan> listPlans(const planner::PolicyInput &input,
       extend(input, choices, shared, units, 0, found);
     llvm::append_range(plans, found);
   }
-  return planner::withExperts(input, std::move(plans));
+  for (size_t i = 0, count = plans.size(); i < count; ++i)
+    llvm::append_range(
+        plans, planner::varyExperts(input, plans[i], input.model().pace));
+  return plans;
 }
 
 std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
@@ -274,10 +277,7 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
     for (int span : {unit.span * 2, unit.span / 2})
       if (span >= 1 && span <= kMostSpan && span <= plan.microbatches)
         others.emplace_back(plan).units[u].span = span;
-    for (int ep :
-         input.model().modules[u].listExpertRanks(unit.tp, unit.cp, unit.dp))
-      if (ep != unit.ep)
-        others.emplace_back(plan).units[u].ep = ep;
+    llvm::append_range(others, planner::varyExperts(input, plan, int(u)));
     for (int overlap : {unit.overlap * 2, unit.overlap / 2})
       if (unit.tp > 1 && overlap >= 1 && overlap <= kMostStrips)
         others.emplace_back(plan).units[u].overlap = overlap;

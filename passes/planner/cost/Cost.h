@@ -49,11 +49,6 @@ struct Times {
 struct StateBytes {
   double parameters = 0, gradients = 0, moments = 0, sums = 0;
   double total() const { return parameters + gradients + moments + sums; }
-  /// `all` of the optimizer's state over `shares` replicas.
-  void shareOut(double all, int64_t shares) {
-    moments = all / double(shares);
-    sums = shares > 1 ? gradients / double(shares) : 0;
-  }
   StateBytes &operator+=(const StateBytes &other) {
     parameters += other.parameters;
     gradients += other.gradients;
@@ -180,8 +175,8 @@ public:
   double rankParameters(int begin, int end, int tp) const;
   /// Of these, what layers outside read too.
   double tiedParameters(int begin, int end, int tp) const;
-  /// Of these, what expert parallelism gives to other ranks, and what experts
-  /// hold on this one.
+  /// Of these, where `experts` ranks beyond a TP group share them out: what
+  /// other ranks have, and what this one has of them.
   double expertsElsewhere(int begin, int end, int tp, int64_t experts) const;
   double expertsHere(int begin, int end, int tp, int64_t experts) const;
 

@@ -83,19 +83,25 @@ CollectiveBlocks ModuleCost::tiedBlocks(int begin, int end, int tp,
 
 double ModuleCost::sumBlocks(int begin, int end, int tp, int64_t replicas,
                              bool zero, int64_t experts) const {
-  if (!description.trainable || replicas == 1)
+  if (!description.trainable)
     return 0;
-  double own = rankParameters(begin, end, tp) -
-               expertsElsewhere(begin, end, tp, experts) -
-               tiedParameters(begin, end, tp);
   CollectiveKind kind =
       zero ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-  auto blockOf = [&](int64_t count) {
-    return double(rt::combinedBytes(kind, kSummed, count, replicas));
+  auto blocksOf = [&](double parameters, int64_t over) {
+    if (over <= 1 || parameters <= 0)
+      return 0.0;
+    auto blockOf = [&](int64_t count) {
+      return double(rt::combinedBytes(kind, kSummed, count, over));
+    };
+    int64_t count = countOf(parameters * description.gradientBytes),
+            most = countOf(double(kBucketBytes));
+    return double(count / most) * blockOf(most) + blockOf(count % most);
   };
-  int64_t count = countOf(own * description.gradientBytes),
-          most = countOf(double(kBucketBytes));
-  return double(count / most) * blockOf(most) + blockOf(count % most);
+  double shared = expertsHere(begin, end, tp, experts),
+         own = rankParameters(begin, end, tp) -
+               expertsElsewhere(begin, end, tp, experts) - shared -
+               tiedParameters(begin, end, tp);
+  return blocksOf(own, replicas) + blocksOf(shared, replicas * tp / experts);
 }
 
 } // namespace dt::planner

@@ -30,6 +30,11 @@ static void addVariant(const PolicyInput &input, Plan plan, int cp,
     plans.push_back(std::move(plan));
 }
 
+/// Other ranks to share out the backbone's experts.
+static std::vector<Plan> shareOut(const PolicyInput &input, const Plan &plan) {
+  return varyExperts(input, plan, input.model().pace);
+}
+
 Expected<Layouts> listContext(const PolicyInput &input) {
   std::vector<Plan> plans, own = disjointPlans(input);
   int devices = 1;
@@ -49,7 +54,8 @@ Expected<Layouts> listContext(const PolicyInput &input) {
   }
   Layouts layouts;
   layouts.families = {{"all", std::move(plans)}};
-  layouts.branches = {{"all", "zero bubble", 4, splitBackwards}};
+  layouts.branches = {{"all", "experts", 4, shareOut},
+                      {"all", "zero bubble", 4, splitBackwards}};
   layouts.refine = Refine::Nothing;
   layouts.budget = 3;
   return layouts;

@@ -280,31 +280,40 @@ private:
   bool several = false; ///< kinds of devices
 };
 
-/// With every size of microbatches that may fit.
+/// With every size of microbatches that may fit, experts over as few ranks as
+/// that takes.
 void addPlans(const PolicyInput &input, const Disjoint &disjoint,
-              Backbone layout, std::vector<Plan> &plans) {
-  const Module &pace = input.model().modules[input.model().pace];
-  int layers = int(pace.layers.size());
+              Backbone layout, ArrayRef<int> shares, std::vector<Plan> &plans) {
+  int pace = input.model().pace,
+      layers = int(input.model().modules[pace].layers.size());
   int64_t replicas = disjoint.getMostReplicas(layout);
   for (int64_t micro : microSizes(input, {1, 2, 3, 4, 6, 8, 12})) {
-    if (replicas < layout.getJoined() || micro > input.samples() ||
-        !disjoint.mayFit(layout, micro))
+    int64_t most = std::min(replicas, input.divideSamples(micro));
+    bool may = false;
+    for (int ep : micro > input.samples() ? ArrayRef<int>() : shares) {
+      layout.ep = ep;
+      layout.vpp = 1;
+      if (most < layout.getJoined() || !disjoint.mayFit(layout, micro))
+        continue;
+      may = true;
+      auto plan = disjoint.make(layout, micro, most);
+      if (!plan)
+        continue;
+      plans.push_back(*plan);
+      // One replica less is sometimes better: fewer uneven parts.
+      int64_t dp = plan->units[pace].dp;
+      for (int vpp : {2, 4})
+        if (layout.pp > 1 && layout.pp * vpp <= layers &&
+            plan->microbatches >= layout.pp) {
+          layout.vpp = vpp;
+          if (auto more = disjoint.make(layout, micro, dp))
+            plans.push_back(*more);
+        }
+      if (shares.size() == 1 || std::isfinite(estimate(input, *plan)))
+        break;
+    }
+    if (!may)
       break;
-    auto plan = disjoint.make(layout, micro,
-                              std::min(replicas, input.divideSamples(micro)));
-    if (!plan)
-      continue;
-    plans.push_back(*plan);
-    // One replica less is sometimes better: fewer uneven parts.
-    int64_t dp = plan->units[input.model().pace].dp;
-    for (int vpp : {2, 4})
-      if (layout.pp > 1 && layout.pp * vpp <= layers &&
-          plan->microbatches >= layout.pp) {
-        Backbone rounds = layout;
-        rounds.vpp = vpp;
-        if (auto more = disjoint.make(rounds, micro, dp))
-          plans.push_back(*more);
-      }
   }
 }
 
@@ -313,17 +322,15 @@ void addPlans(const PolicyInput &input, const Disjoint &disjoint,
   const Module &pace = input.model().modules[input.model().pace];
   int layers = int(pace.layers.size());
   for (int tp : tensorSizes(input, input.model().pace)) {
-    // Where no layer has experts there is nothing to share out.
     std::vector<int> shares = pace.listExpertRanks(tp, 1, input.gpus() / tp);
-    if (shares.empty())
+    if (shares.empty()) // nothing is described
       shares = {1};
-    for (int ep : shares)
-      for (int pp = 1; pp <= std::min(layers, 40); pp += pp < 16   ? 1
-                                                         : pp < 24 ? 2
-                                                                   : 4)
-        for (Save save : {Save::All, Save::Vjp, Save::None})
-          for (double slack : {0.8, 1.0})
-            addPlans(input, disjoint, {tp, pp, 1, save, slack, ep}, plans);
+    for (int pp = 1; pp <= std::min(layers, 40); pp += pp < 16   ? 1
+                                                       : pp < 24 ? 2
+                                                                 : 4)
+      for (Save save : {Save::All, Save::Vjp, Save::None})
+        for (double slack : {0.8, 1.0})
+          addPlans(input, disjoint, {tp, pp, 1, save, slack}, shares, plans);
   }
 }
 

@@ -149,17 +149,32 @@ void addBySchedule(const PolicyInput &input, std::vector<Plan> plans,
   }
 }
 
-std::vector<Plan> withExperts(const PolicyInput &input,
-                              std::vector<Plan> plans) {
-  int pace = input.model().pace;
-  for (size_t i = 0, count = plans.size(); i < count; ++i) {
-    const UnitPlan unit = plans[i].units[pace];
+std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
+                              int u) {
+  const UnitPlan &unit = plan.units[u];
+  std::vector<Plan> plans;
+  if (!unit.etp)
     for (int ep :
-         input.model().modules[pace].listExpertRanks(unit.tp, unit.cp, unit.dp))
+         input.model().modules[u].listExpertRanks(unit.tp, unit.cp, unit.dp))
       if (ep != unit.ep)
-        plans.emplace_back(plans[i]).units[pace].ep = ep;
-  }
+        plans.emplace_back(plan).units[u].ep = ep;
   return plans;
+}
+
+void addShared(const PolicyInput &input, std::vector<Plan> &plans) {
+  int pace = input.model().pace;
+  if (input.model().modules[pace].getExperts() == 0)
+    return;
+  auto fits = [&](const Plan &plan) {
+    return std::isfinite(estimate(input, plan));
+  };
+  for (size_t i = 0, count = plans.size(); i < count; ++i) {
+    std::vector<Plan> others;
+    if (!fits(plans[i]))
+      others = varyExperts(input, plans[i], pace);
+    if (auto least = find_if(others, fits); least != others.end())
+      plans.push_back(std::move(*least));
+  }
 }
 
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,

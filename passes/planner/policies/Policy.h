@@ -319,10 +319,13 @@ std::vector<Rule> distTrainRules(const PolicyInput &input,
                                  int64_t mostMicro = 1, int64_t mostRounds = 1);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
-/// The plans, and behind them each with the backbone's experts shared out over
-/// as many ranks as layers are described for.
-std::vector<Plan> withExperts(const PolicyInput &input,
-                              std::vector<Plan> plans);
+/// The plan with other numbers of ranks that share out a unit's experts: all
+/// for which layers are described, ascending.
+std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
+                              int unit);
+/// Adds, of what does not fit by estimate, the least sharing out of the
+/// backbone's experts that does.
+void addShared(const PolicyInput &input, std::vector<Plan> &plans);
 
 } // namespace dt::planner
 

@@ -209,7 +209,8 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp) {
                 if (vpp == 1 || canInterleave(input, layout, plan))
                   plans.push_back(std::move(plan));
             }
-  return withExperts(input, std::move(plans));
+  addShared(input, plans);
+  return plans;
 }
 
 Expected<Layouts> listMegatron(const PolicyInput &input) {

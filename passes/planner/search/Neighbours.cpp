@@ -30,7 +30,8 @@ public:
     for (size_t u = 0; u < plan.units.size(); ++u) {
       varySave(plan, int(u));
       varySlices(plan, int(u));
-      varyExperts(plan, int(u));
+      for (Plan &other : varyExperts(input, plan, int(u)))
+        add(std::move(other));
       if (disjoint) {
         varyReplicas(plan, int(u));
         varyStages(plan, int(u));
@@ -183,17 +184,6 @@ private:
       if (sub <= part.items) {
         Plan other = plan;
         other.units[u].sub = sub;
-        add(other);
-      }
-  }
-
-  void varyExperts(const Plan &plan, int u) {
-    const UnitPlan &unit = plan.units[u];
-    for (int ep :
-         input.model().modules[u].listExpertRanks(unit.tp, unit.cp, unit.dp))
-      if (ep != unit.ep && !unit.etp) {
-        Plan other = plan;
-        other.units[u].ep = ep;
         add(other);
       }
   }
