@@ -117,8 +117,6 @@ refuseExperts(const UnitPlan &unit, int64_t microbatches,
 std::optional<std::string> makeExecutable(Plan &plan,
                                           const planner::PolicyInput &input,
                                           const PlannedProgram &program) {
-  if (!plan.notExecutable.empty())
-    return plan.notExecutable;
   // The nearest number that there may be, if possible with replicas for all
   // parts of a step.
   auto apart = [&](int64_t number) {
