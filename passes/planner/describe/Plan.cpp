@@ -6,7 +6,6 @@
 
 #include "passes/planner/describe/Plan.h"
 
-
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
