@@ -6,6 +6,8 @@
 
 #include "passes/planner/search/PlanSearch.h"
 
+#include "dialects/dist/SharedExperts.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -64,6 +66,11 @@ public:
 private:
   /// Places the units again, on the kinds of devices that they were on.
   void add(Plan plan) {
+    if (any_of(plan.units, [](const UnitPlan &unit) {
+          return !unit.etp &&
+                 !dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp);
+        }))
+      return;
     if (!plan.sharesRanks() && !uniform) {
       std::vector<int> nodes;
       const Cluster &cluster = input.costs.cluster;

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/policies/Policy.h"
+#include "passes/planner/search/PlanSearch.h"
 #include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Clusters.h"
 #include "test/passes/planner/Errors.h"
@@ -178,6 +178,35 @@ TEST(Experts, DescribedBeyondTheGroup) {
   EXPECT_EQ(module.listExpertRanks(4, 1, 2), std::vector<int>{8});
   EXPECT_EQ(module.listExpertRanks(4, 2, 1), std::vector<int>{8});
   EXPECT_EQ(module.listExpertRanks(4, 1, 3), std::vector<int>());
+}
+
+/// Joined replicas stay whole groups, whatever else changes.
+TEST(Experts, Neighbours) {
+  Model model = makeMixture();
+  Module &module = model.modules[0];
+  for (int ep : {1, 8})
+    module.partitioned[{4, CostOptions().save, false, ep}].resize(
+        module.kinds.size());
+  Cluster cluster = takeDevices("h100-80g", 32);
+  Costs costs(cluster, model);
+  std::vector<Sample> batch(64);
+  for (Sample &sample : batch)
+    sample.tokens = 4096;
+  PolicyInput input{costs, batch};
+  Plan plan;
+  plan.units = {makeUnit(input, 0, 4, 6, 1, 1, Save::Vjp)};
+  plan.units[0].ep = 8;
+  plan.ranks = plan.units[0].getRanks();
+  plan.microbatches = 4;
+  int shared = 0, own = 0;
+  for (const Plan &other : neighboursOf(input, plan, /*uniform=*/false)) {
+    const UnitPlan &unit = other.units[0];
+    EXPECT_TRUE(unit.ep == 1 || unit.dp % 2 == 0) << unit.ep << " " << unit.dp;
+    shared += unit.ep > 1 && unit.dp != 6;
+    own += unit.ep == 1;
+  }
+  EXPECT_GT(shared, 0);
+  EXPECT_GT(own, 0);
 }
 
 std::string routingError(const std::string &layers) {
