@@ -15,7 +15,8 @@ import sys
 RUNTIME = ["Enums.h", "EnumTexts.h", "Span.h", "HostDevice.h", "OptimizerRule.h", "PluginOptimizers.h", "Optimizers.h", "Tables.def", "Program.h", "device/BFloat16.h", "comm/MessageBlocks.h", "base", "reorder", "data", "device", "comm", "state", "step", "save", "observe", "train"]
 PHASES = ["import", "modules", "precision", "outline", "stages", "differentiate", "shard", "optimize", "schedule", "lower"]
 LIBRARIES = ["models/frontend/json", "passes/scheduler", "passes/picture", "passes/planner"]
-DIALECTS = ["dialects/nn", "dialects/dist", "dialects/sched", "dialects/rt"]
+SHARED_EXPERTS = "dialects/dist/SharedExperts.h"  # without IR
+DIALECTS = ["dialects/nn", "dialects/dist", "dialects/sched", "dialects/rt", SHARED_EXPERTS]
 FRONT_END = ["models/frontend/symbolic", "models/frontend/onnx", "models/frontend/import", "models/frontend/recipe"]
 ALL_PHASES = [f"passes/{phase}" for phase in PHASES]
 
@@ -27,10 +28,11 @@ def chain(folders, below=()):
 
 ALLOWED = chain([f"runtime/{folder}" for folder in RUNTIME])
 ALLOWED |= chain(LIBRARIES, {"runtime/Enums.h", "runtime/base", "runtime/reorder"})
-# A rank's memory is planned for with the blocks that programs allocate.
-ALLOWED["passes/planner"] |= {"runtime/comm/MessageBlocks.h"}
+# A rank's memory is planned for with the blocks that programs allocate; which ranks share out experts is said once.
+ALLOWED["passes/planner"] |= {"runtime/comm/MessageBlocks.h", SHARED_EXPERTS}
 ALLOWED |= {
     "dialects/nn": set(),
+    SHARED_EXPERTS: set(),
     # What an optimizer is, is said once: to recipes, IR and programs.
     "dialects/dist": {"dialects/nn", "runtime/Enums.h", "runtime/EnumTexts.h", "runtime/Optimizers.h"},
     "dialects/sched": {"passes/scheduler"},

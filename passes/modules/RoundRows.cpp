@@ -7,6 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/modules/RoundRows.h"
+
 #include "passes/modules/CheckPadding.h"
 #include "passes/modules/Passes.h"
 
@@ -58,34 +60,56 @@ void rescale(dist::ModuleOp module, nn::DimOp dim, int64_t factor) {
                                         /*replaceTypes=*/true);
 }
 
+/// Whether joined replicas have items of their own.
+bool sharesOutSamples(dist::ModuleOp module, nn::DimOp dim) {
+  return module.getJoined() > 1 && !module.getWholeBatch() &&
+         dim.getItem() == module.getItem() &&
+         dim.getMultiple() % module.getJoined() != 0;
+}
+
+void setMultiple(dist::ModuleOp module, nn::DimOp dim, int64_t multiple) {
+  if (multiple == int64_t(dim.getMultiple()))
+    return;
+  int64_t bound = *dim.getBound();
+  rescale(module, dim, multiple / int64_t(dim.getMultiple()));
+  dim.setMultiple(multiple);
+  dim.setBound(bound);
+}
+
+/// Whether rows may be rounded is checked later, with an error.
+void roundAsSaid(dist::ModuleOp module, nn::DimOp dim) {
+  auto measure = dist::getMeasure(module->getParentOfType<mlir::ModuleOp>(),
+                                  *dim.getItem(), *dim.getMeasure());
+  if (measure)
+    setMultiple(module, dim,
+                std::lcm(dim.getMultiple(), measure.getMultiple()));
+}
+
+void roundFor(int64_t sharers, dist::ModuleOp module, nn::DimOp dim) {
+  auto after = std::lcm(int64_t(dim.getMultiple()),
+                        findMultiple(sharers, *dim.getBound()));
+  if (auto trouble = findPaddingTrouble(module, dim))
+    module.emitRemark("rows of '")
+        << dim.getQuantity() << "' are not rounded up to a multiple of "
+        << after << ", so that " << sharers
+        << " ranks do not share them out: those behind the last item's are "
+           "nobody's, but "
+        << trouble->what;
+  else
+    setMultiple(module, dim, after);
+}
+
 struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
   void runOnOperation() override {
     for (auto module : getOperation().getOps<dist::ModuleOp>())
-      for (auto dim : module.getOps<nn::DimOp>()) {
-        if (!dim.getMax() || !module.getForward())
-          continue;
-        if (dim.getMeasure()) {
-          roundAsSaid(module, dim);
-          if (int64_t sharers = countSharers(module);
-              dim.getMultiple() % uint64_t(sharers) != 0)
-            roundFor(sharers, module, dim);
-        } else if (sharesOutSamples(module, dim) &&
-                   failed(shareOut(module, dim))) {
-          return signalPassFailure();
-        }
-      }
-  }
-
-  /// Whether joined replicas have items of their own.
-  static bool sharesOutSamples(dist::ModuleOp module, nn::DimOp dim) {
-    return module.getJoined() > 1 && !module.getWholeBatch() &&
-           dim.getItem() == module.getItem() &&
-           dim.getMultiple() % module.getJoined() != 0;
+      if (failed(roundRows(module,
+                           [&](nn::DimOp dim) { return check(module, dim); })))
+        return signalPassFailure();
   }
 
   /// Of items that are counted each part has as many, which the ranks divide:
   /// none is made up.
-  LogicalResult shareOut(dist::ModuleOp module, nn::DimOp dim) {
+  LogicalResult check(dist::ModuleOp module, nn::DimOp dim) {
     dist::Placement placement(module);
     auto batch = dist::getOnly<dist::BatchOp>(getOperation());
     int64_t joined = module.getJoined(), span = module.getSpan(),
@@ -94,53 +118,39 @@ struct RoundRowsPass : impl::RoundRowsBase<RoundRowsPass> {
             parts = placement.getNumParts();
     bool alike = module.getItem() == dist::kSample && global % micro == 0 &&
                  *dim.getBound() * parts == micro * span;
-    if (!alike || micro % (parts * joined) != 0) {
-      auto plan = dist::getOnly<dist::PlanOp>(getOperation());
-      return emitError(plan ? plan.getLoc() : module.getLoc())
-             << "units." << placement.unit << ".ep: " << module.getEp()
-             << " ranks share out experts over " << joined
-             << " replicas, which need as many samples each; a microbatch has "
-             << micro << " samples (of " << global << " in a step) for "
-             << parts * joined << " parts";
-    }
-    setMultiple(module, dim, std::lcm(int64_t(dim.getMultiple()), joined));
-    return success();
-  }
-
-  /// Whether rows may be rounded is checked later, with an error.
-  void roundAsSaid(dist::ModuleOp module, nn::DimOp dim) {
-    auto measure =
-        dist::getMeasure(getOperation(), *dim.getItem(), *dim.getMeasure());
-    if (measure)
-      setMultiple(module, dim,
-                  std::lcm(dim.getMultiple(), measure.getMultiple()));
-  }
-
-  void roundFor(int64_t sharers, dist::ModuleOp module, nn::DimOp dim) {
-    auto after = std::lcm(int64_t(dim.getMultiple()),
-                          findMultiple(sharers, *dim.getBound()));
-    if (auto trouble = findPaddingTrouble(module, dim))
-      module.emitRemark("rows of '")
-          << dim.getQuantity() << "' are not rounded up to a multiple of "
-          << after << ", so that " << sharers
-          << " ranks do not share them out: those behind the last item's are "
-             "nobody's, but "
-          << trouble->what;
-    else
-      setMultiple(module, dim, after);
-  }
-
-  static void setMultiple(dist::ModuleOp module, nn::DimOp dim,
-                          int64_t multiple) {
-    if (multiple == int64_t(dim.getMultiple()))
-      return;
-    int64_t bound = *dim.getBound();
-    rescale(module, dim, multiple / int64_t(dim.getMultiple()));
-    dim.setMultiple(multiple);
-    dim.setBound(bound);
+    if (alike && micro % (parts * joined) == 0)
+      return success();
+    auto plan = dist::getOnly<dist::PlanOp>(getOperation());
+    return emitError(plan ? plan.getLoc() : module.getLoc())
+           << "units." << placement.unit << ".ep: " << module.getEp()
+           << " ranks share out experts over " << joined
+           << " replicas, which need as many samples each; a microbatch has "
+           << micro << " samples (of " << global << " in a step) for "
+           << parts * joined << " parts";
   }
 };
 
 } // namespace
+
+LogicalResult roundRows(dist::ModuleOp module,
+                        function_ref<LogicalResult(nn::DimOp)> check) {
+  for (auto dim : module.getOps<nn::DimOp>()) {
+    if (!dim.getMax() || !module.getForward())
+      continue;
+    if (dim.getMeasure()) {
+      roundAsSaid(module, dim);
+      if (int64_t sharers = countSharers(module);
+          dim.getMultiple() % uint64_t(sharers) != 0)
+        roundFor(sharers, module, dim);
+    } else if (sharesOutSamples(module, dim)) {
+      if (failed(check(dim)))
+        return failure();
+      setMultiple(
+          module, dim,
+          std::lcm(int64_t(dim.getMultiple()), int64_t(module.getJoined())));
+    }
+  }
+  return success();
+}
 
 } // namespace dt::modules

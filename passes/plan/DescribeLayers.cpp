@@ -67,7 +67,7 @@ struct DescribeLayersPass : impl::DescribeLayersBase<DescribeLayersPass> {
       return fail(set ? "tp: expected a power of two, not " + Twine(tp)
                       : "save: expected none, vjp or all, not '" + save + "'");
     auto program = describePartitioned(
-        getOperation(), tp, [&](OpPassManager &pm, mlir::ModuleOp copy) {
+        getOperation(), tp, tp, [&](OpPassManager &pm, mlir::ModuleOp copy) {
           return runPipeline(pm, copy);
         });
     if (!program)

@@ -64,7 +64,7 @@ private:
     return seed ? uint64_t(seed.getValue()) : 0;
   }
   bool cutBatch(mlir::ModuleOp copy, bool isOpen);
-  llvm::Expected<PlannedProgram> describe(int64_t mostRanks);
+  llvm::Expected<PlannedProgram> describe(int64_t mostTP, int64_t mostRanks);
   llvm::Expected<std::vector<planner::Sample>>
   drawSamples(const PlannedProgram &program, int draw = 0);
   llvm::Expected<std::optional<planner::Profile>>
@@ -142,17 +142,18 @@ bool DistPlanPass::cutBatch(mlir::ModuleOp copy, bool isOpen) {
 
 /// Layers are calls only after outlining, which comes after plans: a copy shows
 /// what they will be.
-llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostRanks) {
+llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostTP,
+                                                      int64_t mostRanks) {
   mlir::ModuleOp program = getOperation(), copy = copyProgram(program, program);
   llvm::scope_exit erase([&] { copy.erase(); });
   auto batch = dist::getOnly<dist::BatchOp>(program);
   bool isOpen = batch && batch.getOpenMicro(),
        mayBeCut = cutBatch(copy, isOpen);
-  llvm::Expected<PlannedProgram> result =
-      describePartitioned(isOpen && mayBeCut ? copy : program, mostRanks,
-                          [&](OpPassManager &pm, mlir::ModuleOp copy) {
-                            return runPipeline(pm, copy);
-                          });
+  llvm::Expected<PlannedProgram> result = describePartitioned(
+      isOpen && mayBeCut ? copy : program, mostTP, mostRanks,
+      [&](OpPassManager &pm, mlir::ModuleOp copy) {
+        return runPipeline(pm, copy);
+      });
   if (!result)
     return result;
   auto isWhole = [](dist::ModuleOp module) { return module.getWholeBatch(); };
@@ -314,7 +315,7 @@ llvm::Error DistPlanPass::run() {
   if (dist::getOnly<dist::PlanOp>(getOperation()))
     return llvm::createStringError("dist-plan: the program has a plan already");
   if (policy == "layers") {
-    auto program = describe(/*mostRanks=*/0);
+    auto program = describe(/*mostTP=*/0, /*mostRanks=*/0);
     if (!program)
       return program.takeError();
     return write(planLayers(*program, std::max<int64_t>(1, devices)), *program);
@@ -329,7 +330,8 @@ llvm::Error DistPlanPass::run() {
   int64_t mostTP = 1;
   for (const planner::NodeKind &node : hardware->nodes)
     mostTP = std::max<int64_t>(mostTP, node.devices);
-  auto program = describe(std::min(mostTP, hardware->getNumDevices()));
+  int64_t all = hardware->getNumDevices();
+  auto program = describe(std::min(mostTP, all), all);
   if (!program)
     return program.takeError();
   program->cluster = cluster;

@@ -94,11 +94,29 @@ static bool holdsPart(const planner::Module &module) {
   return module.item == planner::ItemKind::Sample && module.getPartTokens() > 0;
 }
 
+/// Why programs do not share out experts as a unit does.
+static std::optional<std::string>
+refuseExperts(const UnitPlan &unit, int64_t microbatches,
+              const planner::PolicyInput &input,
+              const PlannedProgram &program) {
+  if (unit.etp || !dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp))
+    return dist::expectSharing(unit.ep, unit.tp, unit.cp, unit.dp);
+  const planner::Module &module = input.model().modules[unit.module];
+  int64_t micro = program.microbatches.at(microbatches);
+  // Packed rows are shared out as they come.
+  if (dist::countJoined(unit.ep, unit.tp, unit.cp) == 1 ||
+      (module.getPartTokens() > 0 && unit.blocks.empty()))
+    return std::nullopt;
+  if (unit.blocks.empty() && module.item == planner::ItemKind::Sample &&
+      program.global % micro == 0 && micro % (unit.dp * unit.sub) == 0)
+    return std::nullopt;
+  return "replicas that share out experts need as many samples each, of " +
+         std::to_string(micro) + " in a microbatch";
+}
+
 std::optional<std::string> makeExecutable(Plan &plan,
                                           const planner::PolicyInput &input,
                                           const PlannedProgram &program) {
-  if (!plan.notExecutable.empty())
-    return plan.notExecutable;
   // The nearest number that there may be, if possible with replicas for all
   // parts of a step.
   auto apart = [&](int64_t number) {
@@ -118,8 +136,6 @@ std::optional<std::string> makeExecutable(Plan &plan,
     plan.schedule = "distmm-pipe";
   for (UnitPlan &unit : plan.units) {
     const std::string &name = input.model().modules[unit.module].name;
-    if (unit.etp || !dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp))
-      return "unit '" + name + "': expert parallelism cannot be executed";
     if (program.tokens[unit.module] % unit.cp)
       return "unit '" + name + "': " + std::to_string(unit.cp) +
              " ranks do not divide its tokens";
@@ -133,6 +149,8 @@ std::optional<std::string> makeExecutable(Plan &plan,
     // Pieces are items too.
     unit.sub =
         int(std::max<int64_t>(1, std::min<int64_t>(unit.sub, most / unit.dp)));
+    if (auto why = refuseExperts(unit, plan.microbatches, input, program))
+      return "unit '" + name + "': " + *why;
   }
   for (const UnitPlan &unit : plan.units) {
     const planner::Module &module = input.model().modules[unit.module];
@@ -231,6 +249,9 @@ std::vector<Plan> listPlans(const planner::PolicyInput &input,
       extend(input, choices, shared, units, 0, found);
     llvm::append_range(plans, found);
   }
+  for (size_t i = 0, count = plans.size(); i < count; ++i)
+    llvm::append_range(
+        plans, planner::varyExperts(input, plans[i], input.model().pace));
   return plans;
 }
 
@@ -265,9 +286,7 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
     for (int span : {unit.span * 2, unit.span / 2})
       if (span >= 1 && span <= kMostSpan && span <= plan.microbatches)
         others.emplace_back(plan).units[u].span = span;
-    for (int ep : input.model().modules[u].listExpertRanks(unit.tp))
-      if (ep != unit.ep)
-        others.emplace_back(plan).units[u].ep = ep;
+    llvm::append_range(others, planner::varyExperts(input, plan, int(u)));
     for (int overlap : {unit.overlap * 2, unit.overlap / 2})
       if (unit.tp > 1 && overlap >= 1 && overlap <= kMostStrips)
         others.emplace_back(plan).units[u].overlap = overlap;

@@ -6,7 +6,9 @@
 
 #include "passes/plan/LayerWork.h"
 
+#include "dialects/dist/SharedExperts.h"
 #include "passes/differentiate/Passes.h"
+#include "passes/modules/RoundRows.h"
 #include "passes/optimize/Passes.h"
 #include "passes/outline/Passes.h"
 #include "passes/plan/Passes.h"
@@ -178,6 +180,21 @@ bool canShareExperts(const planner::Module &module,
          experts % layout.ep == 0;
 }
 
+/// More ranks than a TP group share out experts over replicas, each with an
+/// item. (Over ranks of `cp` these have blocks of tokens, and the keys and
+/// values that travel besides are priced by rule.)
+void shareOut(dist::ModuleOp module, const LayerVariant &layout) {
+  module.setEp(layout.ep);
+  int64_t joined = dist::countJoined(layout.ep, layout.tp, 1);
+  if (joined == 1)
+    return;
+  module.setJoined(joined);
+  for (auto dim : module.getOps<nn::DimOp>())
+    if (dim.getItem())
+      dim.setBound(*dim.getBound() * joined);
+  (void)modules::roundRows(module, [](nn::DimOp) { return success(); });
+}
+
 /// Marks every module: its stages are its kinds of layers, its halves of
 /// backward apart, `tp` ranks, a saved set.
 void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
@@ -197,8 +214,10 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
       op.setStagesAttr(b.getArrayAttr(stages));
     op.setUnit(module.name);
     op.setTp(own);
-    if (canShareExperts(module, layout))
-      op.setEp(layout.ep);
+    if (canShareExperts(module, layout)) {
+      shareOut(op, layout);
+      own *= op.getJoined();
+    }
     op.setRanks(llvm::to_vector(llvm::seq(own)));
     op.setSplitBackward(true);
     // So that what would be done in strips is marked.
@@ -206,6 +225,25 @@ void markLayers(mlir::ModuleOp outlined, const PlannedProgram &program,
     op.setSequenceParallel(layout.sequenceParallel);
     op.setSave(layout.save);
   }
+}
+
+/// As often as much of all that grows with a part.
+void multiply(RankLayer &layer, double factor) {
+  auto all = [&](auto... values) { ((*values = *values * factor), ...); };
+  auto ops = [&](std::vector<planner::Op> &list) {
+    for (planner::Op &op : list)
+      all(&op.rows, &op.flops, &op.bytes);
+  };
+  for (auto *list : {&layer.forward, &layer.input, &layer.weight})
+    ops(*list);
+  for (auto *list : {&layer.forwardExchanges, &layer.backwardExchanges})
+    for (Exchange &exchange : *list) {
+      all(&exchange.bytes, &exchange.rows);
+      ops(exchange.beside);
+    }
+  all(&layer.kept, &layer.keptToWeights, &layer.keptForWeights,
+      &layer.keptAtStart, &layer.handedOut, &layer.scratch,
+      &layer.scratchOfHalves);
 }
 
 /// What became of the marked modules. Layers that sequence parallelism makes no
@@ -243,6 +281,9 @@ bool readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
       else if (group.size() == 1)
         layers[kind] =
             schedule::readStage(stage, stages::getSizesOfItem(stage));
+      // Of a part of one replica, not of all that are joined.
+      if (chained || group.size() == 1)
+        multiply(layers[kind], double(stage.getJoined()));
       else if (alone != module.partitioned.end())
         layers[kind] = alone->second[kind];
       else
@@ -395,7 +436,9 @@ mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside) {
 }
 
 llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
-                                                   int64_t mostTP, Runner run) {
+                                                   int64_t mostTP,
+                                                   int64_t mostRanks,
+                                                   Runner run) {
   mlir::ModuleOp outlined = copyProgram(program, program);
   llvm::scope_exit erase([&] { outlined.erase(); });
   OpPassManager pm(mlir::ModuleOp::getOperationName());
@@ -423,7 +466,7 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
     most = std::max<int64_t>(most, module.maxTP);
   QuietCopies quiet(program.getContext());
   for (int tp = 1; tp <= std::min(most, mostTP); tp *= 2)
-    for (int ep = 1; ep <= tp; ep *= 2)
+    for (int ep = 1; ep <= mostRanks; ep *= 2)
       for (bool sequenceParallel : {false, true})
         for (Save save : {Save::None, Save::Vjp, Save::All}) {
           LayerVariant layout{tp, save, sequenceParallel, ep};

@@ -54,12 +54,15 @@ private:
 
 /// What describeProgram() says of a program as the phase modules leaves it,
 /// with every layer as the phases from stages to optimize make it for TP
-/// degrees 1, 2, 4, … up to `mostTP` and every saved set; with sequence
+/// degrees 1, 2, 4, … up to `mostTP`, as many ranks that share out experts up
+/// to `mostRanks`, and every saved set; with sequence
 /// parallelism too, where layers follow one another. What a phase refuses
 /// is left to be priced by rule: its error comes when the program itself gets
 /// there.
 llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
-                                                   int64_t mostTP, Runner run);
+                                                   int64_t mostTP,
+                                                   int64_t mostRanks,
+                                                   Runner run);
 
 } // namespace dt::plan
 

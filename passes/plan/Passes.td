@@ -29,8 +29,7 @@ def DistPlan : Pass<"dist-plan", "::mlir::ModuleOp"> {
     applied as by dist-apply-plan. The plan's text, the explanation for the user, and the same as a page with the timeline go to whoever made the pass (PlanTexts in passes/plan/Passes.h): `dt-opt --emit=plan`. The hardware is attached to
     the program as `dlti.target_system_spec`.
 
-    A compiled program has the recipe's microbatches (of a recipe without `micro` microbatches of a size that divides the batch), and at most as many replicas of a module as a microbatch has of its items. Context and
-    expert parallelism cannot be executed.
+    A compiled program has the recipe's microbatches (of a recipe without `micro` microbatches of a size that divides the batch), and at most as many replicas of a module as a microbatch has of its items.
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"", "a shipped cluster's name, here, or a file (docs/cluster.schema.json)">,

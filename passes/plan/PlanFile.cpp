@@ -7,7 +7,6 @@
 #include "passes/plan/PlanJson.h"
 
 #include "dialects/dist/SharedExperts.h"
-#include "passes/planner/describe/PricedOnly.h"
 #include "passes/scheduler/core/Schedule.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -62,7 +61,6 @@ public:
     top.keys(kTopKeys);
     if (!top.ok())
       return;
-    planner::refusePriced(top);
     if (top.at("version").integer() != 1 && top.ok())
       top.at("version").fail("expected 1, the only version that there is");
     plan.ranks = count(top.at("ranks"));

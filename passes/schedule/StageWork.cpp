@@ -99,6 +99,10 @@ void FunctionReader::read(Operation *op) {
     exchange.kind = collective.getCollectiveKind();
     exchange.bytes = sizes.bytesOfItem(collective.getWhole().getType());
     exchange.rows = getRows(collective);
+    if (collective.getOver() != module.getTp() || collective.getStride() > 1) {
+      exchange.over = int(collective.getOver());
+      exchange.stride = int(collective.getStride());
+    }
     if (dist::getNumStrips(collective) > 1)
       for (nn::LinearOp product : dist::getProductsBeside(collective))
         if (std::optional<Op> beside = describe(product))

@@ -122,7 +122,7 @@ Sizes getSizesOfItem(dist::ModuleOp module) {
          largest = double(dim.getLargest().value_or(1)) / multiple;
     bool isOwn = *dim.getItem() == own;
     if (isOwn && !dim.getMeasure())
-      return {1};
+      return {1 / multiple};
     if (isOwn && measures.other &&
         *dim.getMeasure() == measures.other.getName())
       return {0, 0, largest / most.other};

@@ -54,6 +54,8 @@ void LayerBuilder::add(Operation *op) {
   if (isa<nn::DispatchOp>(op))
     kind.dispatched += bytesOf(op->getResult(0));
   kind.routes += isa<nn::RouteOp>(op);
+  if (auto limit = dyn_cast<nn::LimitChoicesOp>(op))
+    kind.capacity = limit.getCapacity().convertToDouble();
   auto model = dyn_cast<nn::CostOpInterface>(op);
   if (!model)
     return follow(op);

@@ -36,7 +36,8 @@ struct DescribeModel
       return stop("expected a program that trains: a recipe, or an ONNX file "
                   "with --loss");
     auto program = dt::plan::describePartitioned(
-        getOperation(), mostTP, [&](OpPassManager &pm, mlir::ModuleOp copy) {
+        getOperation(), mostTP, mostTP,
+        [&](OpPassManager &pm, mlir::ModuleOp copy) {
           return runPipeline(pm, copy);
         });
     if (!program)

@@ -7,7 +7,7 @@
 #include "tools/dt-sim/GivenPlan.h"
 
 #include "dialects/dist/SharedExperts.h"
-#include "passes/planner/describe/PricedOnly.h"
+#include "models/frontend/json/JsonReader.h"
 
 using namespace llvm;
 
@@ -126,7 +126,6 @@ Expected<Plan> readGivenPlan(StringRef file, const Model &model,
       json.read("sequence_parallel", plan.sequenceParallel);
       plan.units.push_back(std::move(unit));
     }
-    refusePriced(root);
     plan.microbatches = root.at("microbatches").integer(1);
     for (const JsonReader &pipeline : root.at("pipelines").list())
       pipeline.read("schedule", plan.schedule);

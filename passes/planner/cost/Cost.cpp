@@ -150,13 +150,11 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
   made->etp = options.etp;
   made->sequenceParallel = options.sequenceParallel;
   made->layer = cut;
-  made->group = cluster.getGroup(node, options.tp, 1);
   // What is cut already is divided over tokens only.
   CostOptions whole;
   whole.cp = options.cp;
   const LayerKind &layer = description.kinds[kind];
-  double slowest =
-      profile ? profile->getSlowest(description, kind, options.ep) : 1;
+  double slowest = getSlowest(kind, options, cut);
   for (auto [ops, list, pass] :
        {std::tuple(cut ? &cut->forward : &layer.forward, &made->forward,
                    Pass::Forward),
@@ -172,7 +170,9 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
     }
   auto addMessage = [&](const Exchange &exchange, Pass pass,
                         std::vector<Message> &messages) {
-    Message &message = messages.emplace_back(Message{exchange, {}});
+    Group group =
+        cluster.getGroup(node, exchange.getOver(options.tp), exchange.stride);
+    Message &message = messages.emplace_back(Message{exchange, group, {}});
     for (const Op &op : exchange.beside)
       message.beside.push_back(rateOf(op, whole, pass));
   };
@@ -182,18 +182,39 @@ const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
     for (const Exchange &exchange : cut->backwardExchanges)
       addMessage(exchange, Pass::Input, made->backwardMessages);
   } else if (options.tp > 1) {
-    Exchange exchange{rt::CollectiveKind::AllReduce, layer.reduced};
+    Message sum{{rt::CollectiveKind::AllReduce, layer.reduced},
+                cluster.getGroup(node, options.tp, 1),
+                {}};
     // Rows that travel to experts come back as sums.
-    int less = options.rowsTravel() && layer.expertParameters > 0;
-    made->forwardMessages.resize(std::max(0, layer.forwardReduces - less),
-                                 {exchange, {}});
+    int less = options.leavesGroup() && layer.expertParameters > 0;
+    made->forwardMessages.resize(std::max(0, layer.forwardReduces - less), sum);
     made->backwardMessages.resize(std::max(0, layer.backwardReduces - less),
-                                  {exchange, {}});
+                                  sum);
   }
   made->next = rates[kind].first;
   while (!rates[kind].first.compare_exchange_weak(made->next, made.get()))
     ;
   return *made.release();
+}
+
+/// Layers with a capacity are described with room for so many rows.
+double ModuleCost::getSlowest(int kind, const CostOptions &options,
+                              const RankLayer *cut) const {
+  const LayerKind &layer = description.kinds[kind];
+  double slowest =
+      profile ? profile->getSlowest(description, kind, options.ep) : 1;
+  if (!profile || layer.capacity <= 0)
+    return slowest;
+  auto rowsOf = [](const std::vector<Op> &ops) {
+    double work = 0;
+    for (const Op &op : ops)
+      if (op.expert)
+        work += op.rows.at(TokenSums::of(1, 1)) * op.n * op.k * op.count;
+    return work;
+  };
+  double all = rowsOf(layer.forward) / options.tp,
+         room = cut && all > 0 ? rowsOf(cut->forward) / all : 1;
+  return std::min(slowest, layer.capacity) / room;
 }
 
 namespace {
@@ -360,7 +381,7 @@ Times ModuleCost::modelled(const Rates &known, int index,
 
 const RankLayer *ModuleCost::partitioned(int kind,
                                          const CostOptions &options) const {
-  if (options.rowsTravel())
+  if (options.etp)
     return nullptr;
   const std::vector<RankLayer> *layers = description.getPartitioned(
       {options.tp, options.save, options.sequenceParallel, options.ep});

@@ -49,11 +49,6 @@ struct Times {
 struct StateBytes {
   double parameters = 0, gradients = 0, moments = 0, sums = 0;
   double total() const { return parameters + gradients + moments + sums; }
-  /// `all` of the optimizer's state over `shares` replicas.
-  void shareOut(double all, int64_t shares) {
-    moments = all / double(shares);
-    sums = shares > 1 ? gradients / double(shares) : 0;
-  }
   StateBytes &operator+=(const StateBytes &other) {
     parameters += other.parameters;
     gradients += other.gradients;
@@ -75,8 +70,9 @@ struct CostOptions {
   /// over `etp`; 0: over what `ep` leaves of the TP group.
   int ep = 1, etp = 0;
   int getExpertTP() const { return etp ? etp : std::max(1, tp / ep); }
-  /// Whether experts are on more ranks than a TP group: rows go to them.
-  bool rowsTravel() const { return ep * getExpertTP() > tp; }
+  /// Whether experts are on more ranks than a TP group. Where layers are not
+  /// described with it rows travel to them, as in Megatron-Core.
+  bool leavesGroup() const { return ep * getExpertTP() > tp; }
   /// Of what one stage of a module hands to the next each rank of a replica has
   /// one of so many shares: tokens stay cut, but packed ones
   /// (passes/shard/CutEdges.cpp).
@@ -183,8 +179,8 @@ public:
   double rankParameters(int begin, int end, int tp) const;
   /// Of these, what layers outside read too.
   double tiedParameters(int begin, int end, int tp) const;
-  /// Of these, what expert parallelism gives to other ranks, and what experts
-  /// hold on this one.
+  /// Of these, where `experts` ranks beyond a TP group share them out: what
+  /// other ranks have, and what this one has of them.
   double expertsElsewhere(int begin, int end, int tp, int64_t experts) const;
   double expertsHere(int begin, int end, int tp, int64_t experts) const;
 
@@ -212,8 +208,13 @@ private:
                  const TokenSums &part) const;
   Times measuredTimes(int kind, const CostOptions &options,
                       const TokenSums &part, const Times &modelled) const;
-  double exchange(const LayerKind &kind, const CostOptions &options,
-                  const TokenSums &part, bool backward) const;
+  double exchange(const Rates &known, const LayerKind &kind,
+                  const CostOptions &options, const TokenSums &part,
+                  bool backward) const;
+  /// Rows of the fullest rank's experts over those of `cut` (null: over the
+  /// mean).
+  double getSlowest(int kind, const CostOptions &options,
+                    const RankLayer *cut) const;
   void addMessages(const Rates &known, int kind, const CostOptions &options,
                    const TokenSums &part, Times &times) const;
   /// Of a layer that is cut as `layer`, or by rule.
@@ -232,10 +233,6 @@ private:
   double rankShare(const Tie &tie, int tp) const;
   /// The layer as it is cut for these options; null: divided by rule.
   const RankLayer *partitioned(int kind, const CostOptions &options) const;
-  /// Seconds of one of `strips` strips of a collective.
-  double stripOf(const Exchange &exchange, const Group &group,
-                 const CostOptions &options, const TokenSums &part,
-                 int strips) const;
 
   /// An operation at a layout: seconds of computing (`least` of them with any
   /// part) and of moving bytes.
@@ -255,16 +252,19 @@ private:
       bytes = bytes * rows;
     }
   };
-  /// A collective of a TP group, with the products that it is cut with.
+  /// A collective, its ranks, and the products that it is cut with.
   struct Message {
     Exchange exchange;
+    Group group;
     std::vector<Rate> beside;
   };
+  /// Seconds of one of `strips` strips of it.
+  double stripOf(const Message &message, const CostOptions &options,
+                 const TokenSums &part, int strips) const;
   struct Rates {
     int tp, cp, ep, etp;
     bool sequenceParallel;
     const RankLayer *layer; ///< made of this one; null: by rule
-    Group group;            ///< the TP group
     std::vector<Rate> forward, input, weight;
     std::vector<Message> forwardMessages, backwardMessages;
     Rates *next = nullptr;
@@ -283,13 +283,13 @@ private:
   bool setMeasured(Rate &rate, const Op &op, Pass pass, double fraction,
                    double n, double k) const;
   /// What collectives of a TP group add to a layer's operations.
-  double exposed(const Rates &known, const std::vector<Message> &messages,
+  double exposed(const std::vector<Message> &messages,
                  const std::vector<Rate> &list, const CostOptions &options,
                  const TokenSums &part) const;
   /// The same of one that travels beside products in strips; the other: of all,
   /// in the node's `pieces`.
-  double inStrips(const Rates &known, const Message &message,
-                  const CostOptions &options, const TokenSums &part) const;
+  double inStrips(const Message &message, const CostOptions &options,
+                  const TokenSums &part) const;
   double inStrips(const std::vector<Rate> &list, double collectives,
                   const TokenSums &part) const;
   /// Of a kind of layer; made once for a layout (by two threads at once:

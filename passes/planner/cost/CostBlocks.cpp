@@ -31,18 +31,21 @@ static double combinedBytes(CollectiveKind kind, double bytes, int64_t ranks) {
 CollectiveBlocks ModuleCost::blocks(int index, const CostOptions &options,
                                     const TokenSums &part) const {
   CollectiveBlocks most;
-  if (options.tp == 1 || part.empty())
+  if (part.empty())
     return most;
   auto look = [&](const Exchange &exchange) {
+    int ranks = exchange.getOver(options.tp);
+    if (ranks == 1)
+      return;
     bool strips = options.overlap > 1 && !exchange.beside.empty();
     double bytes =
         exchange.bytes.at(part) / options.cp / (strips ? options.overlap : 1);
     bool rows = exchange.rows.at(part) > 1;
-    double packed = double(rt::packedSides(rt::formOf(exchange.kind),
-                                           size_t(bytes / options.tp),
-                                           options.tp, rows, strips)
-                               .bytes());
-    most.keepLarger({combinedBytes(exchange.kind, bytes, options.tp),
+    double packed =
+        double(rt::packedSides(rt::formOf(exchange.kind), size_t(bytes / ranks),
+                               ranks, rows, strips)
+                   .bytes());
+    most.keepLarger({combinedBytes(exchange.kind, bytes, ranks),
                      strips ? 0 : packed, strips ? packed : 0});
   };
   const LayerKind &kind = description.kinds[index];
@@ -56,6 +59,8 @@ CollectiveBlocks ModuleCost::blocks(int index, const CostOptions &options,
     look(options.sequenceParallel
              ? Exchange{CollectiveKind::ReduceScatter,
                         kind.reduced,
+                        0,
+                        1,
                         {},
                         perItem(1)}
              : Exchange{CollectiveKind::AllReduce, kind.reduced});
@@ -78,19 +83,25 @@ CollectiveBlocks ModuleCost::tiedBlocks(int begin, int end, int tp,
 
 double ModuleCost::sumBlocks(int begin, int end, int tp, int64_t replicas,
                              bool zero, int64_t experts) const {
-  if (!description.trainable || replicas == 1)
+  if (!description.trainable)
     return 0;
-  double own = rankParameters(begin, end, tp) -
-               expertsElsewhere(begin, end, tp, experts) -
-               tiedParameters(begin, end, tp);
   CollectiveKind kind =
       zero ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-  auto blockOf = [&](int64_t count) {
-    return double(rt::combinedBytes(kind, kSummed, count, replicas));
+  auto blocksOf = [&](double parameters, int64_t over) {
+    if (over <= 1 || parameters <= 0)
+      return 0.0;
+    auto blockOf = [&](int64_t count) {
+      return double(rt::combinedBytes(kind, kSummed, count, over));
+    };
+    int64_t count = countOf(parameters * description.gradientBytes),
+            most = countOf(double(kBucketBytes));
+    return double(count / most) * blockOf(most) + blockOf(count % most);
   };
-  int64_t count = countOf(own * description.gradientBytes),
-          most = countOf(double(kBucketBytes));
-  return double(count / most) * blockOf(most) + blockOf(count % most);
+  double shared = expertsHere(begin, end, tp, experts),
+         own = rankParameters(begin, end, tp) -
+               expertsElsewhere(begin, end, tp, experts) - shared -
+               tiedParameters(begin, end, tp);
+  return blocksOf(own, replicas) + blocksOf(shared, replicas * tp / experts);
 }
 
 } // namespace dt::planner

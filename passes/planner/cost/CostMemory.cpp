@@ -181,15 +181,18 @@ double ModuleCost::tiedParameters(int begin, int end, int tp) const {
 
 double ModuleCost::expertsHere(int begin, int end, int tp,
                                int64_t experts) const {
+  if (experts <= tp)
+    return 0;
   double sum = 0;
   for (int i = begin; i < end; ++i)
     sum += description.kinds[description.layers[i]].expertParameters;
-  return sum / double(std::max<int64_t>(tp, experts));
+  return sum / double(experts);
 }
 
 double ModuleCost::expertsElsewhere(int begin, int end, int tp,
                                     int64_t experts) const {
-  return expertsHere(begin, end, tp, 1) - expertsHere(begin, end, tp, experts);
+  return expertsHere(begin, end, tp, experts) *
+         (double(experts) / double(tp) - 1);
 }
 
 double ModuleCost::snapshot(int begin, int end, int tp, int64_t shards,
@@ -203,20 +206,25 @@ double ModuleCost::snapshot(int begin, int end, int tp, int64_t shards,
 StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
                                   int64_t experts) const {
   double all = rankParameters(begin, end, tp);
-  double own = all - expertsElsewhere(begin, end, tp, experts);
+  double own = all - expertsElsewhere(begin, end, tp, experts),
+         shared = expertsHere(begin, end, tp, experts);
   StateBytes bytes;
   bytes.parameters = own * description.weightBytes;
   if (!description.trainable)
     return bytes;
   bytes.gradients = own * description.gradientBytes;
-  // With ZeRO the optimizer's state is on all of them once, experts or not;
-  // copies of other stages' parameters are updated as a whole.
+  // Copies of other stages' parameters are updated as a whole; experts have
+  // replicas of their own.
   double tied = tiedParameters(begin, end, tp);
-  bytes.shareOut(((shards > 1 ? all : own) - tied) * description.optimizerBytes,
-                 shards);
-  bytes.moments += tied * description.optimizerBytes;
-  if (shards > 1)
-    bytes.sums -= tied * description.gradientBytes / double(shards);
+  auto shareOut = [&](double parameters, int64_t over) {
+    bytes.moments += parameters * description.optimizerBytes / double(over);
+    bytes.sums +=
+        over > 1 ? parameters * description.gradientBytes / double(over) : 0;
+  };
+  shareOut(own - shared - tied, shards);
+  shareOut(tied, 1);
+  shareOut(shared,
+           std::max<int64_t>(1, shards * tp / std::max<int64_t>(1, experts)));
   return bytes;
 }
 

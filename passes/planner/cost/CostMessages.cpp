@@ -15,17 +15,16 @@ using namespace llvm;
 
 namespace dt::planner {
 
-double ModuleCost::exposed(const Rates &known,
-                           const std::vector<Message> &messages,
+double ModuleCost::exposed(const std::vector<Message> &messages,
                            const std::vector<Rate> &list,
                            const CostOptions &options,
                            const TokenSums &part) const {
   double whole = 0, seconds = 0;
   for (const Message &message : messages) {
-    double one = stripOf(message.exchange, known.group, options, part, 1);
+    double one = stripOf(message, options, part, 1);
     whole += one;
     seconds += options.overlap > 1 && !message.beside.empty()
-                   ? inStrips(known, message, options, part)
+                   ? inStrips(message, options, part)
                    : one;
   }
   return options.overlap == 0 ? inStrips(list, whole, part) : seconds;
@@ -33,12 +32,10 @@ double ModuleCost::exposed(const Rates &known,
 
 /// Strips follow one another on both sides, each product behind or before its
 /// collective: the first or the last strip of one side has nothing beside it.
-double ModuleCost::inStrips(const Rates &known, const Message &message,
-                            const CostOptions &options,
+double ModuleCost::inStrips(const Message &message, const CostOptions &options,
                             const TokenSums &part) const {
   int strips = options.overlap;
-  double travels =
-      stripOf(message.exchange, known.group, options, part, strips);
+  double travels = stripOf(message, options, part, strips);
   double whole = 0, strip = 0;
   for (const Rate &rate : message.beside) {
     whole += rate.at(part);
@@ -74,17 +71,18 @@ double ModuleCost::inStrips(const std::vector<Rate> &list, double collectives,
                       std::max(0.0, rest * (collectives - products)));
 }
 
-/// Keys and values of the other ranks of a CP group; tokens to experts and
-/// back.
-double ModuleCost::exchange(const LayerKind &kind, const CostOptions &options,
-                            const TokenSums &part, bool backward) const {
+/// Keys and values of the other ranks of a CP group; by rule, tokens to experts
+/// and back.
+double ModuleCost::exchange(const Rates &known, const LayerKind &kind,
+                            const CostOptions &options, const TokenSums &part,
+                            bool backward) const {
   double seconds = 0;
   // Back, what was gathered is scattered too.
   if (options.cp > 1)
     seconds += (backward ? 2 : 1) *
                cluster.allGather(cluster.getGroup(node, options.cp, options.tp),
                                  kind.exchanged.at(part) / options.tp);
-  if (!options.rowsTravel())
+  if (known.layer || !options.leavesGroup())
     return seconds;
   int etp = options.getExpertTP();
   double rows = kind.dispatched.at(part) / options.cp /
@@ -94,9 +92,9 @@ double ModuleCost::exchange(const LayerKind &kind, const CostOptions &options,
               cluster.allGather(cluster.getGroup(node, etp, 1), rows * etp));
 }
 
-double ModuleCost::stripOf(const Exchange &exchange, const Group &group,
-                           const CostOptions &options, const TokenSums &part,
-                           int strips) const {
+double ModuleCost::stripOf(const Message &message, const CostOptions &options,
+                           const TokenSums &part, int strips) const {
+  const auto &[exchange, group, beside] = message;
   double bytes = exchange.bytes.at(part) / options.cp / strips;
   switch (rt::formOf(exchange.kind).travel) {
   case rt::Travel::RoundTrip:
@@ -118,16 +116,14 @@ void ModuleCost::addMessages(const Rates &known, int index,
                              const CostOptions &options, const TokenSums &part,
                              Times &times) const {
   const LayerKind &kind = description.kinds[index];
-  double there =
-      exposed(known, known.forwardMessages, known.forward, options, part) +
-      exchange(kind, options, part, false);
+  double there = exposed(known.forwardMessages, known.forward, options, part) +
+                 exchange(known, kind, options, part, false);
   times.forward += there;
   times.reduce += there;
   if (!description.hasBackward())
     return;
-  double back =
-      exposed(known, known.backwardMessages, known.input, options, part) +
-      exchange(kind, options, part, true);
+  double back = exposed(known.backwardMessages, known.input, options, part) +
+                exchange(known, kind, options, part, true);
   times.reduce += back;
   // A layer that is described says itself what it does again.
   if (options.save == Save::None && !known.layer) {

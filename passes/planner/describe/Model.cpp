@@ -6,6 +6,8 @@
 
 #include "passes/planner/describe/Model.h"
 
+#include "dialects/dist/SharedExperts.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -94,7 +96,8 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
   for (const std::vector<Exchange> *exchanges :
        {&layer.forwardExchanges, &layer.backwardExchanges})
     for (const Exchange &exchange : *exchanges) {
-      fine &= good(exchange.bytes) && good(exchange.rows);
+      fine &= good(exchange.bytes) && good(exchange.rows) &&
+              exchange.over >= 0 && exchange.stride >= 1;
       for (const Op &op : exchange.beside)
         if (Error error = checkOp(module, kind, op))
           return error;
@@ -122,7 +125,7 @@ Error checkModule(const Module &module) {
     bool fine = good(kind.parameters) && good(kind.reduced) &&
                 good(kind.output) && good(kind.exchanged) &&
                 good(kind.dispatched) && good(kind.expertParameters) &&
-                kind.expertParameters <= kind.parameters;
+                good(kind.capacity) && kind.expertParameters <= kind.parameters;
     for (int i = 0; i < 3; ++i)
       fine &= good(kind.keptSplit[i]) && good(kind.keptSequence[i]);
     if (!fine)
@@ -166,10 +169,11 @@ int Module::getExperts() const {
   return common;
 }
 
-std::vector<int> Module::listExpertRanks(int tp) const {
+std::vector<int> Module::listExpertRanks(int tp, int64_t cp, int64_t dp) const {
   std::vector<int> ranks;
   for (auto &[layout, layers] : partitioned)
-    if (layout.tp == tp && !is_contained(ranks, layout.ep))
+    if (layout.tp == tp && !is_contained(ranks, layout.ep) &&
+        dist::canShareExperts(layout.ep, tp, cp, dp))
       ranks.push_back(layout.ep);
   return ranks;
 }

@@ -163,6 +163,9 @@ struct LayerKind {
   Linear dispatched;
   /// How often rows are routed: the program's layers of experts in this one.
   int routes = 0;
+  /// Rows that there is room for over the mean (docs/experts.md#a-capacity); 0:
+  /// for all.
+  double capacity = 0;
   int getExperts() const; ///< 0 if it has none
 };
 
@@ -170,12 +173,15 @@ struct LayerKind {
 struct Exchange {
   rt::CollectiveKind kind = rt::CollectiveKind::AllReduce;
   Linear bytes;
+  /// Of other ranks: how many, and their distance. 0: the TP group.
+  int over = 0, stride = 1;
   /// Products, also of the layer's, that it is cut with where programs overlap
   /// the two (docs/sharding.md).
   std::vector<Op> beside = {};
   /// Rows of the whole tensor of which a rank's block has a part each; blocks
   /// of several are packed.
   Linear rows = {};
+  int getOver(int tp) const { return over ? over : tp; }
 };
 
 /// A layer as the compiler cuts and differentiates it for one TP degree and one
@@ -211,7 +217,7 @@ struct LayerVariant {
   /// Between layers that follow one another a rank has its share of the tokens
   /// (arXiv 2205.05198); layers that do not are in such a layout as in others.
   bool sequenceParallel = false;
-  int ep = 1; ///< of the ranks, those that share out experts
+  int ep = 1; ///< ranks that share out experts: of the group, or more
   friend bool operator<(const LayerVariant &a, const LayerVariant &b) {
     return std::tie(a.tp, a.sequenceParallel, a.save, a.ep) <
            std::tie(b.tp, b.sequenceParallel, b.save, b.ep);
@@ -268,9 +274,9 @@ struct Module {
   /// Experts that ranks can share out evenly: what divides those of all layers
   /// that have any; 0 if none has.
   int getExperts() const;
-  /// For which numbers of ranks of a TP group, 1 among them, layers are
-  /// described that share out experts.
-  std::vector<int> listExpertRanks(int tp) const;
+  /// For which numbers of ranks that share out experts, 1 among them, layers
+  /// are described that a unit may have (dialects/dist/SharedExperts.h).
+  std::vector<int> listExpertRanks(int tp, int64_t cp, int64_t dp) const;
   double getParameters() const;
   /// The most tokens of its own items that a part may have; 0: no bound.
   double getPartTokens() const;

@@ -67,7 +67,7 @@ LayerKind readKind(const JsonReader &json) {
   json.keys({"name", "forward", "input", "weight", "parameters",
              "expert_parameters", "reduced", "forward_reduces",
              "backward_reduces", "kept", "output", "exchanged", "dispatched",
-             "routes"});
+             "routes", "capacity"});
   LayerKind kind;
   kind.name = json.at("name").string();
   auto readOps = [&](StringRef key, std::vector<Op> &ops) {
@@ -83,6 +83,7 @@ LayerKind readKind(const JsonReader &json) {
   json.read("forward_reduces", kind.forwardReduces, 0, 1000);
   json.read("backward_reduces", kind.backwardReduces, 0, 1000);
   json.read("routes", kind.routes, 0, kMostCount);
+  kind.capacity = figure(json, "capacity");
   if (json.has("kept")) {
     JsonReader kept = json.at("kept");
     std::vector<StringRef> saves = models::textsOf<Save>();
@@ -126,10 +127,12 @@ void readLayers(const JsonReader &json, Module &module) {
 std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
   std::vector<Exchange> result;
   for (const JsonReader &entry : json.listIfAny(key)) {
-    entry.keys({"kind", "bytes", "rows", "beside", "count"});
+    entry.keys({"kind", "bytes", "over", "stride", "rows", "beside", "count"});
     Exchange exchange;
     exchange.kind = entry.at("kind").choice<rt::CollectiveKind>();
     exchange.bytes = readLinear(entry, "bytes");
+    entry.read("over", exchange.over, 1, kMostCount);
+    entry.read("stride", exchange.stride, 1, kMostCount);
     exchange.rows = readLinear(entry, "rows");
     for (const JsonReader &op : entry.listIfAny("beside"))
       exchange.beside.push_back(readOp(op));

@@ -89,6 +89,7 @@ OrderedJson print(const LayerKind &kind) {
   put(json, "forward_reduces", double(kind.forwardReduces));
   put(json, "backward_reduces", double(kind.backwardReduces));
   put(json, "routes", double(kind.routes));
+  put(json, "capacity", kind.capacity);
   // Counts are integers.
   for (const char *key : {"forward_reduces", "backward_reduces", "routes"})
     if (json.contains(key))
@@ -113,6 +114,10 @@ OrderedJson print(const std::vector<Exchange> &exchanges) {
     OrderedJson json;
     json["kind"] = rt::textOf(exchange.kind);
     put(json, "bytes", exchange.bytes);
+    if (exchange.over) {
+      json["over"] = exchange.over;
+      json["stride"] = exchange.stride;
+    }
     put(json, "rows", exchange.rows);
     for (const Op &op : exchange.beside)
       json["beside"].push_back(print(op));

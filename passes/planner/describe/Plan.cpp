@@ -6,8 +6,6 @@
 
 #include "passes/planner/describe/Plan.h"
 
-#include "passes/planner/describe/PricedOnly.h"
-
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -439,8 +437,6 @@ std::string printPlan(const Plan &plan, const Model &model) {
       {"objective", p.objective},    {"step", p.step},
       {"ceiling", p.getCeiling()},   {"mfu", p.mfu},
       {"bubble_wall", p.wallBubble}, {"bubble_span", p.spanBubble}};
-  if (!plan.notExecutable.empty())
-    json["predicted"][kNotExecutable.str()] = plan.notExecutable;
   for (auto &[rank, tasks] : p.order)
     json["predicted"]["order"][std::to_string(rank)] = tasks;
   if (!p.allocated.empty())

@@ -91,8 +91,9 @@ private:
     for (std::vector<Exchange> *exchanges :
          {&layer.forwardExchanges, &layer.backwardExchanges})
       for (Exchange &exchange : *exchanges) {
-        shape.push_back(
-            formatv("{0}, collective {1}", where, int(exchange.kind)));
+        shape.push_back(formatv("{0}, collective {1} over {2} stride {3}",
+                                where, int(exchange.kind), exchange.over,
+                                exchange.stride));
         add(where + ": a collective", exchange.bytes);
         add(where + ": rows of a collective", exchange.rows);
         add(where, "collective beside", exchange.beside);

@@ -11,6 +11,8 @@
 
 #include "passes/planner/policies/Policy.h"
 
+#include "dialects/dist/SharedExperts.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -100,6 +102,14 @@ struct Backbone {
   int tp, pp, vpp;
   Save save;
   double slack; ///< beat of the others over the backbone's
+  int ep = 1;
+  /// Replicas are a multiple of.
+  int64_t getJoined() const { return dist::countJoined(ep, tp, 1); }
+  CostOptions getOptions() const {
+    CostOptions options{tp, save};
+    options.ep = ep;
+    return options;
+  }
 };
 
 class Disjoint {
@@ -122,13 +132,14 @@ public:
   bool mayFit(const Backbone &layout, int64_t micro) const {
     int pace = input.model().pace, node = nodes[pace];
     const Module &module = input.model().modules[pace];
-    CostOptions options{layout.tp, layout.save};
-    double kept = input.prices(pace, options, 1, node).kept.back();
+    const LayerPrices &prices =
+        input.prices(pace, layout.getOptions(), 1, node);
+    double kept = prices.kept.back();
     double weights = module.weightBytes;
     weights += module.trainable ? module.gradientBytes : 0;
     // All stages hold a microbatch each once the pipeline is full.
     double fraction = layout.pp > 1 ? 0.5 : 1;
-    return module.getParameters() * weights / (layout.tp * layout.pp) +
+    return prices.parameters.back() * weights / (layout.tp * layout.pp) +
                fraction * kept * double(micro) <=
            input.costs.cluster.getMemory(node);
   }
@@ -144,10 +155,10 @@ public:
                            int64_t most) const {
     // The others' need grows with DP: a few steps of bisection.
     std::optional<UnitSizes> best;
-    int64_t low = 1, high = most;
+    int64_t joined = layout.getJoined(), low = 1, high = most / joined;
     while (low <= high) {
       int64_t dp = best || low == 1 ? (low + high + 1) / 2 : low;
-      auto sizes = size(layout, micro, dp);
+      auto sizes = size(layout, micro, dp * joined);
       // Devices of one kind need not be in one place.
       if (sizes && (!several || toPlan(layout, micro, *sizes))) {
         best = std::move(sizes);
@@ -189,10 +200,9 @@ private:
     if (layout.vpp > 1 && n > layout.pp)
       n = n / layout.pp * layout.pp;
     double meanSize = double(input.samples()) / double(n);
-    CostOptions options{layout.tp, layout.save};
     double priced = PolicyInput::nearestPower(meanSize / double(dp));
-    const LayerPrices &prices =
-        input.cache->get(nodes[model.pace], model.pace, options, priced);
+    const LayerPrices &prices = input.cache->get(nodes[model.pace], model.pace,
+                                                 layout.getOptions(), priced);
     double uneven = input.cache->getUnevenness(n, dp, true);
     double beat = prices.total.back() * meanSize / double(dp) / priced /
                   layout.pp * uneven;
@@ -257,6 +267,7 @@ private:
           makeUnit(input, int(m), unit.tp, unit.dp, unit.pp,
                    int(m) == input.model().pace ? layout.vpp : 1, unit.save));
     }
+    plan.units[input.model().pace].ep = layout.ep;
     if (!placeUnits(input, plan, several ? nodes : std::vector<int>()))
       return std::nullopt;
     return plan;
@@ -269,36 +280,58 @@ private:
   bool several = false; ///< kinds of devices
 };
 
+/// With every size of microbatches that may fit, experts over as few ranks as
+/// that takes.
+void addPlans(const PolicyInput &input, const Disjoint &disjoint,
+              Backbone layout, ArrayRef<int> shares, std::vector<Plan> &plans) {
+  int pace = input.model().pace,
+      layers = int(input.model().modules[pace].layers.size());
+  int64_t replicas = disjoint.getMostReplicas(layout);
+  for (int64_t micro : microSizes(input, {1, 2, 3, 4, 6, 8, 12})) {
+    int64_t most = std::min(replicas, input.divideSamples(micro));
+    bool may = false;
+    for (int ep : micro > input.samples() ? ArrayRef<int>() : shares) {
+      layout.ep = ep;
+      layout.vpp = 1;
+      if (most < layout.getJoined() || !disjoint.mayFit(layout, micro))
+        continue;
+      may = true;
+      auto plan = disjoint.make(layout, micro, most);
+      if (!plan)
+        continue;
+      plans.push_back(*plan);
+      // One replica less is sometimes better: fewer uneven parts.
+      int64_t dp = plan->units[pace].dp;
+      for (int vpp : {2, 4})
+        if (layout.pp > 1 && layout.pp * vpp <= layers &&
+            plan->microbatches >= layout.pp) {
+          layout.vpp = vpp;
+          if (auto more = disjoint.make(layout, micro, dp))
+            plans.push_back(*more);
+        }
+      if (shares.size() == 1 || std::isfinite(estimate(input, *plan)))
+        break;
+    }
+    if (!may)
+      break;
+  }
+}
+
 void addPlans(const PolicyInput &input, const Disjoint &disjoint,
               std::vector<Plan> &plans) {
-  int layers = int(input.model().modules[input.model().pace].layers.size());
-  std::vector<int64_t> micros = microSizes(input, {1, 2, 3, 4, 6, 8, 12});
-  for (int tp : tensorSizes(input, input.model().pace))
+  const Module &pace = input.model().modules[input.model().pace];
+  int layers = int(pace.layers.size());
+  for (int tp : tensorSizes(input, input.model().pace)) {
+    std::vector<int> shares = pace.listExpertRanks(tp, 1, input.gpus() / tp);
+    if (shares.empty()) // nothing is described
+      shares = {1};
     for (int pp = 1; pp <= std::min(layers, 40); pp += pp < 16   ? 1
                                                        : pp < 24 ? 2
                                                                  : 4)
       for (Save save : {Save::All, Save::Vjp, Save::None})
         for (double slack : {0.8, 1.0})
-          for (int64_t micro : micros) {
-            Backbone layout{tp, pp, 1, save, slack};
-            int64_t most = disjoint.getMostReplicas(layout);
-            if (most < 1 || micro > input.samples() ||
-                !disjoint.mayFit(layout, micro))
-              break;
-            most = std::min(most, input.divideSamples(micro));
-            auto plan = disjoint.make(layout, micro, most);
-            if (!plan)
-              continue;
-            plans.push_back(*plan);
-            // One replica less is sometimes better: fewer uneven parts.
-            int64_t dp = plan->units[input.model().pace].dp;
-            for (int vpp : {2, 4})
-              if (pp > 1 && pp * vpp <= layers && plan->microbatches >= pp) {
-                layout.vpp = vpp;
-                if (auto more = disjoint.make(layout, micro, dp))
-                  plans.push_back(*more);
-              }
-          }
+          addPlans(input, disjoint, {tp, pp, 1, save, slack}, shares, plans);
+  }
 }
 
 } // namespace

@@ -34,10 +34,7 @@ Policies &getPolicies() {
       {"bubble", "encoder and generator in the backbone's bubbles", listBubble},
       {"joint", "all of these, item by item", listJoint, /*mixesKinds=*/true,
        /*takesAll=*/true},
-      {"context",
-       "joint with context parallelism, and priced only: with experts over "
-       "replicas",
-       listContext},
+      {"context", "joint with context parallelism", listContext},
   };
   return policies;
 }
@@ -149,6 +146,34 @@ void addBySchedule(const PolicyInput &input, std::vector<Plan> plans,
       for (Plan &other : splitBackwards(input, plan))
         families[prefix + other.schedule].push_back(std::move(other));
     families[prefix + plan.schedule].push_back(std::move(plan));
+  }
+}
+
+std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
+                              int u) {
+  const UnitPlan &unit = plan.units[u];
+  std::vector<Plan> plans;
+  if (!unit.etp)
+    for (int ep :
+         input.model().modules[u].listExpertRanks(unit.tp, unit.cp, unit.dp))
+      if (ep != unit.ep)
+        plans.emplace_back(plan).units[u].ep = ep;
+  return plans;
+}
+
+void addShared(const PolicyInput &input, std::vector<Plan> &plans) {
+  int pace = input.model().pace;
+  if (input.model().modules[pace].getExperts() == 0)
+    return;
+  auto fits = [&](const Plan &plan) {
+    return std::isfinite(estimate(input, plan));
+  };
+  for (size_t i = 0, count = plans.size(); i < count; ++i) {
+    std::vector<Plan> others;
+    if (!fits(plans[i]))
+      others = varyExperts(input, plans[i], pace);
+    if (auto least = find_if(others, fits); least != others.end())
+      plans.push_back(std::move(*least));
   }
 }
 

@@ -221,8 +221,7 @@ llvm::Expected<Plan> makePlan(llvm::StringRef policy, const PolicyInput &input);
 llvm::Expected<Plan> followRules(const PolicyInput &input,
                                  llvm::ArrayRef<Rule> rules);
 
-/// Of the policies that Policy.cpp names. `context` is priced, but not
-/// executable: its plans say so in Plan::notExecutable.
+/// Of the policies that Policy.cpp names.
 ListLayouts listMegatron, listMegatronStages, listHomogeneous, listDistTrain,
     listDistMM, listColocated, listBubble, listJoint, listContext;
 
@@ -300,9 +299,8 @@ Cluster meanOfKinds(const Cluster &cluster);
 
 /// Every uniform layout: TP, PP, DP, VPP, micro, saved set; encoder and
 /// generator on the ranks of the end stages or on ranks of their own. With `cp`
-/// ranks for a sample's tokens and `ep` for a layer's experts.
-std::vector<Plan> uniformPlans(const PolicyInput &input, int cp = 1,
-                               int ep = 1);
+/// ranks for a sample's tokens.
+std::vector<Plan> uniformPlans(const PolicyInput &input, int cp = 1);
 /// Units share all ranks, each with its own layout.
 std::vector<Plan> colocatedPlans(const PolicyInput &input,
                                  llvm::StringRef schedule);
@@ -321,6 +319,13 @@ std::vector<Rule> distTrainRules(const PolicyInput &input,
                                  int64_t mostMicro = 1, int64_t mostRounds = 1);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
+/// The plan with other numbers of ranks that share out a unit's experts: all
+/// for which layers are described, ascending.
+std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
+                              int unit);
+/// Adds, of what does not fit by estimate, the least sharing out of the
+/// backbone's experts that does.
+void addShared(const PolicyInput &input, std::vector<Plan> &plans);
 
 } // namespace dt::planner
 

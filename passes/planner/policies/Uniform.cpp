@@ -27,7 +27,7 @@ struct Uniform {
   Save save;
   bool stages; ///< encoder and generator on stages of their own
   bool even;
-  int cp = 1, ep = 1;
+  int cp = 1;
 };
 
 /// Position of a module along the data's way: before the pacing one or behind.
@@ -100,8 +100,6 @@ std::vector<Plan> makeUniform(const PolicyInput &input, const Uniform &layout,
     UnitPlan unit = makeUnit(input, module, tp, layout.dp, pp,
                              pace ? layout.vpp : 1, layout.save, layout.even);
     unit.cp = layout.cp;
-    unit.ep = pace ? layout.ep : 1;
-    unit.etp = unit.ep > 1 ? layout.tp : 0;
     unit.firstRank = next;
     plan.units[module] = unit;
     if (pace || layout.stages)
@@ -191,7 +189,7 @@ Expected<Layouts> asUsersDo(const PolicyInput &input, bool stages) {
 
 } // namespace
 
-std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
+std::vector<Plan> uniformPlans(const PolicyInput &input, int cp) {
   const Module &backbone = input.model().modules[input.model().pace];
   int layers = int(backbone.layers.size());
   std::vector<Plan> plans;
@@ -202,17 +200,16 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp, int ep) {
         for (int64_t micro : micros)
           for (Save save : {Save::All, Save::Vjp, Save::None})
             for (bool stages : {false, true}) {
-              Uniform layout{tp,   pp,     vpp,   1,  micro,
-                             save, stages, false, cp, ep};
+              Uniform layout{tp, pp, vpp, 1, micro, save, stages, false, cp};
               layout.dp = std::min(input.gpus() / perReplica(input, layout),
                                    input.divideSamples(micro));
-              layout.dp -= layout.dp % ep;
               if (layout.dp < 1 || pp * vpp > layers)
                 continue;
               for (Plan &plan : makeUniform(input, layout))
                 if (vpp == 1 || canInterleave(input, layout, plan))
                   plans.push_back(std::move(plan));
             }
+  addShared(input, plans);
   return plans;
 }
 

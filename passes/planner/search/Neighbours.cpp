@@ -6,6 +6,8 @@
 
 #include "passes/planner/search/PlanSearch.h"
 
+#include "dialects/dist/SharedExperts.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -30,7 +32,8 @@ public:
     for (size_t u = 0; u < plan.units.size(); ++u) {
       varySave(plan, int(u));
       varySlices(plan, int(u));
-      varyExperts(plan, int(u));
+      for (Plan &other : varyExperts(input, plan, int(u)))
+        add(std::move(other));
       if (disjoint) {
         varyReplicas(plan, int(u));
         varyStages(plan, int(u));
@@ -63,6 +66,11 @@ public:
 private:
   /// Places the units again, on the kinds of devices that they were on.
   void add(Plan plan) {
+    if (any_of(plan.units, [](const UnitPlan &unit) {
+          return !unit.etp &&
+                 !dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp);
+        }))
+      return;
     if (!plan.sharesRanks() && !uniform) {
       std::vector<int> nodes;
       const Cluster &cluster = input.costs.cluster;
@@ -183,16 +191,6 @@ private:
       if (sub <= part.items) {
         Plan other = plan;
         other.units[u].sub = sub;
-        add(other);
-      }
-  }
-
-  void varyExperts(const Plan &plan, int u) {
-    const UnitPlan &unit = plan.units[u];
-    for (int ep : input.model().modules[u].listExpertRanks(unit.tp))
-      if (ep != unit.ep && !unit.etp) {
-        Plan other = plan;
-        other.units[u].ep = ep;
         add(other);
       }
   }

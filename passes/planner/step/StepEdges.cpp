@@ -333,7 +333,7 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   int64_t tp = unit.tp, over = std::max(tp, unit.getExpertRanks());
   double all = cost.rankParameters(begin, end, unit.tp),
          own = all - cost.expertsElsewhere(begin, end, unit.tp, over),
-         experts = over > tp ? cost.expertsHere(begin, end, unit.tp, over) : 0;
+         experts = cost.expertsHere(begin, end, unit.tp, over);
   // Seconds; of these, on NICs.
   double sum = 0, gather = 0, busy = 0, later = 0;
   auto add = [&](double parameters, int64_t stride) {

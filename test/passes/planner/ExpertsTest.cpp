@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/policies/Policy.h"
+#include "passes/planner/search/PlanSearch.h"
 #include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Clusters.h"
 #include "test/passes/planner/Errors.h"
@@ -77,6 +77,11 @@ TEST(Experts, State) {
   EXPECT_EQ(inside.parameters - across.parameters,
             module.weightBytes * (experts / 4 - experts / 8));
   EXPECT_EQ(across.moments, inside.moments);
+  // Gradients of experts are summed over replicas of their own: here one.
+  StateBytes alone = cost.stateBytes(0, kLayers, 4, 2, 8);
+  EXPECT_EQ(alone.sums,
+            module.gradientBytes / 2 *
+                (alone.parameters / module.weightBytes - experts / 8));
   EXPECT_EQ(whole.moments,
             module.optimizerBytes * whole.parameters / module.weightBytes);
 }
@@ -111,6 +116,97 @@ TEST(Experts, Imbalance) {
   EXPECT_GT(forwardOf(model, 8, &skewed), forwardOf(model, 8));
   std::string text = printProfile(skewed);
   EXPECT_EQ(printProfile(llvm::cantFail(parseProfile(text, "p.json"))), text);
+}
+
+/// Rows that programs have no room for are dropped: no rank has more.
+TEST(Experts, Capacity) {
+  Model model = makeMixture();
+  Profile skewed =
+      routingOf("[[6, 2, 0, 0, 0, 0, 0, 0], [6, 2, 0, 0, 0, 0, 0, 0]]");
+  model.modules[0].kinds[0].capacity = 6; // of the fullest rank
+  Model narrow = model;
+  narrow.modules[0].kinds[0].capacity = 1.25;
+  Profile few = routingOf("[1.25, 1.25]");
+  EXPECT_EQ(skewed.getSlowest(model.modules[0], 0, 8), 6);
+  EXPECT_EQ(forwardOf(model, 8, &skewed), forwardOf(makeMixture(), 8, &skewed));
+  EXPECT_EQ(forwardOf(narrow, 8, &skewed), forwardOf(narrow, 8, &few));
+  EXPECT_LT(forwardOf(narrow, 8, &skewed), forwardOf(model, 8, &skewed));
+}
+
+/// Products of a layer as it is described have room for all rows of a capacity.
+TEST(Experts, DescribedRoom) {
+  Model model = makeMixture();
+  Module &module = model.modules[0];
+  module.kinds[0].capacity = 1.25;
+  RankLayer layer;
+  for (Op op : module.kinds[0].forward)
+    if (op.expert) {
+      op.count /= 4;
+      op.rows = op.rows * 1.25;
+      layer.forward.push_back(op);
+    }
+  module.partitioned[{4, CostOptions().save, false, 4}] = {layer};
+  Profile even = routingOf("[1, 1]"), some = routingOf("[1.1, 1.1]"),
+          all = routingOf("[8, 8]");
+  // Nothing is known of rows: as many as there is room for.
+  EXPECT_EQ(forwardOf(model, 4), forwardOf(model, 4, &all));
+  EXPECT_LT(forwardOf(model, 4, &some), forwardOf(model, 4));
+  EXPECT_LT(forwardOf(model, 4, &even), forwardOf(model, 4, &some));
+}
+
+/// More ranks than a TP group gather tokens where layers are described so: no
+/// row travels, and collectives are those of the description.
+TEST(Experts, DescribedBeyondTheGroup) {
+  Model model = makeMixture();
+  Module &module = model.modules[0];
+  RankLayer layer;
+  layer.forward = {module.kinds[0].forward.front()};
+  module.partitioned[{4, CostOptions().save, false, 8}] = {layer};
+  Model still = model;
+  still.modules[0].kinds[0].dispatched = {};
+  EXPECT_EQ(forwardOf(model, 8), forwardOf(still, 8));
+  EXPECT_GT(forwardOf(model, 8, nullptr, 4), forwardOf(still, 8, nullptr, 4));
+  Exchange gather{dt::rt::CollectiveKind::AllGather, {0, 4096, 0}};
+  module.partitioned.begin()->second[0].forwardExchanges = {gather};
+  double group = forwardOf(model, 8);
+  gather.over = 2;
+  gather.stride = 4;
+  module.partitioned.begin()->second[0].forwardExchanges = {gather};
+  EXPECT_GT(group, forwardOf(still, 8));
+  EXPECT_NE(forwardOf(model, 8), group);
+  // Of replicas as many as make whole groups.
+  EXPECT_EQ(module.listExpertRanks(4, 1, 2), std::vector<int>{8});
+  EXPECT_EQ(module.listExpertRanks(4, 2, 1), std::vector<int>{8});
+  EXPECT_EQ(module.listExpertRanks(4, 1, 3), std::vector<int>());
+}
+
+/// Joined replicas stay whole groups, whatever else changes.
+TEST(Experts, Neighbours) {
+  Model model = makeMixture();
+  Module &module = model.modules[0];
+  for (int ep : {1, 8})
+    module.partitioned[{4, CostOptions().save, false, ep}].resize(
+        module.kinds.size());
+  Cluster cluster = takeDevices("h100-80g", 32);
+  Costs costs(cluster, model);
+  std::vector<Sample> batch(64);
+  for (Sample &sample : batch)
+    sample.tokens = 4096;
+  PolicyInput input{costs, batch};
+  Plan plan;
+  plan.units = {makeUnit(input, 0, 4, 6, 1, 1, Save::Vjp)};
+  plan.units[0].ep = 8;
+  plan.ranks = plan.units[0].getRanks();
+  plan.microbatches = 4;
+  int shared = 0, own = 0;
+  for (const Plan &other : neighboursOf(input, plan, /*uniform=*/false)) {
+    const UnitPlan &unit = other.units[0];
+    EXPECT_TRUE(unit.ep == 1 || unit.dp % 2 == 0) << unit.ep << " " << unit.dp;
+    shared += unit.ep > 1 && unit.dp != 6;
+    own += unit.ep == 1;
+  }
+  EXPECT_GT(shared, 0);
+  EXPECT_GT(own, 0);
 }
 
 std::string routingError(const std::string &layers) {

@@ -103,7 +103,7 @@ TEST(Measured, PricesStrips) {
   product.k = 16;
   RankLayer layer;
   layer.forward = {product};
-  layer.forwardExchanges = {{dt::rt::CollectiveKind::AllReduce, {}, {product}}};
+  layer.forwardExchanges.emplace_back().beside = {product};
   Module module;
   module.precision = "f32";
   module.kinds.resize(1);

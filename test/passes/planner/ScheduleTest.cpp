@@ -140,7 +140,8 @@ Module makeSummedProduct(bool sums) {
   RankLayer layer;
   layer.forward = {product};
   Exchange alone{dt::rt::CollectiveKind::AllReduce, {0, 1024, 0}};
-  Exchange sum{dt::rt::CollectiveKind::AllReduce, {0, 2 * 4096, 0}, {product}};
+  Exchange sum{dt::rt::CollectiveKind::AllReduce, {0, 2 * 4096, 0}};
+  sum.beside = {product};
   if (sums)
     layer.forwardExchanges = {sum, alone};
   Module module;
