@@ -198,8 +198,8 @@ TEST(Candidates, TheSimplestMustFit) {
   EXPECT_GT(two.predicted.step, one.predicted.step);
 }
 
-/// Whoever searches settles on what is within 0.5 % of the fastest it found, and
-/// finds nothing simpler there.
+/// Whoever searches settles on what is within 0.5 % of the fastest it found,
+/// and finds nothing simpler there.
 TEST(Candidates, EveryPolicySettlesOnTheSimplest) {
   Cluster cluster = takeDevices("a800-80g", 24);
   Model model = makeMultimodal(7);
