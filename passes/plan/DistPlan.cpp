@@ -119,6 +119,15 @@ llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
   return taken;
 }
 
+/// Of a copy only sizes are asked: what is chosen is verified when it is
+/// compiled itself.
+LogicalResult runUnverified(OpPassManager &pm, mlir::ModuleOp copy) {
+  PassManager own(copy.getContext());
+  static_cast<OpPassManager &>(own) = pm;
+  own.enableVerifier(false);
+  return own.run(copy);
+}
+
 /// Whether there may be replicas or, where the recipe leaves them open, several
 /// microbatches is known by trying: the copy is what a program is then.
 bool DistPlanPass::cutBatch(mlir::ModuleOp copy, bool isOpen) {
@@ -150,10 +159,7 @@ llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostTP,
   bool isOpen = batch && batch.getOpenMicro(),
        mayBeCut = cutBatch(copy, isOpen);
   llvm::Expected<PlannedProgram> result = describePartitioned(
-      isOpen && mayBeCut ? copy : program, mostTP, mostRanks,
-      [&](OpPassManager &pm, mlir::ModuleOp copy) {
-        return runPipeline(pm, copy);
-      });
+      isOpen && mayBeCut ? copy : program, mostTP, mostRanks, runUnverified);
   if (!result)
     return result;
   auto isWhole = [](dist::ModuleOp module) { return module.getWholeBatch(); };
@@ -236,14 +242,7 @@ DistPlanPass::measure(const planner::Plan &plan,
   QuietCopies quiet(&getContext(), /*told=*/true);
   if (llvm::Error error = applyPlan(std::move(*file), copy))
     return error;
-  // Only its bytes are asked for: what is chosen is verified when it is
-  // compiled itself.
-  auto ranks = measureMemory(copy, [&](OpPassManager &pm, mlir::ModuleOp copy) {
-    PassManager unverified(copy.getContext());
-    static_cast<OpPassManager &>(unverified) = pm;
-    unverified.enableVerifier(false);
-    return unverified.run(copy);
-  });
+  auto ranks = measureMemory(copy, runUnverified);
   if (succeeded(ranks))
     return std::move(*ranks);
   isTold = true;

@@ -55,8 +55,9 @@ public:
   void search(const std::vector<Plan> &plans, const std::vector<Plan> &all);
   /// What is said of the search.
   planner::Searched getSearched() const;
-  /// With what is known since a plan was refused: simulates it again, and those
-  /// found of its layout; if `varied`, also what differs from it in a decision.
+  /// With what is known since a plan was refused: simulates it again, and what
+  /// of its layout may not fit; if `varied`, also what differs from it in a
+  /// decision.
   void reconsider(bool varied);
   /// The best of `found` as it is measured, with its predictions. DoesNotFit:
   /// it does not, and is no longer among `found`.
@@ -349,13 +350,18 @@ void Finder::reconsider(bool varied) {
   std::vector<Plan> others = {start};
   planner::Candidates rest;
   for (Plan &plan : found.getPlans()) {
-    Plan told = plan;
-    refusals.tell(told);
-    bool same =
-        llvm::all_of(llvm::zip(told.units, plan.units), [](const auto &units) {
-          return std::get<0>(units).beyond == std::get<1>(units).beyond;
-        });
-    if (same) {
+    auto most = [](const UnitPlan &unit) {
+      return unit.beyond.empty() ? 0 : *llvm::max_element(unit.beyond);
+    };
+    Plan before = plan;
+    refusals.tell(plan);
+    bool stillFits = true;
+    for (auto [unit, known] : llvm::zip(plan.units, before.units)) {
+      stillFits &=
+          plan.predicted.memory[unit.module] + most(unit) - most(known) <=
+          input.costs.cluster.getLeastMemory(unit.firstRank, unit.getRanks());
+    }
+    if (stillFits) {
       rest.add(std::move(plan));
       continue;
     }

@@ -172,6 +172,19 @@ void buildLayerWork(OpPassManager &pm) {
   optimize::buildOptimizePipeline(pm);
 }
 
+/// So many replicas at most gather their tokens to share out experts: each has
+/// room for the rows of all of them.
+constexpr int64_t kMostGathered = 8;
+
+/// Ranks that share out experts, at most; with a capacity rows travel, and room
+/// is bounded.
+int64_t getMostExpertRanks(mlir::ModuleOp program, int tp, int64_t ranks) {
+  bool isLimited =
+      program.walk([](nn::LimitChoicesOp) { return WalkResult::interrupt(); })
+          .wasInterrupted();
+  return isLimited ? ranks : std::min(ranks, kMostGathered * tp);
+}
+
 /// Whether a module's layers differ with a layout's `ep`.
 bool canShareExperts(const planner::Module &module,
                      const LayerVariant &layout) {
@@ -466,10 +479,11 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
     most = std::max<int64_t>(most, module.maxTP);
   QuietCopies quiet(program.getContext());
   for (int tp = 1; tp <= std::min(most, mostTP); tp *= 2)
-    for (int ep = 1; ep <= mostRanks; ep *= 2)
+    for (int64_t ep = 1; ep <= getMostExpertRanks(outlined, tp, mostRanks);
+         ep *= 2)
       for (bool sequenceParallel : {false, true})
         for (Save save : {Save::None, Save::Vjp, Save::All}) {
-          LayerVariant layout{tp, save, sequenceParallel, ep};
+          LayerVariant layout{tp, save, sequenceParallel, int(ep)};
           if (isDescribed(*brief, layout))
             describeLayout(outlined, program, *brief, layout, run);
         }
