@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/dist/DistOps.h"
+#include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNNumbers.h"
 #include "passes/outline/Passes.h"
 
@@ -192,9 +193,13 @@ private:
                                  route.getPlace(), each, parts, room);
   }
 
-  /// reduce(reshape(rows)) over the rows of each token: [.., k, ..h].
+  /// reduce(reshape(rows)) over the rows of each token: [.., k, ..h]. Narrow
+  /// rows that are widened for it stay narrow, and their sum is rounded once,
+  /// as what a product gives is: else rows travel, not tokens.
   void combineSum(nn::ReduceOp sum) {
     Value rows = nn::throughReshapes(sum.getInput());
+    if (Value narrow = nn::widened(rows); narrow && !moved.contains(rows))
+      rows = nn::throughReshapes(narrow);
     if (sum.getKind() != nn::ReduceKind::sum || sum.getAxes().size() != 1 ||
         !moved.contains(rows))
       return;
@@ -206,8 +211,11 @@ private:
       return;
     b.setInsertionPoint(sum);
     loc = sum.getLoc();
-    sum.replaceAllUsesWith(
-        reshape(combine(rows, *each), nn::getShape(sum.getResult())));
+    Value combined =
+        reshape(combine(rows, *each), nn::getShape(sum.getResult()));
+    if (combined.getType() != sum.getType())
+      combined = nn::CastOp::create(b, loc, sum.getType(), combined);
+    sum.replaceAllUsesWith(combined);
   }
 
   /// Puts rows into the order of the tokens for uses that stayed.

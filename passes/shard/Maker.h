@@ -17,19 +17,17 @@ public:
   Maker(mlir::OpBuilder &builder, mlir::Location loc)
       : builder(builder), loc(loc) {}
 
-  mlir::Value integer(int64_t value, mlir::Type element) {
-    auto type = mlir::RankedTensorType::get({}, element);
-    auto attr = mlir::IntegerAttr::get(element, value);
+  mlir::Value scalar(mlir::TypedAttr value) {
+    auto type = mlir::RankedTensorType::get({}, value.getType());
     return nn::ConstantOp::create(
         builder, loc, type,
-        mlir::DenseElementsAttr::get(type, mlir::Attribute(attr)));
+        mlir::DenseElementsAttr::get(type, mlir::Attribute(value)));
+  }
+  mlir::Value integer(int64_t value, mlir::Type element) {
+    return scalar(mlir::IntegerAttr::get(element, value));
   }
   mlir::Value number(double value, mlir::Type element) {
-    auto type = mlir::RankedTensorType::get({}, element);
-    auto attr = mlir::FloatAttr::get(element, value);
-    return nn::ConstantOp::create(
-        builder, loc, type,
-        mlir::DenseElementsAttr::get(type, mlir::Attribute(attr)));
+    return scalar(mlir::FloatAttr::get(element, value));
   }
   template <typename OpT> mlir::Value make(mlir::Value a, mlir::Value b) {
     return OpT::create(builder, loc, a, b).getResult();

@@ -43,8 +43,7 @@ void print(const char *policy, const Row &row, double baseline) {
               100 * p.mfu, p.step / p.bound);
   if (baseline > 0)
     std::printf("  %.2fx megatron", baseline / p.step);
-  std::printf("%s\n",
-              row.plan.notExecutable.empty() ? "" : "  (not executable)");
+  std::printf("\n");
   std::fflush(stdout);
 }
 

@@ -183,20 +183,14 @@ Expected<Candidates> findAll(const Policy &policy, const PolicyInput &input) {
                      : expectedToOptional(findPlans(other.name, input));
     if (!found)
       continue;
-    Candidates runs;
-    for (Plan &plan : found->getPlans())
-      if (plan.notExecutable.empty()) {
-        StringRef layout = StringRef(plan.policy).split(" (").second;
-        plan.policy = formatv("{0} ({1})", policy.name,
-                              layout.empty() ? other.name : layout.drop_back())
-                          .str();
-        runs.add(std::move(plan));
-      }
-    if (runs.empty())
-      continue;
-    all.limit = std::min(all.limit, runs.getSimplest().predicted.step);
-    for (const Plan &plan : runs.getPlans())
-      all.add(plan);
+    all.limit = std::min(all.limit, found->getSimplest().predicted.step);
+    for (Plan &plan : found->getPlans()) {
+      StringRef layout = StringRef(plan.policy).split(" (").second;
+      plan.policy = formatv("{0} ({1})", policy.name,
+                            layout.empty() ? other.name : layout.drop_back())
+                        .str();
+      all.add(std::move(plan));
+    }
     if (all.searched && found->searched)
       all.searched->add(*found->searched);
   }
