@@ -2,7 +2,7 @@
 #
 # Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 #
-# programs.py [--dt-opt BINARY] [--devices N] [--cluster NAME]: the table of
+# programs.py [--devices N] [--cluster NAME]: the table of
 # docs/planning-recipes.md, "As programs". Plans for Llama 3 70B
 # (test/models/large), with and without the keys that store gradients and the
 # residual stream in bf16. Seconds of planning are of dt-opt up to the phase
@@ -11,27 +11,15 @@
 """What --plan=auto plans for programs of Llama 3 70B: the table of docs/planning-recipes.md."""
 
 import argparse
-import gzip
 import json
 import pathlib
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-GRAPH = ROOT / "test/models/large/llama3_70b.onnx.gz"
+from large import compile, unpack
+
 FLAGS = ["--loss=cross_entropy:logits", "--dims=batch=sample,seq=8192", "--precision=bf16", "--init=normal(0,0.02)", "--plan=auto"]
 WAYS = [("as it is", []), ("`--residual=bf16 --gradients=bf16`", ["--residual=bf16", "--gradients=bf16"])]
-
-
-def run(command):
-    begun = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr.strip().splitlines()[-1])
-    return time.monotonic() - begun
 
 
 def describe(plan):
@@ -44,20 +32,19 @@ def describe(plan):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dt-opt", default=str(ROOT / "build/release/bin/dt-opt"))
     parser.add_argument("--devices", default="64")
     parser.add_argument("--cluster", default="h100-80g")
     options = parser.parse_args()
     print("| samples | | step | plan | compiled and refused | planned in |\n| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
-        model, out = pathlib.Path(folder, "llama3_70b.onnx"), pathlib.Path(folder, "plan.json")
-        with gzip.open(GRAPH) as packed, open(model, "wb") as file:
-            shutil.copyfileobj(packed, file)
+        model, out = unpack("llama3_70b", folder), pathlib.Path(folder, "plan.json")
         for samples in (128, 64):
             for name, keys in WAYS:
-                command = [options.dt_opt, str(model), *FLAGS, f"--batch={samples}", f"--cluster={options.cluster}", f"--devices={options.devices}", *keys]
-                seconds = run([*command, "--emit=mlir", "--to=modules", "-o", f"{folder}/plan.mlir"])
-                run([*command, "--emit=plan", "-o", str(out)])
+                command = [model, *FLAGS, f"--batch={samples}", f"--cluster={options.cluster}", f"--devices={options.devices}", *keys]
+                begun = time.monotonic()
+                compile(*command, "--emit=mlir", "--to=modules", "-o", f"{folder}/plan.mlir")
+                seconds = time.monotonic() - begun
+                compile(*command, "--emit=plan", "-o", out)
                 plan = json.loads(out.read_text())
                 refused = plan["predicted"].get("searched", {}).get("refused", 0)
                 print(f"| {samples} | {name} | {plan['predicted']['step']:.2f} s | {describe(plan)} | {refused} | {seconds:.1f} s |", flush=True)

@@ -40,6 +40,20 @@ dist.module @m {
     return %11 : !x
   }
 
+// Rows in bf16 are widened for their sum only: it is taken where they lie.
+// CHECK-LABEL: func.func @narrow
+// CHECK: %[[Y:.*]] = nn.grouped_linear
+// CHECK: %[[SUM:.*]] = nn.combine %[[Y]] by {{.*}} each 2 : tensor<?x6xbf16
+// CHECK: %[[WIDE:.*]] = nn.cast %[[SUM]]
+// CHECK-NEXT: return %[[WIDE]]
+  func.func @narrow(%x: tensor<?x4xbf16, #nn.dims<2*t>>, %ids: !ids, %down: tensor<4x6x4xbf16>) -> !x {
+    %0 = nn.expert_linear %x by %ids, %down : tensor<?x4xbf16, #nn.dims<2*t>>, !ids, tensor<4x6x4xbf16>
+    %1 = nn.reshape %0 : tensor<?x6xbf16, #nn.dims<2*t>> to tensor<?x2x6xbf16, #nn.dims<t>>
+    %2 = nn.cast %1 : tensor<?x2x6xbf16, #nn.dims<t>> to !tokens
+    %3 = nn.reduce sum %2 {axes = array<i64: 1>} : !tokens
+    return %3 : !x
+  }
+
 // Of a choice within a capacity number 4 is of no expert: such a row has no place.
 // CHECK-LABEL: func.func @limited
 // CHECK: %[[FIRST:.*]] = nn.constant dense<0> : tensor<i64>
