@@ -39,17 +39,13 @@ bool touchesGradient(Operation *op) {
 class Chooser {
 public:
   Chooser(rt::FuncOp function, const rt::BufferBytes &bytes)
-      : function(function), bytes(bytes) {}
+      : collectives(function.getBody().getOps<rt::CollectiveOp>()),
+        bytes(bytes) {}
 
   void run() {
-    SmallVector<rt::CollectiveOp> collectives(
-        function.getBody().getOps<rt::CollectiveOp>());
-    Operation *previous = nullptr;
-    for (rt::CollectiveOp collective : collectives) {
+    for (rt::CollectiveOp collective : collectives)
       if (!runsBeside(collective))
-        fillBehind(collective, previous);
-      previous = collective;
-    }
+        fillBehind(collective);
     for (rt::CollectiveOp collective : collectives)
       if (runsBeside(collective) && !touchesGradient(collective))
         collective.setStream(rt::Stream::tp);
@@ -75,19 +71,22 @@ private:
   }
 
   /// Products that nothing up to the collective needs go behind it, but for
-  /// those that run beside the collective before.
-  void fillBehind(Operation *collective, Operation *previous) {
-    Operation *begin = &function.getBody().front().front();
-    if (previous)
-      for (begin = previous->getNextNode();
-           begin != collective && !conflict(previous, begin);)
-        begin = begin->getNextNode();
-    SmallVector<Operation *> before;
-    for (Operation *op = begin; op != collective; op = op->getNextNode())
-      before.push_back(op);
-    for (Operation *op : llvm::reverse(before))
-      if (isProduct(op) && canFollow(op, collective))
-        op->moveAfter(collective);
+  /// what another collective would have nothing beside it without.
+  void fillBehind(rt::CollectiveOp collective) {
+    SmallVector<rt::CollectiveOp> filled;
+    llvm::copy_if(collectives, std::back_inserter(filled),
+                  [&](rt::CollectiveOp other) { return runsBeside(other); });
+    for (Operation *op = collective->getPrevNode(), *next; op; op = next) {
+      next = op->getPrevNode();
+      if (!isProduct(op) || !canFollow(op, collective))
+        continue;
+      Operation *place = op->getNextNode();
+      op->moveAfter(collective);
+      if (!llvm::all_of(filled, [&](rt::CollectiveOp other) {
+            return runsBeside(other);
+          }))
+        op->moveBefore(place);
+    }
   }
 
   bool canFollow(Operation *op, Operation *last) const {
@@ -99,7 +98,7 @@ private:
     return true;
   }
 
-  rt::FuncOp function;
+  SmallVector<rt::CollectiveOp> collectives;
   const rt::BufferBytes &bytes;
 };
 

@@ -46,8 +46,11 @@ std::string list(const std::vector<Op> &ops) {
 std::string list(const std::vector<planner::Exchange> &exchanges) {
   std::string text;
   for (const planner::Exchange &exchange : exchanges)
-    text += llvm::formatv("{0}{1} of {2:f0} bytes", text.empty() ? "" : "; ",
-                          rt::textOf(exchange.kind), exchange.bytes.item);
+    text += llvm::formatv("{0}{1} of {2:f0} bytes{3}", text.empty() ? "" : "; ",
+                          rt::textOf(exchange.kind), exchange.bytes.item,
+                          exchange.coveredInHalves ? " (covered)"
+                          : exchange.covered       ? " (covered in one piece)"
+                                                   : "");
   return text.empty() ? "nothing" : text;
 }
 

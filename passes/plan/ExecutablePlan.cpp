@@ -292,6 +292,9 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
         others.emplace_back(plan).units[u].overlap = overlap;
   }
   others.emplace_back(plan).sequenceParallel = !plan.sequenceParallel;
+  for (Plan &other : planner::tradeRanks(input, plan))
+    if (!makeExecutable(other, input, program))
+      others.push_back(std::move(other));
   for (Plan &other : others)
     other.sequenceParallel =
         other.sequenceParallel && runsSequenceParallel(other, input.model());

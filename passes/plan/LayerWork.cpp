@@ -91,9 +91,11 @@ public:
           return !form.scatters && !form.gathers;
         }))
       return std::nullopt;
-    FunctionReader(stage, sizes, layer.input, layer.backwardExchanges)
+    FunctionReader(stage, sizes, layer.input, layer.backwardExchanges,
+                   FunctionReader::Half::Input)
         .readOneLayer(functions.input);
-    FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges)
+    FunctionReader(stage, sizes, layer.weight, layer.backwardExchanges,
+                   FunctionReader::Half::Weight)
         .readOneLayer(functions.weight);
     layer.kept = getResiduals(functions.forward);
     layer.keptToWeights =

@@ -38,6 +38,41 @@ static Op::Kind kindOf(nn::Work::Kind kind) {
   }
 }
 
+/// What takes long enough to hide a collective, as rt-place-streams has it.
+static bool isLong(Operation *op) {
+  auto model = dyn_cast<nn::CostOpInterface>(op);
+  nn::Work::Kind kind = model ? model.getWork().kind : nn::Work::None;
+  return isa<func::CallOp>(op) ||
+         (kind != nn::Work::None && kindOf(kind) != Op::Stream);
+}
+
+/// Ops before one in its block, the last first.
+static auto getBefore(Operation *op) {
+  return llvm::make_range(++Block::reverse_iterator(op),
+                          op->getBlock()->rend());
+}
+
+/// Whether a product stands between what a collective needs and what needs it,
+/// or can go behind it, as rt-place-streams does it.
+static bool isCovered(Operation *collective) {
+  for (Operation &op : getBefore(collective)) {
+    if (llvm::is_contained(op.getUsers(), collective))
+      break;
+    if (isLong(&op))
+      return true;
+  }
+  for (Operation *op = collective->getNextNode();
+       op && !llvm::is_contained(collective->getUsers(), op);
+       op = op->getNextNode())
+    if (isLong(op))
+      return true;
+  return llvm::any_of(getBefore(collective), [&](Operation &op) {
+    return isLong(&op) && llvm::all_of(op.getUsers(), [&](Operation *user) {
+             return collective->isBeforeInBlock(user);
+           });
+  });
+}
+
 void FunctionReader::read(func::FuncOp function) {
   if (!function || function.isExternal())
     return;
@@ -103,6 +138,14 @@ void FunctionReader::read(Operation *op) {
       exchange.over = int(collective.getOver());
       exchange.stride = int(collective.getStride());
     }
+    exchange.coveredInHalves = exchange.covered = isCovered(op);
+    // Gradients of weights wait behind those of inputs, whose products they
+    // follow.
+    exchange.covered |= half == Half::Weight ||
+                        (half == Half::Input &&
+                         llvm::any_of(getBefore(op), [](Operation &before) {
+                           return isLong(&before);
+                         }));
     if (dist::getNumStrips(collective) > 1)
       for (nn::LinearOp product : dist::getProductsBeside(collective))
         if (std::optional<Op> beside = describe(product))
@@ -166,8 +209,10 @@ RankLayer readStage(dist::ModuleOp stage, const stages::Sizes &sizes) {
   dist::Functions functions = dist::getFunctions(stage);
   FunctionReader(stage, sizes, layer.forward, layer.forwardExchanges)
       .read(functions.forward);
-  FunctionReader input(stage, sizes, layer.input, layer.backwardExchanges),
-      weight(stage, sizes, layer.weight, layer.backwardExchanges);
+  FunctionReader input(stage, sizes, layer.input, layer.backwardExchanges,
+                       FunctionReader::Half::Input),
+      weight(stage, sizes, layer.weight, layer.backwardExchanges,
+             FunctionReader::Half::Weight);
   input.read(functions.input);
   weight.read(functions.weight);
   if (functions.backward)
@@ -240,6 +285,7 @@ planner::Times priceStage(dist::ModuleOp stage, const planner::Cluster &cluster,
   options.tp = int(dist::Placement(stage).group);
   options.sequenceParallel = false;
   options.overlap = int(stage.getOverlap());
+  options.splitBackward = stage.getSplitBackward();
   planner::Module module;
   module.precision = stages::getPrecisionName(stage);
   module.kinds.emplace_back();

@@ -19,10 +19,14 @@ namespace dt::schedule {
 /// A function's operations and collectives, with those of what it calls.
 class FunctionReader {
 public:
+  /// Of a backward: gradients of inputs, or those of weights.
+  enum class Half { None, Input, Weight };
   FunctionReader(dist::ModuleOp module, const stages::Sizes &sizes,
                  std::vector<planner::Op> &ops,
-                 std::vector<planner::Exchange> &exchanges)
-      : module(module), sizes(sizes), ops(ops), exchanges(exchanges) {}
+                 std::vector<planner::Exchange> &exchanges,
+                 Half half = Half::None)
+      : module(module), sizes(sizes), ops(ops), exchanges(exchanges),
+        half(half) {}
 
   void read(mlir::func::FuncOp function);
   void read(mlir::Operation *op);
@@ -43,6 +47,7 @@ private:
   const stages::Sizes &sizes;
   std::vector<planner::Op> &ops;
   std::vector<planner::Exchange> &exchanges;
+  Half half;
 };
 
 /// What a rank does of a stage, its backward in halves or not.

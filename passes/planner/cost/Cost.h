@@ -83,6 +83,8 @@ struct CostOptions {
   /// Strips of products and of the TP collectives beside them, as programs run
   /// them; 0: the node's `pieces`, wherever these are faster.
   int overlap = 0;
+  /// Backwards are halves: gradients of inputs, then those of weights.
+  bool splitBackward = false;
 };
 
 /// Bytes of the blocks that calls inside a TP group take, one at a time: what
@@ -282,6 +284,12 @@ private:
   /// `fraction` of the rows, or of all there is to do, and n x k of the matrix.
   bool setMeasured(Rate &rate, const Op &op, Pass pass, double fraction,
                    double n, double k) const;
+  /// Whether products run beside a whole collective.
+  bool isCovered(const Exchange &exchange, const CostOptions &options) const {
+    return !cluster.nodes[node].cores &&
+           (options.splitBackward ? exchange.coveredInHalves
+                                  : exchange.covered);
+  }
   /// What collectives of a TP group add to a layer's operations.
   double exposed(const std::vector<Message> &messages,
                  const std::vector<Rate> &list, const CostOptions &options,

@@ -40,13 +40,14 @@ CollectiveBlocks ModuleCost::blocks(int index, const CostOptions &options,
     bool strips = options.overlap > 1 && !exchange.beside.empty();
     double bytes =
         exchange.bytes.at(part) / options.cp / (strips ? options.overlap : 1);
-    bool rows = exchange.rows.at(part) > 1;
+    bool rows = exchange.rows.at(part) > 1,
+         beside = strips || isCovered(exchange, options);
     double packed =
         double(rt::packedSides(rt::formOf(exchange.kind), size_t(bytes / ranks),
                                ranks, rows, strips)
                    .bytes());
     most.keepLarger({combinedBytes(exchange.kind, bytes, ranks),
-                     strips ? 0 : packed, strips ? packed : 0});
+                     beside ? 0 : packed, beside ? packed : 0});
   };
   const LayerKind &kind = description.kinds[index];
   if (const RankLayer *layer = partitioned(index, options)) {

@@ -19,15 +19,20 @@ double ModuleCost::exposed(const std::vector<Message> &messages,
                            const std::vector<Rate> &list,
                            const CostOptions &options,
                            const TokenSums &part) const {
-  double whole = 0, seconds = 0;
+  double whole = 0, seconds = 0, covered = 0;
   for (const Message &message : messages) {
     double one = stripOf(message, options, part, 1);
     whole += one;
-    seconds += options.overlap > 1 && !message.beside.empty()
-                   ? inStrips(message, options, part)
-                   : one;
+    if (options.overlap > 1 && !message.beside.empty())
+      seconds += inStrips(message, options, part);
+    else
+      (isCovered(message.exchange, options) ? covered : seconds) += one;
   }
-  return options.overlap == 0 ? inStrips(list, whole, part) : seconds;
+  if (options.overlap == 0 && cluster.nodes[node].pieces > 1)
+    return inStrips(list, whole, part);
+  for (const Rate &rate : list)
+    covered -= covered > 0 && rate.cut ? rate.at(part) : 0;
+  return seconds + std::max(0.0, covered);
 }
 
 /// Strips follow one another on both sides, each product behind or before its
@@ -77,9 +82,14 @@ double ModuleCost::exchange(const Rates &known, const LayerKind &kind,
                             const CostOptions &options, const TokenSums &part,
                             bool backward) const {
   double seconds = 0;
-  // Back, what was gathered is scattered too.
+  // Back, what was gathered is scattered too. Products run beside: always while
+  // it is gathered, and those of gradients of weights while it is scattered.
+  double often = !backward                   ? 1
+                 : cluster.nodes[node].cores ? 2
+                 : options.splitBackward     ? 1
+                                             : 0;
   if (options.cp > 1)
-    seconds += (backward ? 2 : 1) *
+    seconds += often *
                cluster.allGather(cluster.getGroup(node, options.cp, options.tp),
                                  kind.exchanged.at(part) / options.tp);
   if (known.layer || !options.leavesGroup())

@@ -181,6 +181,10 @@ struct Exchange {
   /// Rows of the whole tensor of which a rank's block has a part each; blocks
   /// of several are packed.
   Linear rows = {};
+  /// Whether the rank computes products while all of it travels
+  /// (docs/streams.md): where backwards are one piece, and where they are
+  /// halves.
+  bool covered = false, coveredInHalves = false;
   int getOver(int tp) const { return over ? over : tp; }
 };
 

@@ -127,7 +127,8 @@ void readLayers(const JsonReader &json, Module &module) {
 std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
   std::vector<Exchange> result;
   for (const JsonReader &entry : json.listIfAny(key)) {
-    entry.keys({"kind", "bytes", "over", "stride", "rows", "beside", "count"});
+    entry.keys({"kind", "bytes", "over", "stride", "rows", "beside", "covered",
+                "covered_in_halves", "count"});
     Exchange exchange;
     exchange.kind = entry.at("kind").choice<rt::CollectiveKind>();
     exchange.bytes = readLinear(entry, "bytes");
@@ -136,6 +137,8 @@ std::vector<Exchange> readExchanges(const JsonReader &json, StringRef key) {
     exchange.rows = readLinear(entry, "rows");
     for (const JsonReader &op : entry.listIfAny("beside"))
       exchange.beside.push_back(readOp(op));
+    entry.read("covered", exchange.covered);
+    entry.read("covered_in_halves", exchange.coveredInHalves);
     int count = 1;
     entry.read("count", count, 1, 10000);
     result.insert(result.end(), count, exchange);

@@ -121,6 +121,10 @@ OrderedJson print(const std::vector<Exchange> &exchanges) {
     put(json, "rows", exchange.rows);
     for (const Op &op : exchange.beside)
       json["beside"].push_back(print(op));
+    if (exchange.covered)
+      json["covered"] = true;
+    if (exchange.coveredInHalves)
+      json["covered_in_halves"] = true;
     if (json == before) {
       list.back()["count"] = list.back().value("count", 1) + 1;
       continue;

@@ -102,6 +102,7 @@ CostOptions Plan::getOptions(int unit) const {
   options.overlap = own.overlap;
   options.save = own.save;
   options.sequenceParallel = sequenceParallel;
+  options.splitBackward = getTraits().splitsBackward;
   return options;
 }
 

@@ -6,10 +6,14 @@
 
 #include "passes/planner/policies/Policy.h"
 
+#include "dialects/dist/SharedExperts.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <tuple>
 
 using namespace llvm;
 
@@ -158,6 +162,54 @@ std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
          input.model().modules[u].listExpertRanks(unit.tp, unit.cp, unit.dp))
       if (ep != unit.ep)
         plans.emplace_back(plan).units[u].ep = ep;
+  return plans;
+}
+
+/// The backbone in another layout on its ranks; nothing if there is none.
+static std::optional<Plan> withLayout(const PolicyInput &input,
+                                      const Plan &plan, int tp, int cp,
+                                      int64_t dp, int pp) {
+  Plan other = plan;
+  UnitPlan &unit = other.units[input.model().pace];
+  int layers = int(input.model().modules[unit.module].layers.size());
+  int64_t parts = plan.microbatches * unit.dp;
+  int node = input.costs.cluster.getNodeKind(unit.firstRank);
+  if (!is_contained(tensorSizes(input, unit.module), tp) ||
+      tp * cp > std::max(input.costs.cluster.nodes[node].devices,
+                         unit.tp * unit.cp) ||
+      pp * unit.vpp > layers || parts % dp ||
+      (plan.getTraits().interleaves && parts / dp % pp) ||
+      !dist::canShareExperts(unit.ep, tp, cp, dp))
+    return std::nullopt;
+  if (tp != unit.tp || pp != unit.pp) {
+    unit.cuts = makeUnit(input, unit.module, tp, dp, pp, unit.vpp, unit.save,
+                         /*even=*/false, plan.goesBack())
+                    .cuts;
+    unit.saves.clear();
+  }
+  std::tie(unit.tp, unit.cp, unit.dp, unit.pp) = std::tuple(tp, cp, dp, pp);
+  other.microbatches = parts / dp;
+  return other;
+}
+
+std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan) {
+  const UnitPlan &unit = plan.units[input.model().pace];
+  std::vector<Plan> plans;
+  // What else is on the ranks lies by their stages.
+  if (unit.etp || !unit.blocks.empty() ||
+      (plan.sharesRanks() && plan.units.size() > 1))
+    return plans;
+  for (int more = 0; more < 4; ++more)
+    for (int less = 0; less < 4; ++less) {
+      std::array<int64_t, 4> sizes = {unit.tp, unit.cp, unit.dp, unit.pp};
+      if (more == less || sizes[less] % 2)
+        continue;
+      sizes[more] *= 2;
+      sizes[less] /= 2;
+      auto [tp, cp, dp, pp] = sizes;
+      if (auto other = withLayout(input, plan, int(tp), int(cp), dp, int(pp)))
+        plans.push_back(std::move(*other));
+    }
   return plans;
 }
 

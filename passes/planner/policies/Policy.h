@@ -71,7 +71,7 @@ private:
   std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
   /// By node, module, layout, saved set and samples.
   llvm::DenseMap<
-      std::tuple<int, int, int, int, int, int, int, int, int, int64_t>,
+      std::tuple<int, int, int, int, int, int, int, int, int, int, int64_t>,
       std::unique_ptr<LayerPrices>>
       prices;
   llvm::DenseMap<std::tuple<int, int, int, int, int, int>,
@@ -323,6 +323,10 @@ std::vector<Plan> disjointPlans(const PolicyInput &input);
 /// for which layers are described, ascending.
 std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
                               int unit);
+/// The plan with half or twice the backbone's TP, CP, DP or PP, and another of
+/// them twice or half, so on as many ranks. A replica's microbatches are as
+/// large as before.
+std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan);
 /// Adds, of what does not fit by estimate, the least sharing out of the
 /// backbone's experts that does.
 void addShared(const PolicyInput &input, std::vector<Plan> &plans);

@@ -22,10 +22,10 @@ namespace dt::planner {
 
 const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
                                    double samples) {
-  std::unique_ptr<LayerPrices> &known =
-      prices[{node, m, options.tp, options.cp, options.ep, options.etp,
-              int(options.save), options.sequenceParallel, options.overlap,
-              int64_t(std::lround(samples / kGrain))}];
+  std::unique_ptr<LayerPrices> &known = prices[{
+      node, m, options.tp, options.cp, options.ep, options.etp,
+      int(options.save), options.sequenceParallel, options.overlap,
+      int(options.splitBackward), int64_t(std::lround(samples / kGrain))}];
   if (known)
     return *known;
   known = std::make_unique<LayerPrices>();

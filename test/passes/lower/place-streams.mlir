@@ -36,6 +36,29 @@ rt.func @moved(%x: !rt.buffer<f32, [8, 8]>, %dy: !rt.buffer<f32, [8, 8]>, %w: !r
   rt.copy %0 to %dx : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
 }
 
+// Two sums, one after the other, and two weight gradients: each sum has one beside it, also if both products stand before the first.
+// CHECK-LABEL: rt.func @shared_out(
+// CHECK: rt.matmul %arg1, %arg2 to %[[X:[0-9]+]]
+// CHECK-NOT: rt.matmul
+// CHECK: rt.collective all_reduce by sum %[[X]] to %[[X]] over 2 stride 1 on tp
+// CHECK: rt.matmul %arg1, %arg0 to %arg5
+// CHECK: rt.matmul %[[X]], %arg2 to %[[Y:[0-9]+]]
+// CHECK-NOT: rt.matmul
+// CHECK: rt.collective all_reduce by sum %[[Y]] to %[[Y]] over 2 stride 1 on tp
+// CHECK: rt.matmul %arg0, %arg1 to %arg4
+// CHECK: rt.copy %[[Y]] to %arg3
+rt.func @shared_out(%x: !rt.buffer<f32, [8, 8]>, %dy: !rt.buffer<f32, [8, 8]>, %w: !rt.buffer<f32, [8, 8]>, %dx: !rt.buffer<f32, [8, 8]> {rt.access = "out"}, %dv: !rt.buffer<f32, [8, 8]> {rt.access = "inout"}, %dw: !rt.buffer<f32, [8, 8]> {rt.access = "inout"}) {
+  %0 = rt.alloc "first" : <f32, [8, 8]>
+  %1 = rt.alloc "second" : <f32, [8, 8]>
+  rt.matmul %dy, %x to %dw {accumulate, batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>, trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %x, %dy to %dv {accumulate, batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>, trans_a} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %dy, %w to %0 {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.collective all_reduce by sum %0 to %0 over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.matmul %0, %w to %1 {batch = #nn.dim<1>, k = #nn.dim<8>, m = #nn.dim<8>, n = #nn.dim<8>} : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.collective all_reduce by sum %1 to %1 over 2 stride 1 : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+  rt.copy %1 to %dx : !rt.buffer<f32, [8, 8]>, !rt.buffer<f32, [8, 8]>
+}
+
 // Gathered for the second product while the first one runs; not while those before it do, which would take memory for longer.
 // CHECK-LABEL: rt.func @gather_early(
 // CHECK: rt.matmul %arg1, %arg1 to %arg3

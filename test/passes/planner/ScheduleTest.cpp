@@ -222,6 +222,44 @@ TEST(Cost, StripsArePricedAsTheyRun) {
   EXPECT_GT(seconds(gpus, summed, 64, 4), seconds(gpus, summed, 64, 1));
 }
 
+/// A collective beside which products run costs what they do not hide of it: in
+/// halves only if it is covered there, and all of it where ranks' cores carry
+/// the messages.
+TEST(Cost, CoveredCollectivesCostWhatProductsLeave) {
+  Cluster gpus = load(8), cores = load(8);
+  for (NodeKind &node : cores.nodes)
+    node.cores = 8;
+  auto seconds = [](const Cluster &cluster, bool split,
+                    std::vector<Exchange> exchanges) {
+    Module module = makeSummedProduct(false);
+    RankLayer &layer = module.partitioned.at({2, Save::Vjp, false})[0];
+    layer.forwardExchanges = std::move(exchanges);
+    CostOptions options;
+    options.tp = 2;
+    options.sequenceParallel = false;
+    options.overlap = 1;
+    options.splitBackward = split;
+    return ModuleCost(cluster, 0, module)
+        .layer(0, options, TokenSums::of(8192))
+        .forward;
+  };
+  Exchange open{dt::rt::CollectiveKind::AllReduce, {0, 2 * 4096, 0}},
+      whole = open, halves = open, long_ = open;
+  whole.covered = halves.covered = halves.coveredInHalves = true;
+  long_.bytes.token = 1e9;
+  long_.covered = true;
+  for (bool split : {false, true}) {
+    double product = seconds(gpus, split, {}),
+           all = seconds(gpus, split, {open});
+    EXPECT_GT(all, product);
+    EXPECT_EQ(seconds(gpus, split, {halves}), product);
+    EXPECT_EQ(seconds(gpus, split, {whole}), split ? all : product);
+    EXPECT_EQ(seconds(cores, split, {halves}), seconds(cores, split, {open}));
+  }
+  double travels = gpus.allReduce(gpus.getGroup(0, 2, 1), 8192 * 1e9);
+  EXPECT_NEAR(seconds(gpus, false, {long_}), travels, 1e-9 * travels);
+}
+
 /// What goes round in n - 1 steps takes as long as if it were gathered.
 TEST(Cost, AShiftIsAStepOfAGather) {
   using dt::rt::CollectiveKind;
