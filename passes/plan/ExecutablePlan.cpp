@@ -292,7 +292,7 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
         others.emplace_back(plan).units[u].overlap = overlap;
   }
   others.emplace_back(plan).sequenceParallel = !plan.sequenceParallel;
-  for (Plan &other : planner::tradeRanks(input, plan))
+  for (Plan &other : planner::tradeRanks(input, plan, input.model().pace))
     if (!makeExecutable(other, input, program))
       others.push_back(std::move(other));
   for (Plan &other : others)

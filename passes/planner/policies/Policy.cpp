@@ -165,35 +165,42 @@ std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
   return plans;
 }
 
-/// The backbone in another layout on its ranks; nothing if there is none.
-static std::optional<Plan> withLayout(const PolicyInput &input,
-                                      const Plan &plan, int tp, int cp,
-                                      int64_t dp, int pp) {
+std::optional<Plan> withLayout(const PolicyInput &input, const Plan &plan,
+                               int u, int tp, int cp, int64_t dp, int pp) {
   Plan other = plan;
-  UnitPlan &unit = other.units[input.model().pace];
-  int layers = int(input.model().modules[unit.module].layers.size());
-  int64_t parts = plan.microbatches * unit.dp;
-  int node = input.costs.cluster.getNodeKind(unit.firstRank);
-  if (!is_contained(tensorSizes(input, unit.module), tp) ||
-      tp * cp > std::max(input.costs.cluster.nodes[node].devices,
-                         unit.tp * unit.cp) ||
-      pp * unit.vpp > layers || parts % dp ||
-      (plan.getTraits().interleaves && parts / dp % pp) ||
-      !dist::canShareExperts(unit.ep, tp, cp, dp))
+  UnitPlan &unit = other.units[u];
+  int layers = int(input.model().modules[u].layers.size());
+  int64_t node = input.costs.cluster.nodes.front().devices;
+  bool paces = u == input.model().pace;
+  if (std::min<int64_t>({cp, dp, pp}) < 1 || pp * unit.vpp > layers ||
+      !is_contained(tensorSizes(input, u), tp) || (cp > 1 && tp * cp > node) ||
+      (paces && dp > input.samples()))
     return std::nullopt;
   if (tp != unit.tp || pp != unit.pp) {
-    unit.cuts = makeUnit(input, unit.module, tp, dp, pp, unit.vpp, unit.save,
+    unit.cuts = makeUnit(input, u, tp, dp, pp, unit.vpp, unit.save,
                          /*even=*/false, plan.goesBack())
                     .cuts;
     unit.saves.clear();
   }
+  // A replica's microbatches stay as large.
+  if (paces) {
+    int64_t n = plan.microbatches * unit.dp / dp,
+            rounds = plan.getTraits().interleaves && n > pp ? pp : 1;
+    n = std::clamp<int64_t>(n / rounds * rounds, 1, input.samples() / dp);
+    other.microbatches = n;
+    other.micro = input.divideSamples(n * dp);
+  }
   std::tie(unit.tp, unit.cp, unit.dp, unit.pp) = std::tuple(tp, cp, dp, pp);
-  other.microbatches = parts / dp;
+  if (!unit.etp &&
+      !is_contained(input.model().modules[u].listExpertRanks(tp, cp, dp),
+                    unit.ep))
+    unit.ep = 1;
   return other;
 }
 
-std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan) {
-  const UnitPlan &unit = plan.units[input.model().pace];
+std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan,
+                             int u) {
+  const UnitPlan &unit = plan.units[u];
   std::vector<Plan> plans;
   // What else is on the ranks lies by their stages.
   if (unit.etp || !unit.blocks.empty() ||
@@ -201,13 +208,15 @@ std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan) {
     return plans;
   for (int more = 0; more < 4; ++more)
     for (int less = 0; less < 4; ++less) {
-      std::array<int64_t, 4> sizes = {unit.tp, unit.cp, unit.dp, unit.pp};
-      if (more == less || sizes[less] % 2)
+      std::array<int64_t, 4> sizes = {unit.tp, unit.dp, unit.pp, unit.cp};
+      bool cuts = more == 3 && u != input.model().pace;
+      if (more == less || sizes[less] < 2 || cuts)
         continue;
       sizes[more] *= 2;
       sizes[less] /= 2;
-      auto [tp, cp, dp, pp] = sizes;
-      if (auto other = withLayout(input, plan, int(tp), int(cp), dp, int(pp)))
+      auto [tp, dp, pp, cp] = sizes;
+      if (auto other =
+              withLayout(input, plan, u, int(tp), int(cp), dp, int(pp)))
         plans.push_back(std::move(*other));
     }
   return plans;

@@ -323,10 +323,15 @@ std::vector<Plan> disjointPlans(const PolicyInput &input);
 /// for which layers are described, ascending.
 std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
                               int unit);
-/// The plan with half or twice the backbone's TP, CP, DP or PP, and another of
-/// them twice or half, so on as many ranks. A replica's microbatches are as
-/// large as before.
-std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan);
+/// The plan with a unit in another layout, cut anew; of the backbone's
+/// microbatches each replica has as large ones as before. Nothing if there is
+/// no such layout.
+std::optional<Plan> withLayout(const PolicyInput &input, const Plan &plan,
+                               int unit, int tp, int cp, int64_t dp, int pp);
+/// The plan with a unit's TP, DP, PP or (the backbone's) CP twice as large, and
+/// another of them half.
+std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan,
+                             int unit);
 /// Adds, of what does not fit by estimate, the least sharing out of the
 /// backbone's experts that does.
 void addShared(const PolicyInput &input, std::vector<Plan> &plans);

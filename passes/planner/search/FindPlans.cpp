@@ -9,6 +9,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace llvm;
 
@@ -171,6 +172,23 @@ Expected<Candidates> findOnKinds(const Policy &policy,
   return all;
 }
 
+/// What is next to the best of all policies' plans.
+void improve(const PolicyInput &input, Candidates &all) {
+  std::map<std::string, Plan> starts;
+  for (const Plan &plan : all.getPlans()) {
+    Plan &best = starts.try_emplace(plan.policy, plan).first->second;
+    if (plan.predicted.step < best.predicted.step)
+      best = plan;
+  }
+  PlanSearch search(input, input.simulations, /*uniform=*/false);
+  for (auto &[policy, plan] : starts)
+    search.tryAnyway(policy, {plan});
+  search.improve(/*families=*/1);
+  if (auto found = expectedToOptional(search.finish(1)))
+    for (const Plan &plan : found->getPlans())
+      all.add(plan);
+}
+
 Expected<Candidates> findAll(const Policy &policy, const PolicyInput &input) {
   auto own = input.costs.cluster.hasSeveralKinds() ? findOnKinds(policy, input)
                                                    : findOwn(policy, input);
@@ -197,6 +215,7 @@ Expected<Candidates> findAll(const Policy &policy, const PolicyInput &input) {
   if (all.empty())
     return own;
   consumeError(own.takeError());
+  improve(input, all);
   return all;
 }
 

@@ -50,7 +50,7 @@ public:
         continue;
       if (!plan.sharesRanks())
         for (int pp : {unit.pp / 2, 1})
-          change(plan, int(u), unit.tp, pp);
+          restage(plan, int(u), pp);
       else if (unit.vpp > 1)
         mergeRounds(plan, int(u));
     }
@@ -214,39 +214,21 @@ private:
     }
   }
 
-  /// More stages for fewer replicas and the other way round; other TP.
+  /// More stages for fewer replicas and the other way round; other TP or CP.
   void varyStages(const Plan &plan, int u) {
     const UnitPlan &unit = plan.units[u];
     for (int pp : {unit.pp - 1, unit.pp + 1})
-      change(plan, u, unit.tp, pp);
-    change(plan, u, unit.tp * 2, unit.pp);
-    change(plan, u, unit.tp / 2, unit.pp);
-    change(plan, u, unit.tp * 2, unit.pp / 2);
-    change(plan, u, unit.tp / 2, unit.pp * 2);
+      restage(plan, u, pp);
+    for (Plan &other : tradeRanks(input, plan, u))
+      add(std::move(other));
   }
 
-  /// A unit with another layout of about as many ranks.
-  void change(const Plan &plan, int u, int tp, int pp) {
+  /// A unit in so many stages on about as many ranks.
+  void restage(const Plan &plan, int u, int pp) {
     const UnitPlan &unit = plan.units[u];
-    if (pp < 1 || tp < 1)
-      return;
-    int64_t dp = unit.getRanks() / (int64_t(tp) * pp);
-    int layers = int(input.model().modules[u].layers.size());
-    if (pp * unit.vpp > layers || dp < 1 ||
-        !is_contained(tensorSizes(input, u), tp))
-      return;
-    Plan other = plan;
-    int64_t first = unit.firstRank;
-    other.units[u] = makeUnit(input, u, tp, dp, pp, unit.vpp, unit.save,
-                              /*even=*/false, plan.goesBack());
-    other.units[u].firstRank = first;
-    if (u == input.model().pace) {
-      int64_t most = std::max<int64_t>(1, input.samples() / dp);
-      other.microbatches = std::min(
-          most, std::max<int64_t>(1, plan.microbatches * unit.dp / dp));
-      setMicro(other);
-    }
-    add(other);
+    int64_t dp = pp < 1 ? 0 : unit.dp * unit.pp / pp;
+    if (auto other = withLayout(input, plan, u, unit.tp, unit.cp, dp, pp))
+      add(std::move(*other));
   }
 
   /// A unit that shares ranks, with each rank's layers in one stage.

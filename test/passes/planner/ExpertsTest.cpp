@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/dist/SharedExperts.h"
 #include "passes/planner/search/PlanSearch.h"
 #include "test/passes/planner/Architectures.h"
 #include "test/passes/planner/Clusters.h"
@@ -201,7 +202,8 @@ TEST(Experts, Neighbours) {
   int shared = 0, own = 0;
   for (const Plan &other : neighboursOf(input, plan, /*uniform=*/false)) {
     const UnitPlan &unit = other.units[0];
-    EXPECT_TRUE(unit.ep == 1 || unit.dp % 2 == 0) << unit.ep << " " << unit.dp;
+    EXPECT_TRUE(dt::dist::canShareExperts(unit.ep, unit.tp, unit.cp, unit.dp))
+        << unit.ep << " " << unit.tp << " " << unit.cp << " " << unit.dp;
     shared += unit.ep > 1 && unit.dp != 6;
     own += unit.ep == 1;
   }
