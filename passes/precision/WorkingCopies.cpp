@@ -113,16 +113,21 @@ struct WorkingCopies : impl::WorkingCopiesBase<WorkingCopies> {
                : FloatType();
   }
 
-  /// What every user narrows `v` to, behind what only moves its elements (a
-  /// lookup); or null.
+  /// Whether an op gives elements of its operands as they are: movement, a
+  /// choice between tensors.
+  static bool givesElements(Operation *op) {
+    auto scatter = dyn_cast<nn::ScatterNdOp>(op);
+    return op->hasTrait<nn::MovesElements>() || isa<nn::WhereOp>(op) ||
+           (scatter && scatter.getKind() == nn::ScatterKind::set);
+  }
+
+  /// What every user narrows `v` to, behind what gives its elements as they are
+  /// (a lookup); or null.
   static FloatType roundedTo(Value v) {
     FloatType type;
     for (Operation *user : v.getUsers()) {
-      bool moves = user->hasTrait<nn::MovesElements>() &&
-                   llvm::count_if(user->getOperands(), [](Value operand) {
-                     return isa<FloatType>(nn::elementOf(operand));
-                   }) == 1;
-      type = moves ? roundedTo(user->getResult(0)) : narrowedTo(user);
+      type = givesElements(user) ? roundedTo(user->getResult(0))
+                                 : narrowedTo(user);
       if (!type)
         return {};
     }
