@@ -70,12 +70,117 @@ LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
   return success();
 }
 
+/// order[i]: the place of the i-th smallest index, equal ones as they come.
+/// Counted for all places at once, which takes no more than adding rows does.
+Value sortIndices(nn::GatherGradOp op, const DimExpr &count,
+                  FunctionLowering &f) {
+  Value order =
+      f.temporary(f.builder().getI32Type(), Shape{count}, "order", op.getLoc());
+  KernelBuilder k(f.builder(), op.getLoc(), "order of " + describe(op),
+                  {count});
+  Value indices = k.use(f.get(op.getIndices()), Shape{count});
+  Value own = k.load(indices, k.index(0));
+  Value before =
+      k.fold(Shape{count}, k.constant(0), [&](ValueRange i, ValueRange sum) {
+        Value other = k.load(indices, i);
+        Value is = k.make<arith::OrIOp>(
+            k.less(other, own),
+            k.both(k.equal(other, own), k.less(i[0], k.index(0))));
+        return SmallVector<Value>{
+            k.add(sum[0], k.select(is, k.constant(1), k.constant(0)))};
+      })[0];
+  k.store(k.make<arith::IndexCastOp>(k.b.getI32Type(), k.index(0)),
+          k.use(order, Shape{count}), {before});
+  return order;
+}
+
+/// Adds to a gradient that is stored narrow: rows of one index, which follow
+/// one another in the order of indices, are summed in float32 and rounded once.
+class RunAdder {
+public:
+  RunAdder(nn::GatherGradOp op, FunctionLowering &f, Value gradient)
+      : op(op), in(aroundAxis(nn::getShape(op.getResult()), op.getAxis())),
+        count(nn::getNumElements(nn::getShape(op.getIndices()))), blocks(in[2]),
+        order(sortIndices(op, count, f)),
+        sums(f.temporary(KernelBuilder::scalarOf(gradient), {in[0], in[2]},
+                         "sums", op.getLoc())),
+        k(f.builder(), op.getLoc(), describe(op), {in[0], blocks.count}),
+        dx(k.use(gradient, in)),
+        dy(k.use(f.get(op.getGrad()), Shape{in[0], count, in[2]})),
+        indices(k.use(f.get(op.getIndices()), Shape{count})),
+        places(k.use(order, Shape{count})),
+        sum(k.use(sums, Shape{in[0], in[2]})) {}
+
+  void run() {
+    std::tie(begin, width) = blocks.range(k, k.index(1));
+    forColumns([&](Value column) { clear(column); });
+    k.forEach(
+        Shape{count}, [&](ValueRange n) { addRow(n[0]); }, /*simd=*/false);
+  }
+
+private:
+  void forColumns(function_ref<void(Value column)> body) {
+    k.forEach(width, [&](ValueRange i) { body(k.add(begin, i[0])); });
+  }
+  void clear(Value column) {
+    k.store(k.number(k.scalarOf(sum), 0), sum, {k.index(0), column});
+  }
+  Value placeAt(Value n) { return k.toIndex(k.load(places, {n})); }
+
+  void addRow(Value n) {
+    Value from = placeAt(n), raw = k.load(indices, {from});
+    auto add = [&](Value to) {
+      forColumns([&](Value column) {
+        Value before = k.load(sum, {k.index(0), column});
+        k.store(k.add(before, k.load(dy, {k.index(0), from, column})), sum,
+                {k.index(0), column});
+      });
+      k.when(endsAt(n, raw), [&] { addSum(to); });
+    };
+    if (!op.getZeroOutOfRange())
+      return add(wrap(k, raw, in[1]));
+    Value to = k.toIndex(raw);
+    k.when(inRange(k, to, in[1]), [&] { add(to); });
+  }
+
+  Value endsAt(Value n, Value raw) {
+    Value last = k.sub(k.size(count), k.constant(1)),
+          next = k.min(k.add(n, k.constant(1)), last);
+    return k.make<arith::OrIOp>(
+        k.equal(n, last),
+        k.make<arith::CmpIOp>(arith::CmpIPredicate::ne, raw,
+                              k.load(indices, {placeAt(next)})));
+  }
+
+  void addSum(Value to) {
+    forColumns([&](Value column) {
+      SmallVector<Value> at{k.index(0), to, column};
+      k.store(k.add(k.load(dx, at), k.load(sum, {k.index(0), column})), dx, at);
+      clear(column);
+    });
+  }
+
+  nn::GatherGradOp op;
+  Shape in;
+  DimExpr count;
+  ColumnBlocks blocks;
+  Value order, sums;
+  KernelBuilder k;
+  Value dx, dy, indices, places, sum;
+  Value begin, width;
+};
+
 LogicalResult lowerGatherGrad(nn::GatherGradOp op, FunctionLowering &f) {
   Shape in = aroundAxis(nn::getShape(op.getResult()), op.getAxis());
   DimExpr count = nn::getNumElements(nn::getShape(op.getIndices()));
   Shape out{in[0], count, in[2]};
   ColumnBlocks blocks(in[2]);
-  Destination d = f.summing(f.accumulating(op.getResult()));
+  Destination d = f.accumulating(op.getResult());
+  if (d.add && KernelBuilder::isNarrow(d.buffer)) {
+    RunAdder(op, f, d.buffer).run();
+    return success();
+  }
+  d = f.summing(d);
   KernelBuilder k(f.builder(), op.getLoc(), describe(op),
                   {in[0], blocks.count});
   Value dx = k.use(d.buffer, in), dy = k.use(f.get(op.getGrad()), out),

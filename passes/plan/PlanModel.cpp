@@ -34,25 +34,52 @@ constexpr double kFloatBytes = 4;
 
 /// Mean bytes a parameter: some are trained, of these some have a master beside
 /// what functions read.
-void addState(dist::ModuleOp module, planner::Module &result) {
-  double all = 0, stored = 0, gradients = 0, state = 0;
-  auto program = module->getParentOfType<mlir::ModuleOp>();
-  for (auto parameter : module.getOps<nn::ParameterOp>()) {
+class MeanBytes {
+public:
+  void add(nn::ParameterOp parameter) {
+    auto program = parameter->getParentOfType<mlir::ModuleOp>();
     RankedTensorType type = parameter.getStoredType();
     double count = double(type.getNumElements());
+    bool trains = parameter.getTrainable();
     all += count;
-    stored += count * double(nn::getElementBytes(type.getElementType()));
-    if (parameter.getTrainable())
-      gradients += count * double(nn::getElementBytes(
-                               parameter.getGradientType().getElementType()));
-    state += dist::getStateFloats(program, parameter) +
-             (parameter.getTrainable() && parameter.getWorking() ? count : 0);
+    sum.weight += count * double(nn::getElementBytes(type.getElementType()));
+    if (trains)
+      sum.gradient +=
+          count * double(nn::getElementBytes(
+                      parameter.getGradientType().getElementType()));
+    sum.optimizer +=
+        kFloatBytes * (dist::getStateFloats(program, parameter) +
+                       (trains && parameter.getWorking() ? count : 0));
   }
-  result.trainable = gradients > 0;
-  all = std::max(all, 1.0);
-  result.weightBytes = stored > 0 ? stored / all : kFloatBytes;
-  result.gradientBytes = gradients / all;
-  result.optimizerBytes = kFloatBytes * state / all;
+  planner::ParameterBytes get() const {
+    return all > 0
+               ? planner::ParameterBytes{sum.weight / all, sum.gradient / all,
+                                         sum.optimizer / all}
+               : planner::ParameterBytes{kFloatBytes, 0, 0};
+  }
+
+private:
+  double all = 0;
+  planner::ParameterBytes sum = {0, 0, 0};
+};
+
+void addState(dist::ModuleOp module, planner::Module &result) {
+  MeanBytes mean;
+  for (auto parameter : module.getOps<nn::ParameterOp>())
+    mean.add(parameter);
+  auto [weight, gradient, optimizer] = mean.get();
+  result.trainable = gradient > 0;
+  result.weightBytes = weight;
+  result.gradientBytes = gradient;
+  result.optimizerBytes = optimizer;
+  auto shorten = [&](std::optional<planner::ParameterBytes> &bytes) {
+    if (bytes == mean.get())
+      bytes.reset();
+  };
+  for (LayerKind &kind : result.kinds)
+    shorten(kind.bytes);
+  for (planner::Tie &tie : result.ties)
+    shorten(tie.bytes);
 }
 
 /// One module: its pieces become layers; where a stage must not begin, the
@@ -129,11 +156,20 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
   for (size_t i = pieces.front().begin; i < pieces.back().end; ++i)
     builder.add(cuts.getPlaced()[i]);
   LayerKind kind = builder.finish(ofItem(pieces.front().bytes), ofItem(output));
+  MeanBytes mean;
   for (auto [parameter, count] : builder.getParameters()) {
+    auto op = module.lookupSymbol<nn::ParameterOp>(
+        cast<FlatSymbolRefAttr>(parameter).getAttr());
+    mean.add(op);
     planner::Tie &tie = readers[parameter];
     tie.layers.push_back(int(result.layers.size()));
     tie.parameters = count;
+    MeanBytes own;
+    own.add(op);
+    tie.bytes = own.get();
   }
+  if (!builder.getParameters().empty())
+    kind.bytes = mean.get();
   heads = std::gcd(heads, builder.getHeads());
   mostHeads = std::max(mostHeads, builder.getHeads());
   widths = std::gcd(widths, builder.getWidths());
@@ -144,6 +180,7 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
                   : first.str();
   auto alike = [&](const LayerKind &other) {
     return other.name == kind.name && other.parameters == kind.parameters &&
+           other.bytes == kind.bytes &&
            other.forward.size() == kind.forward.size() &&
            other.output == kind.output;
   };

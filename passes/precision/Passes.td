@@ -57,10 +57,10 @@ def MoveCasts : Pass<"nn-move-casts", "::mlir::ModuleOp"> {
 def WorkingCopies : Pass<"nn-working-copies", "::mlir::ModuleOp"> {
   let summary = "Parameters that are narrowed where they are read are stored narrow";
   let description = [{
-    Applies to float32 parameters whose `nn.read`s have a cast to a 16-bit float among their users. Such a parameter becomes `working` of that type, and is read in it, as are parameters of the same module that are tied to it.
+    Applies to float32 parameters whose `nn.read`s have a cast to a 16-bit float among their users, and to those of which all that is taken is narrowed, at once or behind ops that give elements as they are (lookups, views, a choice between tensors): a table of which each row that is looked up is rounded. Such a parameter becomes `working` of that type, and is read in it, as are parameters of the same module that are tied to it.
     Other users get it widened again. So the optimizer casts once a step, in place of a cast for each microbatch.
 
-    In modules with `narrow_gradients` trained ones become `narrow_gradient`, but those that are tied or whose rows are looked up.
+    In modules with `narrow_gradients` trained ones become `narrow_gradient`, but those that are tied.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

@@ -34,33 +34,19 @@ struct WorkingCopies : impl::WorkingCopiesBase<WorkingCopies> {
     }
   }
 
-  /// Gradients of copies in other modules, and of rows that are looked up, are
-  /// added one by one to what is there: in float32.
+  /// Gradients of copies in other modules are added one by one to what is
+  /// there: in float32.
   static void
   narrowGradients(dist::ModuleOp module,
                   const llvm::EquivalenceClasses<SymbolRefAttr> &tied) {
-    llvm::DenseSet<StringAttr> wide;
-    module.walk([&](nn::GatherOp gather) {
-      if (nn::ReadOp read = readOf(gather.getInput()))
-        wide.insert(read.getParameterAttr().getAttr());
-    });
     for (auto parameter : module.getOps<nn::ParameterOp>()) {
       auto path = SymbolRefAttr::get(
           module.getSymNameAttr(),
           FlatSymbolRefAttr::get(parameter.getSymNameAttr()));
       bool isTied = tied.findLeader(path) != tied.member_end();
       parameter.setNarrowGradient(parameter.getWorking() &&
-                                  parameter.getTrainable() && !isTied &&
-                                  !wide.contains(parameter.getSymNameAttr()));
+                                  parameter.getTrainable() && !isTied);
     }
-  }
-
-  /// The read that `v` is a view of, in any type; or null.
-  static nn::ReadOp readOf(Value v) {
-    Operation *op = v.getDefiningOp();
-    while (op && (isa<nn::CastOp>(op) || op->hasTrait<nn::MovesElements>()))
-      op = op->getOperand(0).getDefiningOp();
-    return dyn_cast_or_null<nn::ReadOp>(op);
   }
 
   void run(dist::ModuleOp module,
@@ -102,14 +88,50 @@ struct WorkingCopies : impl::WorkingCopiesBase<WorkingCopies> {
     }
   }
 
-  /// The type that some user narrows it to, or null.
+  /// The type that some user narrows it to, or to which all that is taken of it
+  /// is rounded; or null.
   static FloatType wishOf(ArrayRef<nn::ReadOp> reads) {
-    for (nn::ReadOp read : reads)
+    FloatType all;
+    bool isRounded = true;
+    for (nn::ReadOp read : reads) {
+      if (!nn::elementOf(read).isF32())
+        return {};
       for (Operation *user : read->getUsers())
-        if (auto cast = dyn_cast<nn::CastOp>(user);
-            cast && nn::elementOf(read).isF32() && nn::isNarrow(cast.getType()))
-          return llvm::cast<FloatType>(nn::elementOf(cast));
-    return {};
+        if (FloatType type = narrowedTo(user))
+          return type;
+      FloatType type = roundedTo(read);
+      isRounded &= type != nullptr;
+      all = type;
+    }
+    return isRounded ? all : FloatType();
+  }
+
+  static FloatType narrowedTo(Operation *user) {
+    auto cast = dyn_cast<nn::CastOp>(user);
+    return cast && nn::isNarrow(cast.getType())
+               ? llvm::cast<FloatType>(nn::elementOf(cast))
+               : FloatType();
+  }
+
+  /// Whether an op gives elements of its operands as they are: movement, a
+  /// choice between tensors.
+  static bool givesElements(Operation *op) {
+    auto scatter = dyn_cast<nn::ScatterNdOp>(op);
+    return op->hasTrait<nn::MovesElements>() || isa<nn::WhereOp>(op) ||
+           (scatter && scatter.getKind() == nn::ScatterKind::set);
+  }
+
+  /// What every user narrows `v` to, behind what gives its elements as they are
+  /// (a lookup); or null.
+  static FloatType roundedTo(Value v) {
+    FloatType type;
+    for (Operation *user : v.getUsers()) {
+      type = givesElements(user) ? roundedTo(user->getResult(0))
+                                 : narrowedTo(user);
+      if (!type)
+        return {};
+    }
+    return type;
   }
 
   static void readNarrow(nn::ReadOp read, Type narrow) {

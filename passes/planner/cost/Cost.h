@@ -176,8 +176,8 @@ public:
   /// in host memory, so nothing of a device that has memory of its own.
   double snapshot(int begin, int end, int tp, int64_t shards,
                   int64_t experts = 1) const;
-  double parameters(int begin, int end) const;
-  /// Of these, what one rank of a TP group has; what layers share once.
+  /// How many parameters of layers one rank of a TP group has; what they share
+  /// once.
   double rankParameters(int begin, int end, int tp) const;
   /// Of these, what layers outside read too.
   double tiedParameters(int begin, int end, int tp) const;

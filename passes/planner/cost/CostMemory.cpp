@@ -130,13 +130,6 @@ double ModuleCost::kept(int begin, int end, const CostOptions &options,
   return bytes;
 }
 
-double ModuleCost::parameters(int begin, int end) const {
-  double sum = 0;
-  for (int i = begin; i < end; ++i)
-    sum += description.kinds[description.layers[i]].parameters;
-  return sum;
-}
-
 double ModuleCost::rankParameters(int begin, int end, int tp) const {
   // Where tokens are cut a table of positions may be, too: it counts whole.
   CostOptions options;
@@ -205,26 +198,39 @@ double ModuleCost::snapshot(int begin, int end, int tp, int64_t shards,
 
 StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
                                   int64_t experts) const {
-  double all = rankParameters(begin, end, tp);
-  double own = all - expertsElsewhere(begin, end, tp, experts),
-         shared = expertsHere(begin, end, tp, experts);
   StateBytes bytes;
-  bytes.parameters = own * description.weightBytes;
-  if (!description.trainable)
-    return bytes;
-  bytes.gradients = own * description.gradientBytes;
-  // Copies of other stages' parameters are updated as a whole; experts have
-  // replicas of their own.
-  double tied = tiedParameters(begin, end, tp);
-  auto shareOut = [&](double parameters, int64_t over) {
-    bytes.moments += parameters * description.optimizerBytes / double(over);
-    bytes.sums +=
-        over > 1 ? parameters * description.gradientBytes / double(over) : 0;
+  ParameterBytes usual{description.weightBytes, description.gradientBytes,
+                       description.optimizerBytes};
+  auto add = [&](double parameters, const ParameterBytes &each, int64_t over) {
+    bytes.parameters += parameters * each.weight;
+    if (!description.trainable)
+      return;
+    bytes.gradients += parameters * each.gradient;
+    bytes.moments += parameters * each.optimizer / double(over);
+    bytes.sums += over > 1 ? parameters * each.gradient / double(over) : 0;
   };
-  shareOut(own - shared - tied, shards);
-  shareOut(tied, 1);
-  shareOut(shared,
-           std::max<int64_t>(1, shards * tp / std::max<int64_t>(1, experts)));
+  // Experts have replicas of their own.
+  int64_t others =
+      std::max<int64_t>(1, shards * tp / std::max<int64_t>(1, experts));
+  for (int i = begin; i < end; ++i) {
+    const LayerKind &kind = description.kinds[description.layers[i]];
+    double all = rankParameters(i, i + 1, tp),
+           shared = expertsHere(i, i + 1, tp, experts);
+    ParameterBytes each = kind.bytes.value_or(usual);
+    add(all - expertsElsewhere(i, i + 1, tp, experts) - shared, each, shards);
+    add(shared, each, others);
+  }
+  // Copies of other stages' parameters are summed in full, updated as a whole.
+  for (const Tie &tie : description.ties)
+    if (int count = tie.count(begin, end)) {
+      double share = rankShare(tie, tp);
+      ParameterBytes each = tie.bytes.value_or(usual);
+      add(-count * share, each, shards);
+      bool isWhole = count == int(tie.layers.size());
+      if (!isWhole && each.gradient > 0)
+        each.gradient = sizeof(float);
+      add(share, each, isWhole ? shards : 1);
+    }
   return bytes;
 }
 

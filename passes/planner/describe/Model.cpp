@@ -57,6 +57,10 @@ double flopsOf(const Op &op, const TokenSums &part) {
 Error wrong(const Twine &what) { return createStringError(what); }
 
 bool good(double value) { return std::isfinite(value) && value >= 0; }
+bool good(const std::optional<ParameterBytes> &bytes) {
+  return !bytes || (good(bytes->weight) && good(bytes->gradient) &&
+                    good(bytes->optimizer));
+}
 bool good(const Linear &value) {
   for (double figure : value.all())
     if (!good(figure))
@@ -122,10 +126,11 @@ Error checkModule(const Module &module) {
   for (const LayerKind &kind : module.kinds) {
     if (Error error = checkOps(module, kind, kind))
       return error;
-    bool fine = good(kind.parameters) && good(kind.reduced) &&
-                good(kind.output) && good(kind.exchanged) &&
-                good(kind.dispatched) && good(kind.expertParameters) &&
-                good(kind.capacity) && kind.expertParameters <= kind.parameters;
+    bool fine = good(kind.parameters) && good(kind.bytes) &&
+                good(kind.reduced) && good(kind.output) &&
+                good(kind.exchanged) && good(kind.dispatched) &&
+                good(kind.expertParameters) && good(kind.capacity) &&
+                kind.expertParameters <= kind.parameters;
     for (int i = 0; i < 3; ++i)
       fine &= good(kind.keptSplit[i]) && good(kind.keptSequence[i]);
     if (!fine)
@@ -137,7 +142,7 @@ Error checkModule(const Module &module) {
                 tie.layers.back() < int(module.layers.size()) &&
                 llvm::is_sorted(tie.layers, std::less_equal<int>());
     for (int layer : tie.layers)
-      fine = fine && good(tie.parameters) &&
+      fine = fine && good(tie.parameters) && good(tie.bytes) &&
              tie.parameters <= module.kinds[module.layers[layer]].parameters;
     if (!fine)
       return wrong("module '" + module.name +

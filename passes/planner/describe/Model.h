@@ -24,6 +24,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -143,10 +144,21 @@ inline constexpr llvm::StringRef kOpSplits[] = {"whole", "columns", "depth",
 
 using rt::Save;
 
+/// Bytes of a parameter on average: the weight as it is stored, its gradient,
+/// the optimizer's state.
+struct ParameterBytes {
+  double weight = 2, gradient = 4, optimizer = 12;
+  friend bool operator==(const ParameterBytes &a, const ParameterBytes &b) {
+    return std::tie(a.weight, a.gradient, a.optimizer) ==
+           std::tie(b.weight, b.gradient, b.optimizer);
+  }
+};
+
 struct LayerKind {
   std::string name;
   std::vector<Op> forward, input, weight; ///< gradients of inputs, of weights
   double parameters = 0;                  ///< number, split by TP
+  std::optional<ParameterBytes> bytes;    ///< none: as the module's
   /// All-reduced over the TP group: bytes of one, and how many.
   Linear reduced;
   int forwardReduces = 0, backwardReduces = 0;
@@ -233,6 +245,7 @@ struct LayerVariant {
 struct Tie {
   std::vector<int> layers; ///< ascending
   double parameters = 0;
+  std::optional<ParameterBytes> bytes = std::nullopt; ///< none: the module's
   /// Layers from `begin` to before `end` that read it.
   int count(int begin, int end) const;
 };
@@ -269,7 +282,7 @@ struct Module {
   bool inputGradient = false;
   /// Most TP that its heads and widths divide by.
   int maxTP = 8;
-  /// Bytes a parameter: the weight, its gradient, the optimizer's state.
+  /// ParameterBytes of all.
   double weightBytes = 2, gradientBytes = 4, optimizerBytes = 12;
 
   /// The layers of a layout; without sequence parallelism if they know none.

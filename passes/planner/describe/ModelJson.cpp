@@ -39,6 +39,15 @@ Linear readLinear(const JsonReader &json, StringRef key) {
           figure(value, "product"), figure(value, "other_square")};
 }
 
+std::optional<ParameterBytes> readBytes(const JsonReader &json) {
+  if (!json.has("parameter_bytes"))
+    return std::nullopt;
+  JsonReader value = json.at("parameter_bytes");
+  value.keys({"weight", "gradient", "optimizer"});
+  auto bytes = [&](StringRef key) { return value.at(key).number(0, kMost); };
+  return ParameterBytes{bytes("weight"), bytes("gradient"), bytes("optimizer")};
+}
+
 int small(const JsonReader &json, int low) {
   return int(json.integer(low, kMostCount));
 }
@@ -65,9 +74,9 @@ Op readOp(const JsonReader &json) {
 
 LayerKind readKind(const JsonReader &json) {
   json.keys({"name", "forward", "input", "weight", "parameters",
-             "expert_parameters", "reduced", "forward_reduces",
-             "backward_reduces", "kept", "output", "exchanged", "dispatched",
-             "routes", "capacity"});
+             "parameter_bytes", "expert_parameters", "reduced",
+             "forward_reduces", "backward_reduces", "kept", "output",
+             "exchanged", "dispatched", "routes", "capacity"});
   LayerKind kind;
   kind.name = json.at("name").string();
   auto readOps = [&](StringRef key, std::vector<Op> &ops) {
@@ -78,6 +87,7 @@ LayerKind readKind(const JsonReader &json) {
   readOps("input", kind.input);
   readOps("weight", kind.weight);
   kind.parameters = figure(json, "parameters");
+  kind.bytes = readBytes(json);
   kind.expertParameters = figure(json, "expert_parameters");
   kind.reduced = readLinear(json, "reduced");
   json.read("forward_reduces", kind.forwardReduces, 0, 1000);
@@ -245,11 +255,12 @@ Module readModule(const JsonReader &json, const Model &model) {
     module.kinds.push_back(readKind(kind));
   readLayers(json.at("layers"), module);
   for (const JsonReader &entry : json.listIfAny("ties")) {
-    entry.keys({"layers", "parameters"});
+    entry.keys({"layers", "parameters", "parameter_bytes"});
     Tie &tie = module.ties.emplace_back();
     for (const JsonReader &layer : entry.at("layers").list())
       tie.layers.push_back(small(layer, 0));
     tie.parameters = figure(entry, "parameters");
+    tie.bytes = readBytes(entry);
   }
   if (json.has("partitioned"))
     readPartitioned(json.at("partitioned"), module);

@@ -71,10 +71,18 @@ OrderedJson print(const Op &op) {
   return json;
 }
 
+void put(OrderedJson &json, const std::optional<ParameterBytes> &bytes) {
+  if (bytes)
+    json["parameter_bytes"] = {{"weight", bytes->weight},
+                               {"gradient", bytes->gradient},
+                               {"optimizer", bytes->optimizer}};
+}
+
 OrderedJson print(const LayerKind &kind) {
   OrderedJson json;
   json["name"] = kind.name;
   put(json, "parameters", kind.parameters);
+  put(json, kind.bytes);
   put(json, "expert_parameters", kind.expertParameters);
   const std::pair<const char *, const std::vector<Op> *> lists[] = {
       {"forward", &kind.forward},
@@ -250,9 +258,11 @@ OrderedJson print(const Module &module, const Model &model) {
           OrderedJson::array({module.layers[i], int64_t(run - i)}));
     i = run;
   }
-  for (const Tie &tie : module.ties)
+  for (const Tie &tie : module.ties) {
     json["ties"].push_back(
         {{"layers", tie.layers}, {"parameters", tie.parameters}});
+    put(json["ties"].back(), tie.bytes);
+  }
   if (!module.partitioned.empty())
     json["partitioned"] = printPartitioned(module);
   return json;

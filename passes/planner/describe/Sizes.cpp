@@ -390,7 +390,16 @@ Error setMixedPrecision(Model &model, StringRef precision) {
     module.weightBytes = 2;
     module.gradientBytes = 4 * trained;
     module.optimizerBytes = 12 * trained;
+    auto mix = [](std::optional<ParameterBytes> &bytes) {
+      if (bytes) {
+        double trained = bytes->gradient / bytes->weight;
+        bytes = {2, 4 * trained, 12 * trained};
+      }
+    };
+    for (Tie &tie : module.ties)
+      mix(tie.bytes);
     for (LayerKind &kind : module.kinds) {
+      mix(kind.bytes);
       halveOps(kind);
       for (Linear *value :
            {&kind.reduced, &kind.output, &kind.exchanged, &kind.dispatched})

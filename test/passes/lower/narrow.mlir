@@ -105,6 +105,19 @@ func.func @sums(%x: tensor<8x64xbf16>, %i: tensor<8xi64>, %t: tensor<4x1xi64>, %
   return %0, %1, %2, %3 : tensor<64xbf16>, tensor<512x64xbf16>, tensor<8x64xbf16>, tensor<8xbf16>
 }
 
+// To a gradient in bf16 rows of one index are added together, from an order by index: a buffer of a row, not of the table.
+// CHECK-LABEL: rt.func @table(
+// CHECK-SAME: %[[DT:[a-z0-9]+]]: !rt.buffer<bf16, [512, 64]> {rt.access = "inout"}
+// CHECK: %[[ORDER:.*]] = rt.alloc "order" {{.*}}<i32, [8]>
+// CHECK: rt.kernel @"order of gather_grad" [%{{.*}} < 8]
+// CHECK: %[[SUMS:.*]] = rt.alloc "sums" {{.*}}<f32, [1, 64]>
+// CHECK: rt.kernel @gather_grad {{.*}} = %[[DT]]
+// CHECK-NOT: rt.kernel
+func.func @table(%x: tensor<8x64xbf16>, %i: tensor<8xi64>) -> (tensor<512x64xbf16> {nn.param_grad}) {
+  %0 = nn.gather_grad %x at %i {axis = 0 : i64} : (tensor<8x64xbf16>, tensor<8xi64>) -> tensor<512x64xbf16>
+  return %0 : tensor<512x64xbf16>
+}
+
 // What is moved only is as it was.
 // CHECK-LABEL: rt.func @moved(
 // CHECK: rt.kernel @gather

@@ -110,6 +110,30 @@ TEST(ModelJson, Ties) {
   EXPECT_EQ(first.sums, 4 * 30.0 / 4);
 }
 
+/// What a layer's parameters take is its own, where the model says so. A copy
+/// of a tied one in another stage is summed in float32.
+TEST(ModelJson, ParameterBytes) {
+  Model model = llvm::cantFail(parseModel(
+      R"({"version": 1, "modules": [{"name": "m", "weight_bytes": 2, "gradient_bytes": 2, "optimizer_bytes": 12,
+ "kinds": [{"name": "table", "parameters": 100, "parameter_bytes": {"weight": 4, "gradient": 4, "optimizer": 8}},
+           {"name": "b", "parameters": 10}, {"name": "frozen", "parameters": 20, "parameter_bytes": {"weight": 2, "gradient": 0, "optimizer": 0}}],
+ "layers": [0, 1, 2, 1], "ties": [{"layers": [1, 3], "parameters": 8}]}]})",
+      "m.json"));
+  EXPECT_EQ(printModel(llvm::cantFail(parseModel(printModel(model), "m.json"))),
+            printModel(model));
+  Cluster cluster = wholeCluster("h100-80g");
+  ModuleCost cost(cluster, 0, model.modules[0]);
+  StateBytes all = cost.stateBytes(0, 4, 1, 4),
+             table = cost.stateBytes(0, 1, 2, 1),
+             last = cost.stateBytes(2, 4, 1, 4);
+  EXPECT_EQ(all.parameters, 4 * 100 + 2 * 12 + 2 * 20);
+  EXPECT_EQ(all.gradients, 4 * 100 + 2 * 12);
+  EXPECT_EQ(all.moments, (8.0 * 100 + 12 * 12) / 4);
+  EXPECT_EQ(table.total(), (4 + 4 + 8) * 50);
+  EXPECT_EQ(last.gradients, 2 * 2 + 4 * 8);
+  EXPECT_EQ(last.moments, 12 * (2.0 / 4 + 8));
+}
+
 TEST(ModelJson, Errors) {
   EXPECT_EQ(llvm::cantFail(parseModel(kModel, "m.json")).modules[0].layers,
             std::vector<int>(4, 0));
@@ -122,6 +146,9 @@ TEST(ModelJson, Errors) {
   EXPECT_NE(modelError("\"n\": 8", "\"n\": 1e400"), "");
   EXPECT_EQ(modelError("[0, 3]", "[1, 3]"),
             "m.json: modules[0].layers[0]: there are only 1 kinds of layers");
+  EXPECT_BEGINS(modelError("\"name\": \"l\"",
+                           R"("name": "l", "parameter_bytes": {"weight": 2})"),
+                "m.json: modules[0].kinds[0].parameter_bytes: ");
   for (const char *tie : {R"("layers": [1, 0], "parameters": 3)",
                           R"("layers": [0, 4], "parameters": 3)",
                           R"("layers": [0, 1], "parameters": 10)"})

@@ -1,11 +1,11 @@
 // RUN: dt-opt %s --nn-working-copies | FileCheck %s --check-prefix=TYPES
-// RUN: dt-opt %s --nn-working-copies --dt-differentiate | FileCheck %s
+// RUN: dt-opt %s --nn-working-copies --nn-move-casts --dt-differentiate | FileCheck %s
 
-// Gradients of what products read in bf16 are stored so. Not those of what stays float32, of a table whose rows are looked up, of a copy in another module, of what is frozen.
+// Gradients of what products read in bf16 are stored so. Not those of what stays float32, of a copy in another module, of what is frozen.
 // TYPES: nn.parameter @w : {{.*}} working bf16 trainable {{.*}} {narrow_gradient}
+// TYPES: nn.parameter @table : {{.*}} working bf16 trainable {{.*}} {narrow_gradient}
 // TYPES-NOT: narrow_gradient
 // TYPES: nn.parameter @scale : tensor<4xf32> trainable from
-// TYPES: nn.parameter @table : tensor<4x4xf32> working bf16 trainable from
 // TYPES: nn.parameter @copy : tensor<4x4xf32> working bf16 trainable from
 // TYPES: nn.parameter @frozen : tensor<4x4xf32> working bf16 from
 // TYPES: func.func @forward
@@ -13,13 +13,14 @@
 // Each adds up in its own type.
 // CHECK-LABEL: func.func @forward.bwd
 // CHECK-DAG: nn.accumulate @w, %{{.*}} : tensor<4x4xbf16>
-// CHECK-DAG: nn.accumulate @table, %{{.*}} : tensor<4x4xf32>
+// CHECK-DAG: nn.accumulate @table, %{{.*}} : tensor<4x4xbf16>
+// CHECK-DAG: nn.accumulate @table, %{{.*}} : tensor<4x4xbf16>
 // CHECK-DAG: nn.accumulate @copy, %{{.*}} : tensor<4x4xf32>
 // CHECK-DAG: nn.accumulate @scale, %{{.*}} : tensor<4xf32>
 dist.module @m precision bf16 narrow_gradients {
   nn.parameter @w : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "w">
-  nn.parameter @scale : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "scale">
   nn.parameter @table : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "table">
+  nn.parameter @scale : tensor<4xf32> trainable from #nn.onnx<"m.onnx", "scale">
   nn.parameter @copy : tensor<4x4xf32> trainable from #nn.onnx<"m.onnx", "copy">
   nn.parameter @frozen : tensor<4x4xf32> from #nn.onnx<"m.onnx", "frozen">
   func.func @forward(%i: tensor<2xi64> {nn.name = "i"}) -> (tensor<f32> {nn.name = "num"}) {
