@@ -335,6 +335,20 @@ LogicalResult PlanOp::verifySymbolUses(SymbolTableCollection &) {
   return success();
 }
 
+/// Ends of a cut edge have equal parts, and as many ranks for each.
+static LogicalResult verifyCut(EdgeOp edge, dist::ModuleOp source,
+                               dist::ModuleOp target) {
+  Placement a(source), b(target);
+  if (!source.getWholeBatch() && !target.getWholeBatch() && a.unit == b.unit &&
+      a.dp == b.dp && a.sub == b.sub && a.group == b.group &&
+      source.getSpan() == target.getSpan())
+    return success();
+  return edge.emitOpError("is cut from '")
+         << edge.getSource() << "' to '" << edge.getTarget()
+         << "'; expected stages of one unit with as many ranks, replicas and "
+            "slices";
+}
+
 LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto source = lookupModule(*this, tables, getSourceAttr());
   auto target = lookupModule(*this, tables, getTargetAttr());
@@ -348,6 +362,8 @@ LogicalResult EdgeOp::verifySymbolUses(SymbolTableCollection &tables) {
                                            other.getTarget() == getTarget() &&
                                            other.getInput() == getInput())
       return emitOpError("is the second one into '") << getInput() << "'";
+  if (getCut() && failed(verifyCut(*this, source, target)))
+    return failure();
   auto from = source.getForward(), to = target.getForward();
   if (!from || !to)
     return success(); // after differentiation

@@ -231,18 +231,21 @@ RankBuilder::findFedReplicas(const PlannedModule &source,
 }
 
 /// A message of the schedule as those between the pieces of its ends, with this
-/// rank at one of them. Both ends have them in the same order.
+/// rank at one of them. Both ends have them in the same order. Over a cut edge
+/// equal pieces hand on their blocks.
 std::vector<RankBuilder::Message> RankBuilder::cut(const scheduler::Message &m,
                                                    bool sends) const {
   const PlannedEdge &edge = plan.edges[m.edge];
+  bool isCut = dist::EdgeOp(edge.op).getCut();
   int64_t from = plan.modules[m.gradient ? edge.to : edge.from].place.sub,
           to = plan.modules[m.gradient ? edge.from : edge.to].place.sub;
   std::vector<Message> messages;
   for (int64_t a = 0; a < from; ++a)
     for (int64_t b = 0; b < to; ++b)
-      messages.push_back({unsigned(m.edge), m.microbatch, sends ? a : b,
-                          sends ? m.to * to + b : m.from * from + a,
-                          m.gradient});
+      if (!isCut || a == b)
+        messages.push_back({unsigned(m.edge), m.microbatch, sends ? a : b,
+                            sends ? m.to * to + b : m.from * from + a,
+                            m.gradient});
   return messages;
 }
 

@@ -9,6 +9,8 @@
 #include "passes/shard/Cuts.h"
 #include "passes/shard/Passes.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::shard;
@@ -85,6 +87,8 @@ SmallVector<Axis> dt::shard::getGroup(dist::ModuleOp module) {
 /// on all ranks (striped attention, Brandon et al. 2023). 0: nothing is left
 /// out.
 static int64_t getTokenBlock(dist::ModuleOp module, int64_t over) {
+  if (auto block = module.getTokenBlock())
+    return *block;
   constexpr int64_t kMost = 128, kRounds = 8;
   int64_t apart = module.getSequenceParallel() ? getTensorParallel(module) : 1;
   bool bounded = false;
@@ -149,4 +153,25 @@ SmallVector<Axis> dt::shard::getContextAxes(dist::ModuleOp module) {
         (isOne || module.getContextKeys() != rt::ContextKeys::Ring))
       axis.keys = module.getContextKeys();
   return bound(axes);
+}
+
+void dt::shard::shareTokenBlocks(mlir::ModuleOp program) {
+  auto attends = [](dist::ModuleOp module) {
+    return module.walk([](nn::AttentionOp) { return WalkResult::interrupt(); })
+        .wasInterrupted();
+  };
+  std::map<StringRef, int64_t> blocks; // of units
+  SmallVector<dist::ModuleOp> others;
+  for (auto module : program.getOps<dist::ModuleOp>()) {
+    SmallVector<Axis> axes = getContextAxes(module);
+    if (axes.empty() || axes.back().samples)
+      continue;
+    if (!attends(module))
+      others.push_back(module);
+    else if (int64_t block = axes.back().block)
+      blocks.try_emplace(dist::Placement(module).unit, block);
+  }
+  for (dist::ModuleOp module : others)
+    if (int64_t block = blocks[dist::Placement(module).unit])
+      module.setTokenBlock(block);
 }

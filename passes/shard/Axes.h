@@ -28,6 +28,10 @@ llvm::SmallVector<Axis> splitAxis(dist::ModuleOp module, const Axis &whole);
 /// tokens. Keys go round where one axis cuts all tokens.
 llvm::SmallVector<Axis> getContextAxes(dist::ModuleOp module);
 
+/// Stages whose attention does not say how tokens go round cut them as the
+/// others of their unit do: sets `token_block`.
+void shareTokenBlocks(mlir::ModuleOp program);
+
 } // namespace dt::shard
 
 #endif // PASSES_SHARD_AXES_H

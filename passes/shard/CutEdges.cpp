@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Axes.h"
+#include "passes/shard/Cuts.h"
 #include "passes/shard/EmitLocal.h"
 #include "passes/shard/Passes.h"
 
@@ -34,14 +35,16 @@ struct Stage {
   /// Whether each function that knows the edge is partitioned.
   bool partitions(dist::EdgeOp edge);
   bool hasStream(const nn::Shape &shape) const {
-    return llvm::is_contained(streams, shape);
+    return llvm::is_contained(streams, shape) ||
+           (streams.empty() && hasTokens(shape)) || sharesOut(shape);
   }
+  bool hasTokens(const nn::Shape &shape) const;
+  bool sharesOut(const nn::Shape &shape) const;
 
   dist::ModuleOp module;
   dist::Placement placement;
-  bool cutsTokens = false;
-  SmallVector<Axis> axes; ///< those over which it cuts tokens between layers
-  SmallVector<nn::Shape> streams; ///< of its layers
+  SmallVector<Axis> axes;         ///< over which it cuts what is between layers
+  SmallVector<nn::Shape> streams; ///< of layers that hand them to one another
   llvm::DenseSet<Operation *> partitioned;
 };
 
@@ -65,9 +68,25 @@ Stage::Stage(dist::ModuleOp module) : module(module), placement(module) {
   }
   if (placement.group > ranks)
     llvm::append_range(axes, getContextAxes(module));
-  cutsTokens = !axes.empty() && llvm::none_of(axes, [](const Axis &axis) {
-    return axis.samples;
+}
+
+/// Whether a value has the tokens of attention's queries before its features.
+/// A stage of one layer has no other that says what a stream is.
+bool Stage::hasTokens(const nn::Shape &shape) const {
+  bool found = false;
+  dist::ModuleOp(module).walk([&](nn::AttentionOp op) {
+    nn::Shape query = nn::getShape(op.getQuery());
+    found |= shape.size() == 3 && shape[0] == query[0] && shape[1] == query[1];
+    found |= shape.size() == 2 && shape[0] == query[0] * query[1];
   });
+  return found;
+}
+
+/// Whether a value has samples in front, and ranks have other samples, not
+/// other tokens of all.
+bool Stage::sharesOut(const nn::Shape &shape) const {
+  return !axes.empty() && !shape.empty() && countsItems(module, shape[0]) &&
+         llvm::all_of(axes, [](const Axis &axis) { return axis.samples; });
 }
 
 bool Stage::partitions(dist::EdgeOp edge) {
@@ -99,15 +118,11 @@ Stage &CutEdgesPass::stageOf(StringRef name) {
   return stages.try_emplace(name.str(), module).first->second;
 }
 
-/// Rows of an item stay on one rank each: tokens that are an axis behind that
-/// of the items.
+/// Whether each axis divides what the axes before it leave of a value's tokens.
 bool canCutTokens(RankedTensorType type, ArrayRef<Axis> axes) {
   for (const Axis &axis : axes) {
     auto cut = getTokenCut(type, axis);
-    const nn::Shape shape = nn::getShape(type);
-    const auto *rows = llvm::find_if(
-        shape, [](const nn::DimExpr &dim) { return dim.asConstant() != 1; });
-    if (!cut || int64_t(cut->dim) <= rows - shape.begin())
+    if (!cut)
       return false;
     type = localType(type, {Layout::cut, *cut}, axis);
   }
@@ -116,7 +131,7 @@ bool canCutTokens(RankedTensorType type, ArrayRef<Axis> axes) {
 
 bool CutEdgesPass::canCut(dist::EdgeOp edge) {
   Stage &from = stageOf(edge.getSource()), &to = stageOf(edge.getTarget());
-  if (from.placement.unit != to.placement.unit || !from.cutsTokens ||
+  if (from.placement.unit != to.placement.unit || from.axes.empty() ||
       from.axes != to.axes || from.module.getWholeBatch() ||
       to.module.getWholeBatch() || !from.partitions(edge) ||
       !to.partitions(edge))
@@ -131,6 +146,8 @@ bool CutEdgesPass::canCut(dist::EdgeOp edge) {
 }
 
 void CutEdgesPass::runOnOperation() {
+  stages.clear();
+  shareTokenBlocks(getOperation());
   // One value has one layout, whoever takes it.
   std::map<std::pair<StringRef, StringRef>, SmallVector<dist::EdgeOp>> outputs;
   for (auto edge : getOperation().getOps<dist::EdgeOp>())

@@ -31,15 +31,6 @@ void addSettled(const ShardProblem &program, Known &known, bool hints) {
         known.push_back({static_cast<unsigned>(i), *layout});
 }
 
-/// Whether a size is a number for each item of the module.
-bool countsItems(dist::ModuleOp module, const nn::DimExpr &size) {
-  SmallVector<std::string> symbols = size.symbols();
-  if (symbols.size() != 1)
-    return false;
-  auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);
-  return dim && dim.getItem() == module.getItem();
-}
-
 /// Samples as inputs of the module have them, also where no attention is.
 void addSamples(const ShardProblem &program, const Axis &axis, Known &tokens) {
   func::FuncOp forward = program.pair.forward;
@@ -149,6 +140,14 @@ void mark(const ShardProblem &program, const Known &known,
 }
 
 } // namespace
+
+bool dt::shard::countsItems(dist::ModuleOp module, const nn::DimExpr &size) {
+  SmallVector<std::string> symbols = size.symbols();
+  if (symbols.size() != 1)
+    return false;
+  auto dim = module.lookupSymbol<nn::DimOp>(symbols[0]);
+  return dim && dim.getItem() == module.getItem();
+}
 
 CutConstraints dt::shard::findCuts(ShardProblem &program, const Axis &axis,
                                    LayersOf layers) {

@@ -24,6 +24,9 @@ struct CutConstraints {
   bool wantsSmallerAxes = false;
 };
 
+/// Whether a size is a number for each item of the module.
+bool countsItems(dist::ModuleOp module, const nn::DimExpr &size);
+
 /// Finds cut points (boundaries of factors, spread through shared factors),
 /// then the candidates of each variable, their classes, and each step's
 /// strategies. Layouts of calls are given by `layers`.

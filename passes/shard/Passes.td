@@ -42,8 +42,9 @@ def PrepareShard : Pass<"dist-prepare-shard", "::dt::dist::ModuleOp"> {
 def CutEdges : Pass<"dist-cut-edges", "::mlir::ModuleOp"> {
   let summary = "Mark edges between stages whose values stay cut over the ranks of a replica";
   let description = [{
-    Before dist-shard. An edge gets `cut` if both ends are stages of one unit that dist-shard cuts over the same axes of ranks, some of which cut tokens between layers (`cp`; `tp` with `sequence_parallel`), and its value has the
-    shape of what the layers of an end hand on. Not cut: packed rows, whose items would lie on several ranks.
+    Before dist-shard. An edge gets `cut` if both ends are stages of one unit that dist-shard cuts over the same axes of ranks, some of which cut tokens between layers (`cp`; `tp` with `sequence_parallel`) or samples (`joined`),
+    the ranks divide the value's tokens, and it has the shape of what the layers of an end hand on: of layers that hand it to one another, or, in a stage of one, of attention's tokens. Where replicas join, whatever has a row for each
+    of their items is cut. A stage without attention gets the `token_block` of the unit's others.
   }];
 }
 

@@ -42,7 +42,8 @@ public:
         std::max(tasksOf(program, producer), tasksOf(program, consumer));
     int32_t span = consumer.wholeBatch ? spanOf(producer) : spanOf(consumer);
     for (int64_t k = 0; k < tasks; ++k)
-      sum += bytesOf(k * span, gradient);
+      sum += edge.cut ? blockBytes(k * span, gradient)
+                      : itemBytes(k * span, gradient);
     return sum;
   }
 
@@ -56,13 +57,28 @@ private:
     return false;
   }
 
-  uint64_t bytesOf(int64_t microbatch, bool gradient) const {
+  /// Over a cut edge: what this rank has of its parts, for the one at its
+  /// place.
+  uint64_t blockBytes(int64_t microbatch, bool gradient) const {
+    size_t module = gradient ? to : from, other = gradient ? from : to;
+    const Placement::Place &own = placement.at(module);
+    if (!own.runs() ||
+        placement.rankOf(other, own.replica, own.tp) == placement.rank())
+      return 0;
+    uint64_t bytes = 0;
+    for (int32_t p = 0; p < piecesOf(program.modules[module]); ++p) {
+      const Part &part = batch.part(program, module, microbatch, p);
+      const TensorInfo &tensor = tensorOf(gradient);
+      bytes += uint64_t(elementCount(shapeOf(tensor, part.dims.data()))) *
+               sizeOf(tensor.type);
+    }
+    return bytes;
+  }
+
+  uint64_t itemBytes(int64_t microbatch, bool gradient) const {
     std::map<int64_t, int> owners; // item -> rank it leaves from
     const ModuleInfo &producer = program.modules[from],
                      &consumer = program.modules[to];
-    // Of a cut edge this rank sends to the one at its own place.
-    int32_t place =
-        edge.cut ? std::max(0, placement.at(gradient ? to : from).tp) : 0;
     for (int32_t a = 0; a < partsOf(producer); ++a) {
       ItemRows items =
           itemsOf(batch.assignment, from, taskOf(producer, microbatch), a,
@@ -70,25 +86,23 @@ private:
       int64_t total = items.total(), at = 0;
       for (size_t i = 0; i < items.count(); at += items.of(i++))
         if (items.of(i))
-          owners[(*items.items)[i]] = placement.rankOf(
-              from, a / piecesOf(producer),
-              place + int32_t(at * sharersOf(edge, placement, from) / total));
+          owners[(*items.items)[i]] =
+              placement.rankOf(from, a / piecesOf(producer),
+                               int32_t(at * placement.tp(from) / total));
     }
     int64_t rows = 0;
     for (int32_t b = 0; b < partsOf(consumer); ++b) {
       ItemRows list =
           itemsOf(batch.assignment, to, taskOf(consumer, microbatch), b,
                   shape.consumerSymbol);
-      int64_t total = list.total(), tp = sharersOf(edge, placement, to), at = 0,
-              t = 0;
+      int64_t total = list.total(), tp = placement.tp(to), at = 0, t = 0;
       for (size_t j = 0; j < list.count(); at += list.of(j++)) {
         auto owner = owners.find((*list.items)[j]);
         if (owner == owners.end() || !list.of(j))
           continue;
         while ((t + 1) * total / tp <= at)
           ++t;
-        int receiver =
-            placement.rankOf(to, b / piecesOf(consumer), place + int32_t(t));
+        int receiver = placement.rankOf(to, b / piecesOf(consumer), int32_t(t));
         if (gradient && consumer.wholeBatch &&
             gradientSource(consumer, owner->second) != b)
           continue;
@@ -100,12 +114,15 @@ private:
     return rows ? uint64_t(rows) * rowBytes(microbatch, gradient) : 0;
   }
 
+  const TensorInfo &tensorOf(bool gradient) const {
+    return gradient
+               ? edge.produced.tensor
+               : program.modules[from].outputs[size_t(edge.fromOutput)].tensor;
+  }
+
   uint64_t rowBytes(int64_t microbatch, bool gradient) const {
     size_t module = gradient ? to : from;
-    const TensorInfo &tensor =
-        gradient
-            ? edge.produced.tensor
-            : program.modules[module].outputs[size_t(edge.fromOutput)].tensor;
+    const TensorInfo &tensor = tensorOf(gradient);
     const Part &part = batch.part(program, module, microbatch, 0);
     std::vector<int64_t> extents = dt::rt::shapeOf(tensor, part.dims.data());
     if (shape.consumerSymbol >= 0)

@@ -38,14 +38,13 @@ struct EndSize {
   int64_t rank; ///< of these, of one of its replica's ranks
 };
 
-EndSize endSize(const ModuleInfo &module, const BufferInfo &buffer, int symbol,
-                bool cut) {
+EndSize endSize(const ModuleInfo &module, const BufferInfo &buffer,
+                int symbol) {
   const TensorInfo &tensor = buffer.tensor;
   if (symbol < 0)
     return {mostBytes(tensor, module), 1, 1};
   const SymbolInfo &info = module.symbols[size_t(symbol)];
-  int64_t most = info.max,
-          tp = module.wholeBatch || cut ? 1 : std::max(1, module.tp);
+  int64_t most = info.max, tp = module.wholeBatch ? 1 : std::max(1, module.tp);
   int32_t axis = rowAxis(tensor);
   // The rows of an item stay together.
   int64_t chunk = (most + tp - 1) / tp + (info.measure ? info.largest - 1 : 0);
@@ -127,11 +126,11 @@ private:
         EndSize producer = endSize(
             from,
             gradient ? edge.consumed : from.outputs[size_t(edge.fromOutput)],
-            shape.producerSymbol, edge.cut);
+            shape.producerSymbol);
         EndSize consumer = endSize(
             to,
             gradient ? edge.produced : to.inputs[size_t(edge.toInput)].buffer,
-            shape.consumerSymbol, edge.cut);
+            shape.consumerSymbol);
         size_t item = std::min(producer.item, consumer.item);
         plan.message[2 * e + gradient] =
             size_t(std::min(producer.rank, consumer.rank)) * item;

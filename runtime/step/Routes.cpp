@@ -7,6 +7,7 @@
 #include "runtime/step/Routes.h"
 #include "runtime/base/Error.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace dt::rt {
@@ -91,11 +92,45 @@ int32_t rowAxis(const TensorInfo &tensor) {
   return -1;
 }
 
+/// Whether two symbols count, or add up, the same of equal items.
+static bool sameItems(const SymbolInfo &a, const SymbolInfo &b) {
+  auto same = [](const char *x, const char *y) {
+    return !std::strcmp(x ? x : "", y ? y : "");
+  };
+  return same(a.item, b.item) && same(a.measure, b.measure);
+}
+
+/// Whether two ends have equal blocks in equal parts.
+static bool sameShape(const TensorInfo &a, const ModuleInfo &from,
+                      const TensorInfo &b, const ModuleInfo &to) {
+  auto same = [&](const Extent &x, const Extent &y) {
+    if (x.symbol < 0 || y.symbol < 0)
+      return x.symbol == y.symbol && x.offset == y.offset;
+    const SymbolInfo &rows = from.symbols[size_t(x.symbol)],
+                     &others = to.symbols[size_t(y.symbol)];
+    return sameItems(rows, others) && rows.multiple == others.multiple &&
+           x.scale == y.scale && x.per == y.per && x.offset == y.offset;
+  };
+  return a.rank == b.rank &&
+         std::equal(a.shape, a.shape + a.rank, b.shape, b.shape + b.rank, same);
+}
+
 EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge) {
   const ModuleInfo &from = program.modules[size_t(edge.from)],
                    &to = program.modules[size_t(edge.to)];
   const TensorInfo &out = from.outputs[size_t(edge.fromOutput)].tensor,
                    &in = to.inputs[size_t(edge.toInput)].buffer.tensor;
+  auto fail = [&](const char *what) {
+    return Error(std::string("edge from '") + from.name + "." + out.name +
+                 "' to '" + to.name + "." + in.name + "': the two ends " +
+                 what);
+  };
+  if (edge.cut) {
+    if (!sameShape(out, from, in, to) || from.tp != to.tp ||
+        partsOf(from) != partsOf(to))
+      throw fail("are cut differently");
+    return {};
+  }
   auto symbolOf = [](const TensorInfo &tensor, const ModuleInfo &module) {
     int32_t axis = rowAxis(tensor);
     int symbol = axis >= 0 ? tensor.shape[axis].symbol : -1;
@@ -104,17 +139,12 @@ EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge) {
   EdgeShape shape{symbolOf(out, from), symbolOf(in, to)};
   bool same = (shape.producerSymbol < 0) == (shape.consumerSymbol < 0);
   if (same && shape.producerSymbol >= 0) {
-    const SymbolInfo &a = from.symbols[size_t(shape.producerSymbol)],
-                     &b = to.symbols[size_t(shape.consumerSymbol)];
-    auto text = [](const char *name) { return name ? name : ""; };
-    same = !std::strcmp(a.item, b.item) &&
-           !std::strcmp(text(a.measure), text(b.measure)) &&
+    same = sameItems(from.symbols[size_t(shape.producerSymbol)],
+                     to.symbols[size_t(shape.consumerSymbol)]) &&
            out.shape[rowAxis(out)].scale == in.shape[rowAxis(in)].scale;
   }
   if (!same)
-    throw Error(std::string("edge from '") + from.name + "." + out.name +
-                "' to '" + to.name + "." + in.name +
-                "': the two ends count different items");
+    throw fail("count different items");
   return shape;
 }
 

@@ -59,16 +59,18 @@ Route routeOf(const RouteEnd &producer, const RouteEnd &consumer);
 int32_t rowAxis(const TensorInfo &tensor);
 
 /// Among how many ranks of an end's replica an edge's rows are shared out: 1 if
-/// each has a part of every row.
+/// each has a block of its own.
 int64_t sharersOf(const EdgeInfo &edge, const Placement &placement,
                   size_t module);
 
-/// What an edge carries: its item symbols on both ends (-1: one piece), the
-/// item's size without what the dims of a part decide.
+/// What an edge carries: its item symbols on both ends (-1: one piece, as what
+/// a rank has of a cut edge), the item's size without what the dims of a part
+/// decide.
 struct EdgeShape {
   int producerSymbol = -1, consumerSymbol = -1;
 };
-/// Throws Error naming the edge if the two ends count different items.
+/// Throws Error naming the edge if the two ends count different items, or cut
+/// them otherwise.
 EdgeShape edgeShape(const ProgramInfo &program, const EdgeInfo &edge);
 
 /// Items of an end of an edge, and their rows; one for an edge that is one
@@ -88,8 +90,8 @@ bool packTogether(const ProgramInfo &program, const TaskRow &a,
                   const TaskRow &b);
 
 /// The ranks at the other end of a row that sends or receives, by their place
-/// in that replica; -1: it has no message with that one. `placement`: of the
-/// row's rank.
+/// in that replica; -1: it has no message with that one. Of a cut edge there is
+/// the one at the row's own place. `placement`: of the row's rank.
 std::vector<int> ranksAcross(const ProgramInfo &program,
                              const Placement &placement, const TaskRow &row,
                              bool sends);

@@ -156,6 +156,8 @@ void Transfers::forRoutes(const End &own, const TaskRow &row, Body body) const {
   RouteEnd theirs{
       items(edge, own.shape, !own.producer, row.microbatch, row.peer),
       sharersOf(edge, placement, other), 0};
+  if (!rowBytes(own, row)) // a block of a part without rows
+    return;
   std::vector<int> ranks =
       ranksAcross(program, placement, row, own.producer != row.gradient);
   for (size_t t = 0; t < ranks.size(); ++t) {

@@ -9,7 +9,7 @@
 # of float64, limits of draws: tolerance.py). Figures are kept in test/models/sizes;
 # with --fresh PyTorch makes them here, of other samples.
 # ===-----------------------------------------------------------------------===
-"""sizes.py --dt-opt PATH [--static] [--fresh SEED] [--slow] [--networks A,B] [--only REGEX]: trains on items of unequal size and compares with PyTorch."""
+"""sizes.py --dt-opt PATH [--static] [--fresh SEED] [--slow] [--networks A,B] [--only REGEX] [--precision bf16]: trains on items of unequal size and compares with PyTorch."""
 
 import argparse
 import json
@@ -62,7 +62,7 @@ case("other-pictures", "pooled", None, "vision: llm:ranks=0", STATIC, planted=("
 case("one-window", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("vision.windows", np.zeros_like))
 case("other-places", "vlm", None, "vision: llm:ranks=0", STATIC, planted=("llm.image_rows", lambda rows: np.roll(rows, 1)))
 
-# Sizes are what items have; the subset is fifteen plans.
+# Sizes are what items have; the subset is twenty-two plans.
 for network in ("packed", "windowed", "qwen3", "places", "library"):
     subset = network == "packed"
     case("one", network, 8, "llm:")
@@ -105,11 +105,19 @@ for network in ("packed", "windowed", "qwen3"):
     case("cp4", network, 8, "llm:cp=4", multiple=32)
     case("cp2-tp2-pp2", network, 3, "llm:cp=2,tp=2,pp=2,sequence_parallel=true", subset=subset)
     case("cp2-dp2-parts", network, 9, "llm:cp=2,dp=2 | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9})
+    # Stages hand on what a rank has: in slices, beside replicas, to another rank and, where a V turns, to itself.
+    case("cut-dp2-sub2-zb", network, 4, "llm:cp=2,pp=2,dp=2,sub=2,zero=1 | schedule=zb-h1", subset=subset)
+    case("cut-interleaved", network, 2, "llm:cp=2,pp=2,vpp=2 | schedule=interleaved")
+    case("cut-v", network, 1, "llm:tp=2,pp=2,vpp=2,sequence_parallel=true | schedule=zb-v")
+    case("cut-ring-parts", network, 9, "llm:cp=2,pp=2,context=ring,save=none | reorder=both", parts={"tokens": 64, "parts": 6, "samples": 9})
 for network in TOWERS:
     subset = network == "qwen3_vl"
     case("cp2", network, 4, "vision:cp=2 llm:cp=2", subset=subset)
     case("rounded-tp2-pp2", network, 3, "vision: llm:tp=2,pp=2,sequence_parallel=true", multiple=16)
     case("cp2-sub2", network, 4, "vision:cp=2,dp=2,sub=2 llm:cp=2,dp=2,sub=2 | reorder=both")
+    # Parts without a picture, or with one, are cut between stages, too.
+    case("cut-dp2", network, 2, "vision:cp=2,pp=2,dp=2,sub=2 llm:tp=2,pp=2,sequence_parallel=true | schedule=zb", subset=subset)
+    case("cut-span", network, 1, "vision:cp=2,pp=2,span=3 llm:tp=2,cp=2,pp=2,sequence_parallel=true,zero=1")
 
 
 def at(place, value):
@@ -186,18 +194,34 @@ class Figures:
 
 
 class Runner(layouts.Runner):
-    def __init__(self, dt_opt, folder, work, static, double):
-        super().__init__(dt_opt, folder, work, double=double)
+    def __init__(self, dt_opt, folder, work, static, double, precision="f32"):
+        super().__init__(dt_opt, folder, work, precision, double)
         self.static, self.figures = static, {}
 
-    def reference(self, case):
+    def kept(self, case):
         with self.lock:
             if case["model"] not in self.figures:
                 self.figures[case["model"]] = Figures(self.models / case["model"], self.static)
             return self.figures[case["model"]]
 
+    def reference(self, case):
+        """PyTorch's figures, which are float32's; of other precisions the program of one process."""
+        return self.kept(case) if self.precision == "f32" else super().reference({"model": case["model"], "samples": self.kept(case).sizes.samples})
+
+    def make_reference(self, case, key):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.work))
+        done = self.compile(case, case["samples"], None, folder)
+        if done.returncode:
+            raise Failure(f"the reference does not compile: {done.stderr[-1500:]}")
+        self.build(folder)
+        return layouts.Reference(self, case, folder, *self.train(case, folder, 1), self.kept(case).terms)
+
+    def batch(self, _):
+        """Steps are the figures' own: of a draw only weights are others."""
+        return {}
+
     def recipe(self, case, micro, folder):
-        figures = self.reference(case)
+        figures = self.kept(case)
         for file in figures.graphs.values():
             shutil.copy(self.models / case["model"] / file, folder / file)
         # Of numbers the batch is one sample.
@@ -205,11 +229,12 @@ class Runner(layouts.Runner):
         made = sizes_batch.recipe(figures.graphs, figures.steps[0], figures.sizes, batch, figures.steps[0] if self.static else None, figures.rows)
         if "multiple" in case:
             made["items"]["sample"]["measures"]["tokens"]["multiple"] = case["multiple"]
+        made["precision"] = self.precision
         (folder / "recipe.json").write_text(json.dumps(made, indent=1))
         return folder / "recipe.json"
 
     def train(self, case, folder, ranks, flags=(), batch=None):
-        figures, files = self.reference(case), ["batch.safetensors"]
+        figures, files = self.kept(case), ["batch.safetensors"]
         files += [f"step-{i}.safetensors" for i in range(1, len(figures.steps))]
         for file, step in zip(files, figures.steps):
             step = {n: v for n, v in step.items() if not (self.static and n.startswith(("offsets.", "item_of.")))}
@@ -220,7 +245,8 @@ class Runner(layouts.Runner):
         more = [flag for file in files[1:] for flag in ("--batch", file)] + (["--traffic", "traffic.json"] if ranks > 1 else [])
         more += ["--save-gradients", "gradients.safetensors", "--save-outputs", "outputs.safetensors", "--metrics", "metrics.jsonl", "--report", "report.json"]
         self.run_program(folder, ranks, "--steps", str(len(figures.losses)), *more, *flags)
-        case["outputs"] = figures.check_outputs(golden.load_outputs(folder / "outputs.safetensors"))
+        if self.precision == "f32":
+            case["outputs"] = figures.check_outputs(golden.load_outputs(folder / "outputs.safetensors"))
         losses = [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
         return load_file(folder / "gradients.safetensors"), np.array(losses)
 
@@ -232,7 +258,7 @@ class Runner(layouts.Runner):
             raise Failure(f"dt-opt ended with {done.returncode}: {done.stderr[-1500:]}")
         self.build(folder)
         for name, change, said in case["bad"]:
-            step = dict(self.reference(case).steps[0])
+            step = dict(self.kept(case).steps[0])
             value = step.pop(name)
             save_file(step | ({} if change is None else {name: np.ascontiguousarray(change(value))}), folder / "batch.safetensors")
             command = [folder / "program/build/train", "--batch", "batch.safetensors", "--steps", "1", "--threads", "1"]
@@ -249,7 +275,7 @@ class Runner(layouts.Runner):
         if "drawn" in case:
             return self.run_drawn(case)
         if "planted" not in case:
-            return super().run(case) + f", outputs {case['outputs']:.2f}"
+            return super().run(case) + (f", outputs {case['outputs']:.2f}" if "outputs" in case else "")
         try:
             super().run(case)
         except Failure as failure:
@@ -265,8 +291,8 @@ class Runner(layouts.Runner):
             # Parts may be too few for the tokens of a step: no packing of so few texts fills nine tenths of them.
             if "the program was compiled for at most" not in str(failure) or "tokens" not in case:
                 raise
-            tokens = max(int(step["offsets.sample.tokens"][-1]) for step in self.reference(case).steps)
-            parts = -(-self.reference(case).sizes.samples // case["micro"]) * case["plan"]["units"]["llm"].get("dp", 1)
+            tokens = max(int(step["offsets.sample.tokens"][-1]) for step in self.kept(case).steps)
+            parts = -(-self.kept(case).sizes.samples // case["micro"]) * case["plan"]["units"]["llm"].get("dp", 1)
             if tokens <= 0.9 * parts * case["tokens"]:
                 raise
             return f"does not fit: {tokens} tokens into {parts} parts of {case['tokens']}"
@@ -309,8 +335,9 @@ def main():
     parser.add_argument("--slow", action="store_true", help="with --fresh: pictures of up to 1,024 patches, texts of up to 400 tokens")
     parser.add_argument("--networks", type=lambda text: text.split(","), help="by default those that are kept")
     parser.add_argument("--only", default="", help="cases whose name matches")
-    parser.add_argument("--subset", action="store_true", help="fifteen plans, every kind once")
+    parser.add_argument("--subset", action="store_true", help="twenty-two plans, every kind once")
     parser.add_argument("--double", type=pathlib.Path, metavar="DIR", help="programs for CUDA, on a double of it")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: compared with one process, not with PyTorch")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, help="keep failed programs here")
     parser.add_argument("--draw", type=int, metavar="N", help="N plans at random instead")
@@ -330,7 +357,7 @@ def main():
         if figures is None:
             print("skipped: tools/setup --torch installs what this needs")
             return train_model.SKIPPED
-        runner, failed = Runner(arguments.dt_opt, figures, work, arguments.static, arguments.double), 0
+        runner, failed = Runner(arguments.dt_opt, figures, work, arguments.static, arguments.double, arguments.precision), 0
         for c in cases:
             start = time.time()
             try:

@@ -74,11 +74,9 @@ struct CostOptions {
   /// described with it rows travel to them, as in Megatron-Core.
   bool leavesGroup() const { return ep * getExpertTP() > tp; }
   /// Of what one stage of a module hands to the next each rank of a replica has
-  /// one of so many shares: tokens stay cut, but packed ones
-  /// (passes/shard/CutEdges.cpp).
-  double getStreamShares(const Module &module) const {
-    return module.getPartTokens() > 0 ? 1
-                                      : double(sequenceParallel ? tp : 1) * cp;
+  /// one of so many shares: tokens stay cut (passes/shard/CutEdges.cpp).
+  double getStreamShares() const {
+    return double(sequenceParallel ? tp : 1) * cp;
   }
   /// Strips of products and of the TP collectives beside them, as programs run
   /// them; 0: the node's `pieces`, wherever these are faster.

@@ -74,7 +74,7 @@ Fitter::Fitter(const PolicyInput &input, const Plan &plan, int u)
   CostOptions options = plan.getOptions(u);
   const Module &module = cost.getModule();
   message = module.kinds[module.layers[0]].output.at(part) /
-            options.getStreamShares(module);
+            options.getStreamShares();
   for (auto [i, save] : llvm::enumerate(kSaves)) {
     options.save = save;
     prices[i] = &input.cache->get(node, u, options, priced);

@@ -43,7 +43,7 @@ const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
         std::max(result.workspace, cost.workspace(int(kind), options, part));
   }
   result.message = module.kinds[module.layers.front()].output.at(part) /
-                   options.getStreamShares(module);
+                   options.getStreamShares();
   result.total = result.forward = result.weight = result.reduce = result.kept =
       result.late = result.parameters = {0};
   auto add = [](std::vector<double> &sums, double value) {

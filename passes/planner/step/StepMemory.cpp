@@ -54,8 +54,7 @@ void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
   const StageInfo &info = stages[stage];
   const UnitPlan &unit = plan.units[info.unit];
   bool back = costs.model.modules[info.unit].hasBackward();
-  double shares = plan.getOptions(info.unit).getStreamShares(
-      costs.model.modules[info.unit]);
+  double shares = plan.getOptions(info.unit).getStreamShares();
   if (info.index > 0)
     f(outputOf(stages[stage - 1]).at(partOf(info.unit)) / shares, false, back,
       plan.getPosition(unit, info.index) ==
@@ -185,7 +184,7 @@ void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
     if (!problem.stages[s].hasBackward)
       look(e, [&](int unit) {
         return outputOf(stages[s]).at(largest[unit]) /
-               plan.getOptions(unit).getStreamShares(costs.model.modules[unit]);
+               plan.getOptions(unit).getStreamShares();
       });
     ++e;
   }

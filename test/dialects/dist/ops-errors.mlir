@@ -107,6 +107,29 @@ dist.edge @a "y" to @b "x"
 
 // -----
 
+// A rank's block of a cut value has its place in one other stage.
+dist.module @a attributes {unit = "llm", cp = 2 : i64, ranks = array<i64: 0, 1>} {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+dist.module @b attributes {unit = "llm", stage = 1 : i64, cp = 2 : i64, sub = 2 : i64, ranks = array<i64: 2, 3>} {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+// expected-error @+1 {{'dist.edge' op is cut from 'a' to 'b'; expected stages of one unit with as many ranks, replicas and slices}}
+dist.edge @a "y" to @b "x" cut
+
+// -----
+
+dist.module @a attributes {cp = 2 : i64, ranks = array<i64: 0, 1>} {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+dist.module @b attributes {cp = 2 : i64, ranks = array<i64: 2, 3>} {
+  func.func @forward(%a: tensor<2xf32> {nn.name = "x"}) -> (tensor<2xf32> {nn.name = "y"}) { return %a : tensor<2xf32> }
+}
+// expected-error @+1 {{'dist.edge' op is cut from 'a' to 'b'; expected stages of one unit with as many ranks, replicas and slices}}
+dist.edge @a "y" to @b "x" cut
+
+// -----
+
 // Symbols of two modules are compared by the items that they count.
 dist.module @a {
   nn.dim @n of "image" max 6

@@ -41,22 +41,24 @@ struct Planned {
     spreadGradients(model);
   }
   /// A unit of the next module on the next ranks.
-  UnitPlan &add(int tp, int64_t dp) {
+  UnitPlan &add(int tp, int64_t dp, int pp = 1, int cp = 1) {
     Costs costs(cluster, model);
     PolicyInput input{costs, batch};
     UnitPlan unit =
-        makeUnit(input, int(plan.units.size()), tp, dp, 1, 1, Save::Vjp);
+        makeUnit(input, int(plan.units.size()), tp, dp, pp, 1, Save::Vjp);
+    unit.cp = cp;
     unit.firstRank = plan.ranks;
     plan.ranks += unit.getRanks();
     return plan.units.emplace_back(unit);
   }
-  std::vector<double> getMessages(int64_t microbatches) {
+  PlannedStep simulate(int64_t microbatches) {
     plan.microbatches = microbatches;
     plan.micro = int64_t(batch.size()) / microbatches / plan.units[0].dp;
+    return llvm::cantFail(simulateStep(Costs(cluster, model), plan, batch));
+  }
+  std::vector<double> getMessages(int64_t microbatches) {
     std::vector<double> bytes;
-    auto step =
-        llvm::cantFail(simulateStep(Costs(cluster, model), plan, batch));
-    for (const PlannedStep::Memory &memory : step.memory)
+    for (const PlannedStep::Memory &memory : simulate(microbatches).memory)
       bytes.push_back(memory.messages);
     return bytes;
   }
@@ -140,6 +142,25 @@ TEST(Messages, EqualReplicasOfOtherItemsPack) {
   EXPECT_EQ(planned.getMessages(4)[1], (2 + 2) * kImages * kImage);
   planned.model.modules[1].item = ItemKind::Sample;
   EXPECT_EQ(planned.getMessages(4), std::vector<double>(2, 0));
+}
+
+/// A stage receives what a rank of the stage before has, of packed rows, too.
+TEST(Messages, TokensStayCutBetweenStages) {
+  for (bool packed : {false, true}) {
+    auto getReceived = [&](int tp, int cp) {
+      Planned planned("h100-80g");
+      if (packed)
+        planned.model.modules[0].bounds = {
+            {ItemKind::Sample, /*isOther=*/false, 512}};
+      planned.plan.sequenceParallel = true;
+      planned.add(tp, 1, /*pp=*/2, cp);
+      return planned.simulate(8).held.back().buffers;
+    };
+    double whole = getReceived(1, 1);
+    EXPECT_GT(whole, 0);
+    EXPECT_DOUBLE_EQ(getReceived(1, 2), whole / 2);
+    EXPECT_DOUBLE_EQ(getReceived(2, 2), whole / 4);
+  }
 }
 
 } // namespace

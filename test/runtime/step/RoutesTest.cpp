@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/step/Routes.h"
+#include "runtime/base/Error.h"
 #include "test/runtime/data/TestProgram.h"
 
 #include <gtest/gtest.h>
@@ -184,6 +185,52 @@ TEST(Routes, RanksAcrossACutEdge) {
         }
     }
   }
+}
+
+/// What a rank has of packed rows goes in one piece, whatever items they are
+/// of, between ends that are cut alike.
+TEST(Routes, BlocksOfPackedRows) {
+  dt::test::TestProgram tables(4, 4);
+  Extent half[] = {{0, -1, 1}, {4, 0, 0, /*per=*/2}, {0, -1, 8}};
+  BufferInfo block{};
+  block.tensor = {"rows", DType::F32, 3, half};
+  for (const char *name : {"a", "b"}) {
+    auto &stage = tables.add(name, "sample", 2, 64, name[0] == 'a' ? 0 : 4, 2);
+    stage.symbols[0].measure = "tokens", stage.symbols[0].multiple = 2;
+    stage.info.outputs = {&block, 1};
+    stage.inputs.push_back({block});
+  }
+  tables.edge(0, 1);
+  auto shapeOfEdge = [&](bool cut) {
+    tables.edges[0].cut = cut;
+    const ProgramInfo &program = tables.finish();
+    return edgeShape(program, program.edges[0]);
+  };
+  EXPECT_EQ(shapeOfEdge(false).consumerSymbol, 0);
+  EXPECT_EQ(shapeOfEdge(true).producerSymbol, -1);
+  EXPECT_EQ(shapeOfEdge(true).consumerSymbol, -1);
+
+  auto fails = [&] {
+    try {
+      shapeOfEdge(true);
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const char *said =
+      "edge from 'a.rows' to 'b.rows': the two ends are cut differently";
+  EXPECT_EQ(fails(), "");
+  auto &stage = tables.modules[1];
+  stage.symbols[0].multiple = 4;
+  EXPECT_EQ(fails(), said);
+  stage.symbols[0].multiple = 2, stage.info.sub = 2;
+  EXPECT_EQ(fails(), said);
+  stage.info.sub = 1, stage.info.tp = 4;
+  EXPECT_EQ(fails(), said);
+  Extent whole[] = {{0, -1, 1}, {4, 0, 0}, {0, -1, 8}};
+  stage.info.tp = 2, stage.inputs[0].buffer.tensor.shape = whole;
+  EXPECT_EQ(fails(), said);
 }
 
 } // namespace
