@@ -120,6 +120,7 @@ private:
   stages::Sizes sizes;
   planner::Module result;
   llvm::MapVector<Attribute, planner::Tie> readers; ///< of parameters
+  std::vector<std::string> stems; ///< of kinds' names: without numbers
   int64_t heads = 0, mostHeads = 0, widths = 0;
 };
 
@@ -142,21 +143,23 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
   kind.name = pieces.size() == 1 && first.contains('.')
                   ? first.rsplit('.').first.str()
                   : first.str();
-  auto alike = [&](const LayerKind &other) {
-    return other.name == kind.name && other.parameters == kind.parameters &&
+  size_t known = 0;
+  auto isAlike = [&](const LayerKind &other) {
+    return stems[known] == kind.name && other.parameters == kind.parameters &&
            other.forward.size() == kind.forward.size() &&
            other.output == kind.output;
   };
-  auto known = llvm::find_if(result.kinds, alike);
+  while (known < result.kinds.size() && !isAlike(result.kinds[known]))
+    ++known;
+  result.layers.push_back(int(known));
+  if (known < result.kinds.size())
+    return;
   // The last layer of a stack hands on less: a kind of its own, by number.
-  if (known == result.kinds.end() &&
-      llvm::any_of(result.kinds, [&](const LayerKind &other) {
-        return other.name == kind.name;
-      }))
+  bool isFirst = !llvm::is_contained(stems, kind.name);
+  stems.push_back(kind.name);
+  if (!isFirst)
     kind.name = first.str();
-  result.layers.push_back(int(known - result.kinds.begin()));
-  if (known == result.kinds.end())
-    result.kinds.push_back(std::move(kind));
+  result.kinds.push_back(std::move(kind));
 }
 
 llvm::Error fail(dist::ModuleOp module, const Twine &what) {

@@ -39,22 +39,13 @@ struct Stage {
 
   dist::ModuleOp module;
   dist::Placement placement;
-  bool cutsTokens = false;
-  SmallVector<Axis> axes; ///< those over which it cuts tokens between layers
+  bool cutsTokens = false; ///< what is below is known where it does
+  SmallVector<Axis> axes;  ///< those over which it cuts tokens between layers
   SmallVector<nn::Shape> streams; ///< of its layers
   llvm::DenseSet<Operation *> partitioned;
 };
 
 Stage::Stage(dist::ModuleOp module) : module(module), placement(module) {
-  for (Pair pair : findPairs(module)) {
-    partitioned.insert(pair.forward);
-    if (pair.backward)
-      partitioned.insert(pair.backward);
-    ShardProblem whole(pair, nullptr);
-    for (const Layer &layer : findLayers(whole))
-      if (RankedTensorType stream = getStream(layer))
-        streams.push_back(nn::getShape(stream));
-  }
   int64_t ranks = getTensorParallel(module);
   if (ranks > 1 && module.getSequenceParallel()) {
     SmallVector<Axis> group = getGroup(module);
@@ -68,6 +59,17 @@ Stage::Stage(dist::ModuleOp module) : module(module), placement(module) {
   cutsTokens = !axes.empty() && llvm::none_of(axes, [](const Axis &axis) {
     return axis.samples;
   });
+  if (!cutsTokens)
+    return;
+  for (Pair pair : findPairs(module)) {
+    partitioned.insert(pair.forward);
+    if (pair.backward)
+      partitioned.insert(pair.backward);
+    ShardProblem whole(pair, nullptr);
+    for (const Layer &layer : findLayers(whole))
+      if (RankedTensorType stream = getStream(layer))
+        streams.push_back(nn::getShape(stream));
+  }
 }
 
 bool Stage::partitions(dist::EdgeOp edge) {
