@@ -140,6 +140,10 @@ std::optional<std::string> makeExecutable(Plan &plan,
       return "unit '" + name + "': " + std::to_string(unit.cp) +
              " ranks do not divide its tokens";
     int64_t most = program.getMaxReplicas(unit.module, plan.microbatches);
+    // Ranks that share out experts among those of tokens have axes of their
+    // own.
+    unit.ring = unit.ring && unit.cp > 1 &&
+                (unit.ep <= unit.tp || unit.ep % (unit.tp * unit.cp) == 0);
     // What a microbatch has no items for is left idle.
     unit.dp = std::min(unit.dp, most);
     unit.zero = unit.getSumRanks() > 1;

@@ -9,6 +9,7 @@
 #include "passes/modules/CheckPadding.h"
 #include "passes/modules/ItemAxes.h"
 #include "passes/planner/search/Formulation.h"
+#include "passes/shard/Ring.h"
 #include "passes/stages/LayerRules.h"
 #include "passes/stages/StageCuts.h"
 
@@ -303,6 +304,25 @@ static int64_t divideTokens(dist::ModuleOp module) {
   return common.value_or(1);
 }
 
+/// Of attention in all of the module's functions.
+static planner::KeyHeads readKeys(dist::ModuleOp module) {
+  planner::KeyHeads keys;
+  bool any = false;
+  keys.ring = true;
+  module.walk([&](nn::AttentionOp op) {
+    auto query = nn::getShape(op.getQuery())[2].asConstant(),
+         key = nn::getShape(op.getKey())[2].asConstant();
+    keys.ring &= shard::mayGoRound(op);
+    if (!query || !key || *key < 1)
+      return;
+    keys.count = int(std::gcd<int64_t>(keys.count, *key));
+    keys.shared =
+        std::max(any ? keys.shared : 1, double(*query) / double(*key));
+    any = true;
+  });
+  return any ? keys : planner::KeyHeads();
+}
+
 llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   if (module.getWholeBatch()) {
     result.needsBatchSync = true;
@@ -314,6 +334,7 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   setOneItem(module);
   std::vector<std::vector<std::string>> names;
   planner::Module entry = ModuleBuilder(module).build(names);
+  entry.keys = readKeys(module);
   auto item = module.getItem();
   int64_t most = item ? dist::getItemMax(program, *item).value_or(1) : 0;
   if (item)

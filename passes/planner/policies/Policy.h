@@ -71,7 +71,7 @@ private:
   std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
   /// By node, module, layout, saved set and samples.
   llvm::DenseMap<
-      std::tuple<int, int, int, int, int, int, int, int, int, int64_t>,
+      std::tuple<int, int, int, int, int, int, int, int, int, int, int64_t>,
       std::unique_ptr<LayerPrices>>
       prices;
   llvm::DenseMap<std::tuple<int, int, int, int, int, int>,

@@ -23,9 +23,9 @@ namespace dt::planner {
 const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
                                    double samples) {
   std::unique_ptr<LayerPrices> &known =
-      prices[{node, m, options.tp, options.cp, options.ep, options.etp,
-              int(options.save), options.sequenceParallel, options.overlap,
-              int64_t(std::lround(samples / kGrain))}];
+      prices[{node, m, options.tp, options.cp, int(options.ring), options.ep,
+              options.etp, int(options.save), options.sequenceParallel,
+              options.overlap, int64_t(std::lround(samples / kGrain))}];
   if (known)
     return *known;
   known = std::make_unique<LayerPrices>();
