@@ -69,10 +69,7 @@ struct DescribeLayersPass : impl::DescribeLayersBase<DescribeLayersPass> {
     if (!set || tp < 1 || !llvm::isPowerOf2_64(uint64_t(tp)))
       return fail(set ? "tp: expected a power of two, not " + Twine(tp)
                       : "save: expected none, vjp or all, not '" + save + "'");
-    auto program = describePartitioned(
-        getOperation(), tp, tp, [&](OpPassManager &pm, mlir::ModuleOp copy) {
-          return runPipeline(pm, copy);
-        });
+    auto program = describePartitioned(getOperation(), tp, tp);
     if (!program)
       return fail(toString(program.takeError()));
     for (const planner::Module &module : program->model.modules)

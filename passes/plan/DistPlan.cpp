@@ -119,15 +119,6 @@ llvm::Expected<planner::Cluster> DistPlanPass::readHardware() {
   return taken;
 }
 
-/// Of a copy only sizes are asked: what is chosen is verified when it is
-/// compiled itself.
-LogicalResult runUnverified(OpPassManager &pm, mlir::ModuleOp copy) {
-  PassManager own(copy.getContext());
-  static_cast<OpPassManager &>(own) = pm;
-  own.enableVerifier(false);
-  return own.run(copy);
-}
-
 /// Whether there may be replicas or, where the recipe leaves them open, several
 /// microbatches is known by trying: the copy is what a program is then.
 bool DistPlanPass::cutBatch(mlir::ModuleOp copy, bool isOpen) {
@@ -159,7 +150,7 @@ llvm::Expected<PlannedProgram> DistPlanPass::describe(int64_t mostTP,
   bool isOpen = batch && batch.getOpenMicro(),
        mayBeCut = cutBatch(copy, isOpen);
   llvm::Expected<PlannedProgram> result = describePartitioned(
-      isOpen && mayBeCut ? copy : program, mostTP, mostRanks, runUnverified);
+      isOpen && mayBeCut ? copy : program, mostTP, mostRanks);
   if (!result)
     return result;
   auto isWhole = [](dist::ModuleOp module) { return module.getWholeBatch(); };

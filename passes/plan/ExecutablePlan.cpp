@@ -140,6 +140,10 @@ std::optional<std::string> makeExecutable(Plan &plan,
       return "unit '" + name + "': " + std::to_string(unit.cp) +
              " ranks do not divide its tokens";
     int64_t most = program.getMaxReplicas(unit.module, plan.microbatches);
+    // Ranks that share out experts among those of tokens have axes of their
+    // own.
+    unit.ring = unit.ring && unit.cp > 1 &&
+                (unit.ep <= unit.tp || unit.ep % (unit.tp * unit.cp) == 0);
     // What a microbatch has no items for is left idle.
     unit.dp = std::min(unit.dp, most);
     unit.zero = unit.getSumRanks() > 1;
@@ -287,6 +291,8 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
       if (span >= 1 && span <= kMostSpan && span <= plan.microbatches)
         others.emplace_back(plan).units[u].span = span;
     llvm::append_range(others, planner::varyExperts(input, plan, int(u)));
+    if (unit.cp > 1 && input.model().modules[u].keys.ring)
+      others.emplace_back(plan).units[u].ring = !unit.ring;
     for (int overlap : {unit.overlap * 2, unit.overlap / 2})
       if (unit.tp > 1 && overlap >= 1 && overlap <= kMostStrips)
         others.emplace_back(plan).units[u].overlap = overlap;

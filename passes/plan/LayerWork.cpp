@@ -12,6 +12,7 @@
 #include "passes/optimize/Passes.h"
 #include "passes/outline/Passes.h"
 #include "passes/plan/Passes.h"
+#include "passes/plan/ShortChains.h"
 #include "passes/precision/Passes.h"
 #include "passes/schedule/StageWork.h"
 #include "passes/shard/Passes.h"
@@ -20,6 +21,7 @@
 #include "dialects/nn/NNInference.h"
 #include "dialects/nn/NNNames.h"
 
+#include "mlir/IR/Threading.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -37,11 +39,6 @@ using schedule::FunctionReader;
 using stages::Sizes;
 
 namespace {
-
-/// What a layer keeps and needs between others is not what it does as a stage
-/// of its own, whose ends are messages: whole, and narrow in a bf16 module. So
-/// many of a kind that follow one another stand together to be described.
-constexpr int kChain = 3;
 
 /// Layers of the stages that a module is cut into: of a kind up to `chain`
 /// first ones that follow one another, those that were seen before go with one
@@ -78,8 +75,8 @@ public:
   /// Nothing, if the layers are no chain of calls, or should hand on shares and
   /// do not.
   std::optional<RankLayer> read(bool shares) {
-    func::CallOp call = findChain(functions.forward);
-    if (!call)
+    Value last = findLastHandedOn(functions.forward);
+    if (!last)
       return std::nullopt;
     RankLayer all = schedule::readStage(stage, sizes), layer;
     layer.chained = true;
@@ -103,22 +100,42 @@ public:
     layer.keptForWeights = getResiduals(functions.input);
     layer.keptAtStart = all.kept - layer.kept * (count - 1);
     layer.handedOut = all.handedOut * (1 / count);
-    layer.scratch = schedule::getLayerScratchBytes(stage, sizes) +
-                    getStreams(call.getResult(0));
+    layer.scratch =
+        schedule::getLayerScratchBytes(stage, sizes) + getStreams(last);
     layer.scratchOfHalves = all.scratchOfHalves;
     layer.parameters = all.parameters / count;
     return layer;
   }
 
 private:
-  /// Its last call.
-  func::CallOp findChain(func::FuncOp function) {
+  /// What its last call hands on.
+  Value findLastHandedOn(func::FuncOp function) {
     llvm::StringMap<double> calls;
     if (function)
       for (auto call : function.getOps<func::CallOp>())
         if (++calls[call.getCallee()] == count)
-          return call;
+          return getHandedOn(call);
     return nullptr;
+  }
+
+  /// What a call hands the next one: the result at the place where a call
+  /// before or behind it is taken up by one of the same layer.
+  static Value getHandedOn(func::CallOp call) {
+    auto takesFrom = [&](func::CallOp from) -> std::optional<unsigned> {
+      for (OpResult result : from.getResults())
+        for (Operation *user : result.getUsers())
+          if (auto next = dyn_cast<func::CallOp>(user);
+              next && next.getCallee() == from.getCallee())
+            return result.getResultNumber();
+      return std::nullopt;
+    };
+    std::optional<unsigned> place = takesFrom(call);
+    for (Value operand : call.getOperands()) {
+      auto before = operand.getDefiningOp<func::CallOp>();
+      if (!place && before && before.getCallee() == call.getCallee())
+        place = cast<OpResult>(operand).getResultNumber();
+    }
+    return call.getResult(place.value_or(0));
   }
 
   /// Beside a backward between others: gradients of both its ends; and, where a
@@ -143,7 +160,7 @@ private:
           (only && !only->contains(number++)))
         continue;
       if (auto call = value.getDefiningOp<func::CallOp>())
-        (call.getResult(0) == value ? handedOn : own) +=
+        (getHandedOn(call) == value ? handedOn : own) +=
             sizes.bytesOfItem(value.getType());
     }
     return own * (1 / count) + handedOn * (1 / (count - 1));
@@ -315,99 +332,17 @@ bool readLayers(mlir::ModuleOp optimized, PlannedProgram &program,
 
 /// Adds a layout of all modules' layers. Where equal layers are no chain of
 /// calls, each is described alone.
-void describeLayout(mlir::ModuleOp outlined, mlir::ModuleOp inside,
-                    PlannedProgram &program, const LayerVariant &layout,
-                    Runner run) {
-  for (int chain : {kChain, 1}) {
-    mlir::ModuleOp copy = copyProgram(outlined, inside);
-    llvm::scope_exit erase([&] { copy.erase(); });
-    markLayers(copy, program, layout, chain);
+void describeLayout(mlir::ModuleOp outlined, PlannedProgram &program,
+                    const LayerVariant &layout) {
+  for (int chain : {kDescribedChain, 1}) {
+    OwningOpRef<mlir::ModuleOp> copy = outlined.clone();
+    markLayers(*copy, program, layout, chain);
     OpPassManager pm(mlir::ModuleOp::getOperationName());
     buildLayerWork(pm);
-    if (failed(run(pm, copy)) || readLayers(copy, program, layout, chain) ||
-        layout.sequenceParallel)
+    if (failed(runUnverified(pm, *copy)) ||
+        readLayers(*copy, program, layout, chain) || layout.sequenceParallel)
       return;
   }
-}
-
-/// Layers of a chain of equal ones that are described.
-constexpr int kShortChain = kChain + 2;
-
-/// How often names of symbols stand in a program, by their last part.
-llvm::DenseMap<Attribute, int> countUses(mlir::ModuleOp program) {
-  llvm::DenseMap<Attribute, int> uses;
-  program.walk([&](Operation *op) {
-    op->getAttrDictionary().walk(
-        [&](SymbolRefAttr symbol) { ++uses[symbol.getLeafReference()]; });
-  });
-  return uses;
-}
-
-/// Takes calls of layers out of modules.
-class ChainShortener {
-public:
-  explicit ChainShortener(mlir::ModuleOp program) : uses(countUses(program)) {}
-
-  void shorten(dist::ModuleOp module) {
-    func::FuncOp forward = module.getForward();
-    if (!forward || !forward.getBody().hasOneBlock())
-      return;
-    func::CallOp before;
-    int length = 1;
-    for (auto call :
-         llvm::make_early_inc_range(forward.getOps<func::CallOp>())) {
-      length = follows(call, before) ? length + 1 : 1;
-      if (length < kShortChain || !isFollowed(call))
-        before = call;
-      else
-        erase(module, call, before);
-    }
-  }
-
-private:
-  /// Whether the call takes what only the one before made, of the same layer,
-  /// and has parameters of its own.
-  bool follows(func::CallOp call, func::CallOp before) {
-    auto isOwn = [&](Value operand) {
-      auto read = operand.getDefiningOp<nn::ReadOp>();
-      return !read || (read->hasOneUse() &&
-                       uses[read.getParameterAttr().getLeafReference()] == 1);
-    };
-    return before && call.getCallee() == before.getCallee() &&
-           before.getNumResults() == 1 && before.getResult(0).hasOneUse() &&
-           llvm::is_contained(call.getOperands(), before.getResult(0)) &&
-           llvm::all_of(call.getOperands(), isOwn);
-  }
-
-  bool isFollowed(func::CallOp call) {
-    if (!call.getResult(0).hasOneUse())
-      return false;
-    auto next = dyn_cast<func::CallOp>(*call.getResult(0).user_begin());
-    return next && next.getCallee() == call.getCallee();
-  }
-
-  void erase(dist::ModuleOp module, func::CallOp call, func::CallOp before) {
-    SmallVector<nn::ReadOp> reads;
-    for (Value operand : call.getOperands())
-      if (auto read = operand.getDefiningOp<nn::ReadOp>())
-        reads.push_back(read);
-    call.getResult(0).replaceAllUsesWith(before.getResult(0));
-    call.erase();
-    for (nn::ReadOp read : reads) {
-      module.lookupSymbol(read.getParameterAttr())->erase();
-      read.erase();
-    }
-  }
-
-  llvm::DenseMap<Attribute, int> uses;
-};
-
-/// Of a long chain of equal layers, each of which takes what only the one
-/// before made, leaves a few: one is as another, and phases take time for each.
-void shortenChains(mlir::ModuleOp program) {
-  ChainShortener shortener(program);
-  for (auto module : program.getOps<dist::ModuleOp>())
-    shortener.shorten(module);
 }
 
 /// Where a plan chooses the size of microbatches, layers are cut over ranks as
@@ -438,6 +373,25 @@ bool isDescribed(const PlannedProgram &program, const LayerVariant &layout) {
          (!layout.sequenceParallel || (layout.tp > 1 && hasChains(program)));
 }
 
+/// Those that are described, without sequence parallelism.
+std::vector<LayerVariant> listLayouts(mlir::ModuleOp outlined,
+                                      const PlannedProgram &program,
+                                      int64_t mostTP, int64_t mostRanks) {
+  int64_t most = 1;
+  for (const planner::Module &module : program.model.modules)
+    most = std::max<int64_t>(most, module.maxTP);
+  std::vector<LayerVariant> layouts;
+  for (int tp = 1; tp <= std::min(most, mostTP); tp *= 2)
+    for (int64_t ep = 1; ep <= getMostExpertRanks(outlined, tp, mostRanks);
+         ep *= 2)
+      for (Save save : {Save::None, Save::Vjp, Save::All}) {
+        LayerVariant layout{tp, save, /*sequenceParallel=*/false, int(ep)};
+        if (isDescribed(program, layout))
+          layouts.push_back(layout);
+      }
+  return layouts;
+}
+
 } // namespace
 
 mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside) {
@@ -450,22 +404,26 @@ mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside) {
   return copy;
 }
 
-llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
-                                                   int64_t mostTP,
-                                                   int64_t mostRanks,
-                                                   Runner run) {
+LogicalResult runUnverified(OpPassManager &pm, mlir::ModuleOp copy) {
+  PassManager own(copy.getContext());
+  static_cast<OpPassManager &>(own) = pm;
+  own.enableVerifier(false);
+  return own.run(copy);
+}
+
+llvm::Expected<PlannedProgram>
+describePartitioned(mlir::ModuleOp program, int64_t mostTP, int64_t mostRanks) {
   mlir::ModuleOp outlined = copyProgram(program, program);
   llvm::scope_exit erase([&] { outlined.erase(); });
   OpPassManager pm(mlir::ModuleOp::getOperationName());
   precision::buildPrecisionPipeline(pm);
   outline::buildOutlinePipeline(pm);
-  if (failed(run(pm, outlined)))
+  if (failed(runUnverified(pm, outlined)))
     return llvm::createStringError(
         "dist-plan: layers of the program cannot be found");
   auto describe = [&] {
-    mlir::ModuleOp copy = copyProgram(outlined, program);
-    llvm::scope_exit erase([&] { copy.erase(); });
-    return describeProgram(copy);
+    OwningOpRef<mlir::ModuleOp> copy = outlined.clone();
+    return describeProgram(*copy);
   };
   llvm::Expected<PlannedProgram> result = describe();
   if (!result)
@@ -476,22 +434,21 @@ llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
   llvm::Expected<PlannedProgram> brief = describe();
   if (!brief)
     return brief;
-  int64_t most = 1;
-  for (const planner::Module &module : result->model.modules)
-    most = std::max<int64_t>(most, module.maxTP);
   QuietCopies quiet(program.getContext());
-  for (int tp = 1; tp <= std::min(most, mostTP); tp *= 2)
-    for (int64_t ep = 1; ep <= getMostExpertRanks(outlined, tp, mostRanks);
-         ep *= 2)
-      for (bool sequenceParallel : {false, true})
-        for (Save save : {Save::None, Save::Vjp, Save::All}) {
-          LayerVariant layout{tp, save, sequenceParallel, int(ep)};
-          if (isDescribed(*brief, layout))
-            describeLayout(outlined, program, *brief, layout, run);
-        }
-  for (auto [module, few] :
-       llvm::zip_equal(result->model.modules, brief->model.modules))
-    module.partitioned = std::move(few.partitioned);
+  std::vector<LayerVariant> layouts =
+      listLayouts(outlined, *brief, mostTP, mostRanks);
+  std::vector<PlannedProgram> described(layouts.size(), *brief);
+  parallelFor(program.getContext(), 0, layouts.size(), [&](size_t i) {
+    for (bool sequenceParallel : {false, true}) {
+      layouts[i].sequenceParallel = sequenceParallel;
+      if (isDescribed(*brief, layouts[i]))
+        describeLayout(outlined, described[i], layouts[i]);
+    }
+  });
+  for (PlannedProgram &few : described)
+    for (auto [module, own] :
+         llvm::zip_equal(result->model.modules, few.model.modules))
+      module.partitioned.merge(own.partitioned);
   return result;
 }
 

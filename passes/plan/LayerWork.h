@@ -23,12 +23,16 @@ class OpPassManager;
 
 namespace dt::plan {
 
-/// Runs a pipeline on a module inside the program that a pass works on.
+/// Runs a pipeline on a copy of a program.
 using Runner = llvm::function_ref<mlir::LogicalResult(mlir::OpPassManager &,
                                                       mlir::ModuleOp)>;
 
 /// A copy of a program inside of `inside`, for pipelines to work on.
 mlir::ModuleOp copyProgram(mlir::ModuleOp program, mlir::ModuleOp inside);
+
+/// Runs a pipeline on a copy of which only sizes are asked: what is chosen is
+/// verified when it is compiled itself. Several may run at a time.
+mlir::LogicalResult runUnverified(mlir::OpPassManager &pm, mlir::ModuleOp copy);
 
 /// While it lives remarks and warnings of copies go nowhere: they come when the
 /// program itself gets there. Nor do errors, unless they are `told`.
@@ -58,11 +62,9 @@ private:
 /// to `mostRanks`, and every saved set; with sequence
 /// parallelism too, where layers follow one another. What a phase refuses
 /// is left to be priced by rule: its error comes when the program itself gets
-/// there.
-llvm::Expected<PlannedProgram> describePartitioned(mlir::ModuleOp program,
-                                                   int64_t mostTP,
-                                                   int64_t mostRanks,
-                                                   Runner run);
+/// there. Layouts are described in parallel.
+llvm::Expected<PlannedProgram>
+describePartitioned(mlir::ModuleOp program, int64_t mostTP, int64_t mostRanks);
 
 } // namespace dt::plan
 

@@ -9,6 +9,7 @@
 #include "passes/modules/CheckPadding.h"
 #include "passes/modules/ItemAxes.h"
 #include "passes/planner/search/Formulation.h"
+#include "passes/shard/Ring.h"
 #include "passes/stages/LayerRules.h"
 #include "passes/stages/StageCuts.h"
 
@@ -147,6 +148,7 @@ private:
   stages::Sizes sizes;
   planner::Module result;
   llvm::MapVector<Attribute, planner::Tie> readers; ///< of parameters
+  std::vector<std::string> stems; ///< of kinds' names: without numbers
   int64_t heads = 0, mostHeads = 0, widths = 0;
 };
 
@@ -178,22 +180,24 @@ void ModuleBuilder::addLayer(llvm::ArrayRef<stages::StageCuts::Piece> pieces,
   kind.name = pieces.size() == 1 && first.contains('.')
                   ? first.rsplit('.').first.str()
                   : first.str();
-  auto alike = [&](const LayerKind &other) {
-    return other.name == kind.name && other.parameters == kind.parameters &&
+  size_t known = 0;
+  auto isAlike = [&](const LayerKind &other) {
+    return stems[known] == kind.name && other.parameters == kind.parameters &&
            other.bytes == kind.bytes &&
            other.forward.size() == kind.forward.size() &&
            other.output == kind.output;
   };
-  auto known = llvm::find_if(result.kinds, alike);
+  while (known < result.kinds.size() && !isAlike(result.kinds[known]))
+    ++known;
+  result.layers.push_back(int(known));
+  if (known < result.kinds.size())
+    return;
   // The last layer of a stack hands on less: a kind of its own, by number.
-  if (known == result.kinds.end() &&
-      llvm::any_of(result.kinds, [&](const LayerKind &other) {
-        return other.name == kind.name;
-      }))
+  bool isFirst = !llvm::is_contained(stems, kind.name);
+  stems.push_back(kind.name);
+  if (!isFirst)
     kind.name = first.str();
-  result.layers.push_back(int(known - result.kinds.begin()));
-  if (known == result.kinds.end())
-    result.kinds.push_back(std::move(kind));
+  result.kinds.push_back(std::move(kind));
 }
 
 llvm::Error fail(dist::ModuleOp module, const Twine &what) {
@@ -337,6 +341,25 @@ static int64_t divideTokens(dist::ModuleOp module) {
   return common.value_or(1);
 }
 
+/// Of attention in all of the module's functions.
+static planner::KeyHeads readKeys(dist::ModuleOp module) {
+  planner::KeyHeads keys;
+  bool any = false;
+  keys.ring = true;
+  module.walk([&](nn::AttentionOp op) {
+    auto query = nn::getShape(op.getQuery())[2].asConstant(),
+         key = nn::getShape(op.getKey())[2].asConstant();
+    keys.ring &= shard::mayGoRound(op);
+    if (!query || !key || *key < 1)
+      return;
+    keys.count = int(std::gcd<int64_t>(keys.count, *key));
+    keys.shared =
+        std::max(any ? keys.shared : 1, double(*query) / double(*key));
+    any = true;
+  });
+  return any ? keys : planner::KeyHeads();
+}
+
 llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   if (module.getWholeBatch()) {
     result.needsBatchSync = true;
@@ -348,6 +371,7 @@ llvm::Error ProgramBuilder::add(dist::ModuleOp module) {
   setOneItem(module);
   std::vector<std::vector<std::string>> names;
   planner::Module entry = ModuleBuilder(module).build(names);
+  entry.keys = readKeys(module);
   auto item = module.getItem();
   int64_t most = item ? dist::getItemMax(program, *item).value_or(1) : 0;
   if (item)

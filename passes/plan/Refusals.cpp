@@ -23,8 +23,8 @@ using planner::UnitPlan;
 Refusals::Layout Refusals::layoutOf(const Plan &plan) {
   Layout layout = {plan.sequenceParallel};
   for (const UnitPlan &unit : plan.units)
-    layout.insert(layout.end(),
-                  {unit.firstRank, unit.tp, unit.cp, unit.dp, unit.pp});
+    layout.insert(layout.end(), {unit.firstRank, unit.tp, unit.cp, unit.ring,
+                                 unit.dp, unit.pp});
   return layout;
 }
 

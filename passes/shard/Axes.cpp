@@ -55,7 +55,8 @@ static bool areExperts(ArrayRef<Axis> axes) {
 
 SmallVector<Axis> dt::shard::splitAxis(dist::ModuleOp module,
                                        const Axis &whole) {
-  if (!wantsSmallerAxes(module, whole))
+  bool isPrime = whole.over < 4;
+  if (isPrime || !wantsSmallerAxes(module, whole))
     return {whole};
   SmallVector<Axis> axes;
   for (int64_t rest = whole.over, p = 2; rest > 1;) {

@@ -343,14 +343,23 @@ double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
 }
 
 double CostModel::partialBytes(const Masks &masks) const {
+  constexpr size_t kRun = 64; // looked at together: few are partial sums
   double bytes = 0;
-  for (auto [mask, v] : llvm::zip(masks, program.variables)) {
-    // A gradient that may wait for the end of the step has been paid for.
-    bool waits =
-        v.gradientOf >= 0 &&
-        masks[program.variables[v.gradientOf].gradient] == bit(kPartial);
-    if (mask == bit(kPartial) && !waits)
-      bytes += v.bytes;
+  for (size_t begin = 0; begin < masks.size(); begin += kRun) {
+    auto run = llvm::ArrayRef(masks).slice(
+        begin, std::min(kRun, masks.size() - begin));
+    bool any = false;
+    for (Mask mask : run)
+      any |= mask == bit(kPartial);
+    for (size_t i = begin; any && i < begin + run.size(); ++i)
+      if (masks[i] == bit(kPartial) && !waits(masks, i))
+        bytes += program.variables[i].bytes;
   }
   return bytes;
+}
+
+/// A gradient that may wait for the end of the step has been paid for.
+bool CostModel::waits(const Masks &masks, unsigned variable) const {
+  int of = program.variables[variable].gradientOf;
+  return of >= 0 && masks[program.variables[of].gradient] == bit(kPartial);
 }

@@ -49,15 +49,6 @@ struct Stage {
 };
 
 Stage::Stage(dist::ModuleOp module) : module(module), placement(module) {
-  for (Pair pair : findPairs(module)) {
-    partitioned.insert(pair.forward);
-    if (pair.backward)
-      partitioned.insert(pair.backward);
-    ShardProblem whole(pair, nullptr);
-    for (const Layer &layer : findLayers(whole))
-      if (RankedTensorType stream = getStream(layer))
-        streams.push_back(nn::getShape(stream));
-  }
   int64_t ranks = getTensorParallel(module);
   if (ranks > 1 && module.getSequenceParallel()) {
     SmallVector<Axis> group = getGroup(module);
@@ -68,6 +59,17 @@ Stage::Stage(dist::ModuleOp module) : module(module), placement(module) {
   }
   if (placement.group > ranks)
     llvm::append_range(axes, getContextAxes(module));
+  if (axes.empty())
+    return; // no edge of its is cut
+  for (Pair pair : findPairs(module)) {
+    partitioned.insert(pair.forward);
+    if (pair.backward)
+      partitioned.insert(pair.backward);
+    ShardProblem whole(pair, nullptr);
+    for (const Layer &layer : findLayers(whole))
+      if (RankedTensorType stream = getStream(layer))
+        streams.push_back(nn::getShape(stream));
+  }
 }
 
 /// Whether a value has the tokens of attention's queries before its features.

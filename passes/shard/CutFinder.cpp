@@ -21,6 +21,12 @@ static bool isAt(const Cut &cut, const Place &p) {
          cut.chunk % p.minor == 0;
 }
 
+static bool isMultiple(const DimExpr &size, int64_t of) {
+  return of != 0 && llvm::all_of(size.terms(), [&](const auto &term) {
+           return term.coefficient % of == 0;
+         });
+}
+
 //===----------------------------------------------------------------------===//
 // Relations
 //===----------------------------------------------------------------------===//
@@ -63,7 +69,6 @@ void CutFinder::tie(unsigned a, unsigned b) {
 void CutFinder::collect() {
   ofStep.resize(program.steps.size());
   ruleOf.resize(program.steps.size());
-  rules.reserve(program.steps.size());
   for (auto [i, step] : llvm::enumerate(program.steps)) {
     if (step.kind == Step::accumulate)
       tie(step.operands[0], step.operands[1]);
@@ -71,14 +76,10 @@ void CutFinder::collect() {
       for (unsigned v : step.operands)
         if (program.variables[v].gradientOf >= 0)
           tie(v, program.variables[v].gradientOf);
-    if (step.kind != Step::compute)
+    if (step.kind != Step::compute || !step.rule)
       continue;
-    auto op = dyn_cast<nn::ShardingOpInterface>(step.op);
-    if (!op)
-      continue;
-    rules.push_back(op.getShardingRule());
-    ruleOf[i] = &rules.back();
-    addRelations(i, rules.back());
+    ruleOf[i] = &*step.rule;
+    addRelations(i, *step.rule);
   }
 }
 
@@ -90,7 +91,7 @@ void CutFinder::spread() {
     for (const Place &p : r.places)
       for (int64_t point : points[p.variable][p.dim])
         if (p.minor && point % p.minor == 0 &&
-            r.size.exactDiv(DimExpr(point / p.minor)))
+            isMultiple(r.size, point / p.minor))
           inner.insert(point / p.minor);
     bool changed = false;
     for (const Place &p : r.places)
@@ -153,8 +154,7 @@ void CutFinder::classify(CutConstraints &info) {
   auto forEach = [&](const Relation &r, auto &&callback) {
     for (const Place &p : r.places)
       for (auto [c, cut] : llvm::enumerate(program.variables[p.variable].cuts))
-        if (isAt(cut, p) &&
-            r.size.exactDiv(DimExpr(cut.chunk / p.minor * axis.over)))
+        if (isAt(cut, p) && isMultiple(r.size, cut.chunk / p.minor * axis.over))
           callback(id(p.variable, c), cut.chunk / p.minor);
   };
   for (const Relation &r : relations) {
@@ -297,7 +297,7 @@ void CutFinder::addStrategies(int index, const CutConstraints &info) {
     for (const Place &p : relation.places)
       for (const Cut &cut : program.variables[p.variable].cuts)
         if (isAt(cut, p) &&
-            relation.size.exactDiv(DimExpr(cut.chunk / p.minor * axis.over)))
+            isMultiple(relation.size, cut.chunk / p.minor * axis.over))
           chunks.insert(cut.chunk / p.minor);
     for (int64_t chunk : chunks)
       if (canCut(relation, chunk))

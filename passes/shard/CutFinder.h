@@ -65,8 +65,6 @@ public:
   }
   void buildStrategies(const CutConstraints &info);
 
-  std::vector<nn::ShardingRule> rules; // of relations' steps
-
 private:
   void addRelations(int step, const nn::ShardingRule &rule);
   void tie(unsigned a, unsigned b);

@@ -211,10 +211,9 @@ void Emitter::emitCompute(const Step &step, const Strategy &s) {
   SmallVector<Value> locals;
   auto local = dyn_cast<LocalizeOpInterface>(step.op);
   if (local && s.factor >= 0) {
-    nn::ShardingRule rule =
-        cast<nn::ShardingOpInterface>(step.op).getShardingRule();
-    FactorCut cut{&rule, static_cast<unsigned>(s.factor), s.chunk, axis, {},
-                  s.ring};
+    FactorCut cut{&*step.rule, static_cast<unsigned>(s.factor),
+                  s.chunk,     axis,
+                  {},          s.ring};
     cut.sends = s.sends;
     RowKey key{step.operands[0],
                step.operands.size() > 1 ? step.operands[1] : 0};
@@ -245,9 +244,8 @@ bool Emitter::isWanted(RowKey key) const {
         RowKey(step.operands[0], step.operands[1]) != key)
       continue;
     const Strategy &s = step.strategies[solution.choices[i]];
-    auto rule = cast<nn::ShardingOpInterface>(step.op).getShardingRule();
     if (s.factor >= 0 && isa<LocalizeOpInterface>(step.op) &&
-        rule.factors[s.factor].kind == nn::FactorKind::blocked)
+        step.rule->factors[s.factor].kind == nn::FactorKind::blocked)
       return true;
   }
   return false;

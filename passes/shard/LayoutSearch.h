@@ -77,6 +77,7 @@ private:
   State gradientState(const Masks &masks, unsigned gradient,
                       unsigned parameter) const;
   double turn(Masks &masks, unsigned step, Log *log) const;
+  bool waits(const Masks &masks, unsigned variable) const;
   double settle(Masks &masks, unsigned step, Log *log) const;
 
   const ShardProblem &program;

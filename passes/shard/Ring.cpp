@@ -36,6 +36,8 @@ template <typename Op> static std::string whyNoRing(Op op) {
   return "";
 }
 
+bool dt::shard::mayGoRound(nn::AttentionOp op) { return whyNoRing(op).empty(); }
+
 /// Queries and keys are cut alike.
 static std::optional<Strategy> goRound(const ShardProblem &program,
                                        const Step &step,

@@ -15,6 +15,10 @@
 
 namespace dt::shard {
 
+/// Whether keys of an attention that is whole may go round, where ranks divide
+/// its tokens.
+bool mayGoRound(nn::AttentionOp op);
+
 /// Of an attention, or its gradient, leaves the strategies in which queries
 /// come by keys as the axis says. Where there is none of these all are left,
 /// which is a remark on the forward op.

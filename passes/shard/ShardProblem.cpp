@@ -87,7 +87,7 @@ ShardProblem::ShardProblem(Pair pair, const Links *links)
   addArguments(links);
   addOps(pair.forward);
   if (pair.backward) {
-    steps.push_back({Step::turn, nullptr, {}, {}, {}, false, 0});
+    steps.push_back({Step::turn});
     addBackwardArguments(links);
     addOps(pair.backward);
     auto ret = pair.backward.front().getTerminator();
@@ -186,7 +186,7 @@ static bool isContraction(const nn::ShardingRule &rule) {
 void ShardProblem::addOps(func::FuncOp function) {
   auto module = function->getParentOfType<dist::ModuleOp>();
   for (Operation &op : function.front()) {
-    Step step{Step::compute, &op, {}, {}, {}, false, 0};
+    Step step{Step::compute, &op};
     if (auto read = dyn_cast<nn::ReadOp>(op)) {
       auto symbol = module.lookupSymbol<nn::ParameterOp>(read.getParameter());
       auto [it, added] = parameters.try_emplace(symbol, 0);
@@ -230,8 +230,10 @@ void ShardProblem::addOps(func::FuncOp function) {
     }
     if (auto cost = dyn_cast<nn::CostOpInterface>(op))
       step.flops = evaluate(cost.getFlops());
-    if (auto rule = dyn_cast<nn::ShardingOpInterface>(op))
-      step.contraction = isContraction(rule.getShardingRule());
+    if (auto sharded = dyn_cast<nn::ShardingOpInterface>(op)) {
+      step.rule = sharded.getShardingRule();
+      step.contraction = isContraction(*step.rule);
+    }
     steps.push_back(std::move(step));
   }
 }

@@ -133,6 +133,7 @@ struct Step {
   llvm::SmallVector<Strategy, 4> strategies;
   bool contraction = false;
   double flops = 0;
+  std::optional<nn::ShardingRule> rule; ///< of its op, if it has one
 };
 
 struct Pair {

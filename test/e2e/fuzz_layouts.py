@@ -93,6 +93,8 @@ def draw_unit(random_, sub):
         value = random_.choice(choices)
         if value != 1 and size(unit) * value <= MOST_RANKS:
             unit[key] = value
+    if "cp" in unit and random_.random() < 0.75:
+        unit["context"] = random_.choice(["gather", "heads", "ring"])
     if random_.random() < 0.2 and "pp" in unit:
         unit["vpp"] = random_.choice([2, 2, 3])
     if random_.random() < 0.3:

@@ -35,11 +35,8 @@ struct DescribeModel
     if (!dt::dist::getOnly<dt::dist::BatchOp>(getOperation()))
       return stop("expected a program that trains: a recipe, or an ONNX file "
                   "with --loss");
-    auto program = dt::plan::describePartitioned(
-        getOperation(), mostTP, mostTP,
-        [&](OpPassManager &pm, mlir::ModuleOp copy) {
-          return runPipeline(pm, copy);
-        });
+    auto program =
+        dt::plan::describePartitioned(getOperation(), mostTP, mostTP);
     if (!program)
       return stop(toString(program.takeError()));
     *json = dt::planner::printModel(program->model);

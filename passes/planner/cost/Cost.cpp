@@ -83,6 +83,7 @@ ModuleCost::Rate ModuleCost::rateOf(const Op &op, const CostOptions &options,
   // Experts are in one kernel.
   rate.launch = device.launch * (op.expert ? 1 : op.count);
   rate.product = op.kind == Op::Gemm;
+  rate.attention = op.kind == Op::Attention;
   double n = op.split == Op::Columns ? op.n / tp : op.n;
   double k = op.split == Op::Depth ? op.k / tp : op.k;
   double fixed = op.fixedBytes / (op.split == Op::Whole ? 1 : tp);

@@ -83,6 +83,10 @@ struct CostOptions {
   int overlap = 0;
   /// Backwards are halves: gradients of inputs, then those of weights.
   bool splitBackward = false;
+  /// Where ranks share a sample's tokens: of keys a rank has a block at a time,
+  /// in place of all, or heads of all, whichever are fewer bytes
+  /// (docs/context.md).
+  bool ring = false;
 };
 
 /// Bytes of the blocks that calls inside a TP group take, one at a time: what
@@ -211,6 +215,19 @@ private:
   double exchange(const Rates &known, const LayerKind &kind,
                   const CostOptions &options, const TokenSums &part,
                   bool backward) const;
+  /// Seconds that queries wait for keys of other ranks of a CP group: all
+  /// gathered, by heads, or in a ring.
+  double exchangeKeys(const Rates &known, const LayerKind &kind,
+                      const CostOptions &options, const TokenSums &part,
+                      bool backward) const;
+  double goRound(const Rates &known, const LayerKind &kind,
+                 const CostOptions &options, const TokenSums &part,
+                 bool backward) const;
+  /// Whether ranks of a CP group have heads of all tokens in attention.
+  bool exchangesHeads(const CostOptions &options) const;
+  /// Bytes of other ranks' keys, and of their gradients, inside a layer.
+  double keysOfOthers(int kind, const CostOptions &options,
+                      const TokenSums &part) const;
   /// Rows of the fullest rank's experts over those of `cut` (null: over the
   /// mean).
   double getSlowest(int kind, const CostOptions &options,
@@ -239,7 +256,7 @@ private:
   struct Rate {
     Linear compute, bytes;
     double least = 0, fixedBytes = 0, launch = 0;
-    bool product = false, cheap = false;
+    bool product = false, attention = false, cheap = false;
     bool cut = false; ///< a product that is divided over the TP group
     /// By the work of one unit of size (0: by FLOPs a byte). Then `compute` and
     /// `fixedBytes` are work, not seconds, and there is nothing besides.

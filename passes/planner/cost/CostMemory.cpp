@@ -88,6 +88,16 @@ double ModuleCost::keptAtStart(const RankLayer *layer,
   return differs ? (layer->keptAtStart - layer->kept).at(part) / options.cp : 0;
 }
 
+double ModuleCost::keysOfOthers(int kind, const CostOptions &options,
+                                const TokenSums &part) const {
+  double bytes = description.kinds[kind].exchanged.at(part) / options.tp,
+         back = description.hasBackward() ? 2 : 1;
+  if (options.cp == 1 || exchangesHeads(options))
+    return 0;
+  // One more block, or all.
+  return back * bytes * (options.ring ? 1.0 : options.cp - 1.0) / options.cp;
+}
+
 double ModuleCost::workspace(int kind, const CostOptions &options,
                              const TokenSums &part, bool halves,
                              double gradients) const {
@@ -97,12 +107,12 @@ double ModuleCost::workspace(int kind, const CostOptions &options,
     bool has = layer->chained || description.precision != "f32";
     return (halves ? layer->scratchOfHalves : layer->scratch).at(part) /
                options.cp +
-           (has ? 0 : gradients);
+           keysOfOthers(kind, options, part) + (has ? 0 : gradients);
   }
   CostOptions all = options;
   all.save = Save::All;
   return keptByKind(kind, all, part) - keptByKind(kind, options, part) +
-         gradients;
+         keysOfOthers(kind, options, part) + gradients;
 }
 
 double ModuleCost::handedOut(int begin, int end, const CostOptions &options,

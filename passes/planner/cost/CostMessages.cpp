@@ -76,22 +76,75 @@ double ModuleCost::inStrips(const std::vector<Rate> &list, double collectives,
                       std::max(0.0, rest * (collectives - products)));
 }
 
-/// Keys and values of the other ranks of a CP group; by rule, tokens to experts
-/// and back.
+bool ModuleCost::exchangesHeads(const CostOptions &options) const {
+  const KeyHeads &keys = description.keys;
+  return !options.ring && keys.count > 0 &&
+         keys.count % (options.tp * options.cp) == 0 &&
+         1 + keys.shared < options.cp;
+}
+
+/// A rank attends to n blocks of keys, its own first, and merges what they
+/// give. The next block comes meanwhile, if there is a stream for it.
+double ModuleCost::goRound(const Rates &known, const LayerKind &kind,
+                           const CostOptions &options, const TokenSums &part,
+                           bool backward) const {
+  auto attentionOf = [](const std::vector<Rate> &list, const TokenSums &part) {
+    double seconds = 0;
+    for (const Rate &rate : list)
+      seconds += rate.attention ? rate.at(part) : 0;
+    return seconds;
+  };
+  bool runsAgain = backward && known.layer && options.save == Save::None;
+  double n = options.cp, block = kind.exchanged.at(part) / options.tp / n,
+         results = block / 2 * description.keys.shared,
+         attention = attentionOf(known.forward, part);
+  if (backward)
+    attention = attentionOf(known.input, part) - (runsAgain ? attention : 0);
+  // Sums are in float32, what is added to them is not. Back, gradients follow
+  // their keys.
+  double travels =
+             (backward ? 2 : 1) *
+             cluster.allGather(cluster.getGroup(node, options.cp, options.tp),
+                               n * block) /
+             (n - 1),
+         merges = (5 * results + (backward ? 4 * block : 0)) /
+                      (device.bandwidth * device.stream) +
+                  2 * device.launch,
+         late = cluster.nodes[node].cores
+                    ? travels
+                    : std::max(0.0, travels - attention / n),
+         seconds = (n - 1) * (late + merges);
+  return runsAgain ? seconds + goRound(known, kind, options, part, false)
+                   : seconds;
+}
+
+double ModuleCost::exchangeKeys(const Rates &known, const LayerKind &kind,
+                                const CostOptions &options,
+                                const TokenSums &part, bool backward) const {
+  double bytes = kind.exchanged.at(part) / options.tp;
+  if (options.cp == 1 || bytes <= 0)
+    return 0;
+  if (options.ring)
+    return goRound(known, kind, options, part, backward);
+  Group group = cluster.getGroup(node, options.cp, options.tp);
+  // Keys, values, queries and results, or the gradients of these.
+  if (exchangesHeads(options))
+    return cluster.allToAll(group,
+                            bytes * (1 + description.keys.shared) / options.cp);
+  double once = cluster.allGather(group, bytes);
+  if (!backward)
+    return once;
+  // Back, what was gathered is scattered too. Products run beside: always while
+  // it is gathered, those of gradients of weights while it is scattered.
+  bool cores = cluster.nodes[node].cores > 0;
+  return once * (cores ? 2 : options.splitBackward ? 1 : 0);
+}
+
+/// Keys of the other ranks of a CP group; by rule, tokens to experts and back.
 double ModuleCost::exchange(const Rates &known, const LayerKind &kind,
                             const CostOptions &options, const TokenSums &part,
                             bool backward) const {
-  double seconds = 0;
-  // Back, what was gathered is scattered too. Products run beside: always while
-  // it is gathered, and those of gradients of weights while it is scattered.
-  double often = !backward                   ? 1
-                 : cluster.nodes[node].cores ? 2
-                 : options.splitBackward     ? 1
-                                             : 0;
-  if (options.cp > 1)
-    seconds += often *
-               cluster.allGather(cluster.getGroup(node, options.cp, options.tp),
-                                 kind.exchanged.at(part) / options.tp);
+  double seconds = exchangeKeys(known, kind, options, part, backward);
   if (known.layer || !options.leavesGroup())
     return seconds;
   int etp = options.getExpertTP();

@@ -260,6 +260,14 @@ struct PartBound {
   std::string name = "tokens"; ///< what people call the measure
 };
 
+/// Of a module's attention, what other ranks' keys come by with where a
+/// sample's tokens are on several (docs/context.md).
+struct KeyHeads {
+  int count = 0;     ///< heads of keys: what divides all layers'; 0: unknown
+  double shared = 1; ///< heads of queries for each of them
+  bool ring = false; ///< whether keys of all layers may go round
+};
+
 struct Module {
   std::string name;
   ItemKind item = ItemKind::Sample;
@@ -282,6 +290,7 @@ struct Module {
   bool inputGradient = false;
   /// Most TP that its heads and widths divide by.
   int maxTP = 8;
+  KeyHeads keys;
   /// ParameterBytes of all.
   double weightBytes = 2, gradientBytes = 4, optimizerBytes = 12;
 

@@ -233,9 +233,9 @@ PartBound readBound(const JsonReader &json, const Model &model) {
 
 Module readModule(const JsonReader &json, const Model &model) {
   json.keys({"name", "item", "precision", "trainable", "input_gradient",
-             "max_tp", "item_tokens", "item_other", "bounds", "weight_bytes",
-             "gradient_bytes", "optimizer_bytes", "kinds", "layers", "ties",
-             "partitioned"});
+             "max_tp", "key_heads", "item_tokens", "item_other", "bounds",
+             "weight_bytes", "gradient_bytes", "optimizer_bytes", "kinds",
+             "layers", "ties", "partitioned"});
   Module module;
   module.name = json.at("name").string();
   if (json.has("item"))
@@ -244,6 +244,13 @@ Module readModule(const JsonReader &json, const Model &model) {
   json.read("trainable", module.trainable);
   json.read("input_gradient", module.inputGradient);
   json.read("max_tp", module.maxTP, 1, kMostCount);
+  if (json.has("key_heads")) {
+    JsonReader keys = json.at("key_heads");
+    keys.keys({"count", "shared", "ring"});
+    keys.read("count", module.keys.count, 1, kMostCount);
+    keys.read("shared", module.keys.shared, 1, kMostCount);
+    keys.read("ring", module.keys.ring);
+  }
   json.read("item_tokens", module.mostTokens, 1, kMost);
   json.read("item_other", module.mostOther, 1, kMost);
   for (const JsonReader &entry : json.listIfAny("bounds"))

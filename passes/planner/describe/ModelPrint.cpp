@@ -234,6 +234,10 @@ OrderedJson print(const Module &module, const Model &model) {
   json["trainable"] = module.trainable;
   json["input_gradient"] = module.inputGradient;
   json["max_tp"] = module.maxTP;
+  if (module.keys.count)
+    json["key_heads"] = {{"count", module.keys.count},
+                         {"shared", module.keys.shared},
+                         {"ring", module.keys.ring}};
   if (module.mostTokens > 0)
     json["item_tokens"] = module.mostTokens;
   if (module.mostOther > 0)

@@ -97,6 +97,7 @@ CostOptions Plan::getOptions(int unit) const {
   CostOptions options;
   options.tp = own.tp;
   options.cp = own.cp;
+  options.ring = own.ring;
   options.ep = own.ep;
   options.etp = own.etp;
   options.overlap = own.overlap;
@@ -381,6 +382,8 @@ std::string printPlan(const Plan &plan, const Model &model) {
       entry["ep"] = unit.ep;
     if (unit.cp > 1)
       entry["cp"] = unit.cp;
+    if (unit.ring)
+      entry["context"] = rt::textOf(rt::ContextKeys::Ring);
     entry["dp"] = unit.dp;
     entry["pp"] = unit.pp;
     entry["vpp"] = unit.vpp;

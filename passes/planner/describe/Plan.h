@@ -32,7 +32,8 @@ using rt::Reorder;
 struct UnitPlan {
   int module = 0;
   int tp = 1, pp = 1, vpp = 1;
-  int cp = 1; ///< context parallel: ranks that share a sample's tokens
+  int cp = 1;        ///< context parallel: ranks that share a sample's tokens
+  bool ring = false; ///< CostOptions::ring
   /// Expert parallel: neighbours that share out a layer's experts, each cut
   /// over `etp` ranks (CostOptions).
   int ep = 1, etp = 0;

@@ -164,7 +164,9 @@ void PlanPage::addDevices() {
         "TP " + std::to_string(layout.tp) + " · DP " +
             std::to_string(layout.dp) + " · PP " + std::to_string(layout.pp) +
             (layout.vpp > 1 ? " · VPP " + std::to_string(layout.vpp) : "") +
-            (layout.cp > 1 ? " · CP " + std::to_string(layout.cp) : ""),
+            (layout.cp > 1 ? " · CP " + std::to_string(layout.cp) +
+                                 (layout.ring ? " in a ring" : "")
+                           : ""),
         (count == 1 ? "rank " : "ranks ") + picture::printRanges(ranks)};
     block.ranks = std::move(ranks);
     blocks.push_back(std::move(block));

@@ -191,6 +191,7 @@ std::optional<Plan> withLayout(const PolicyInput &input, const Plan &plan,
     other.micro = input.divideSamples(n * dp);
   }
   std::tie(unit.tp, unit.cp, unit.dp, unit.pp) = std::tuple(tp, cp, dp, pp);
+  unit.ring = unit.ring && cp > 1;
   if (!unit.etp &&
       !is_contained(input.model().modules[u].listExpertRanks(tp, cp, dp),
                     unit.ep))

@@ -70,9 +70,9 @@ private:
   const std::vector<Sample> &batch;
   std::map<std::tuple<int, Save, int>, std::vector<int>> cutsAroundGuests;
   /// By node, module, layout, saved set and samples.
-  llvm::DenseMap<
-      std::tuple<int, int, int, int, int, int, int, int, int, int, int64_t>,
-      std::unique_ptr<LayerPrices>>
+  llvm::DenseMap<std::tuple<int, int, int, int, int, int, int, int, int, int,
+                            int, int64_t>,
+                 std::unique_ptr<LayerPrices>>
       prices;
   llvm::DenseMap<std::tuple<int, int, int, int, int, int>,
                  std::unique_ptr<std::vector<int>>>

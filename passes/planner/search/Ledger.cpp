@@ -21,9 +21,9 @@ static uint64_t keyOf(const Plan &plan) {
                                    int64_t(plan.reorder), plan.sequenceParallel,
                                    int64_t(xxh3_64bits(plan.schedule))};
   for (const UnitPlan &unit : plan.units) {
-    key.append({unit.tp, unit.dp, unit.pp, unit.vpp, unit.cp, unit.ep,
-                int64_t(unit.save), unit.firstRank, unit.runAhead.value_or(-1),
-                unit.sub, unit.span, unit.overlap});
+    key.append({unit.tp, unit.dp, unit.pp, unit.vpp, unit.cp, unit.ring,
+                unit.ep, int64_t(unit.save), unit.firstRank,
+                unit.runAhead.value_or(-1), unit.sub, unit.span, unit.overlap});
     append_range(key, unit.cuts);
     for (Save save : unit.saves)
       key.push_back(int64_t(save));

@@ -23,8 +23,8 @@ namespace dt::planner {
 const LayerPrices &PriceCache::get(int node, int m, const CostOptions &options,
                                    double samples) {
   std::unique_ptr<LayerPrices> &known = prices[{
-      node, m, options.tp, options.cp, options.ep, options.etp,
-      int(options.save), options.sequenceParallel, options.overlap,
+      node, m, options.tp, options.cp, int(options.ring), options.ep,
+      options.etp, int(options.save), options.sequenceParallel, options.overlap,
       int(options.splitBackward), int64_t(std::lround(samples / kGrain))}];
   if (known)
     return *known;

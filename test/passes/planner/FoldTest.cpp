@@ -428,6 +428,41 @@ TEST(Context, TokensCanBeExecuted) {
   EXPECT_GT(b.reduce, a.reduce);
 }
 
+/// A block of keys comes while the one before is attended to.
+TEST(Context, KeysGoRound) {
+  Setting setting("h100-80g", 32, uniform(16));
+  Module &llm = setting.model.modules[1];
+  llm.keys = {4, 1, true}; // heads that 8 ranks do not divide
+  CostOptions gather, ring;
+  gather.cp = ring.cp = 8;
+  ring.ring = true;
+  TokenSums longer = TokenSums::of(131072), shorter = TokenSums::of(1024);
+  ModuleCost cost(setting.cluster, 0, llm);
+  Times all = cost.module(gather, longer), blocks = cost.module(ring, longer);
+  EXPECT_LT(blocks.total(), all.total());
+  EXPECT_LT(blocks.reduce, all.reduce / 2);
+  EXPECT_GT(cost.module(ring, shorter).total(),
+            cost.module(gather, shorter).total());
+  int layer = llm.layers[1];
+  double keys = llm.kinds[layer].exchanged.at(longer);
+  EXPECT_NEAR(cost.workspace(layer, gather, longer) -
+                  cost.workspace(layer, ring, longer),
+              2 * keys * 6 / 8, 1e-6 * keys);
+  // Where nothing runs beside a message, the ring only adds merges.
+  Cluster slow = setting.cluster;
+  for (NodeKind &node : slow.nodes)
+    node.cores = 8;
+  ModuleCost onCores(slow, 0, llm);
+  EXPECT_GT(onCores.module(ring, longer).reduce,
+            onCores.module(gather, longer).reduce);
+  // Heads of all tokens need no room for other ranks' keys, and few messages.
+  Times whole = cost.module(gather, longer);
+  llm.keys = {32, 1, true};
+  EXPECT_LT(cost.module(gather, longer).total(), whole.total());
+  EXPECT_LT(cost.workspace(layer, gather, longer),
+            cost.workspace(layer, ring, longer));
+}
+
 TEST(Context, ExpertsAreDivided) {
   Setting setting("a800-80g", 32, uniform(16));
   for (LayerKind &kind : setting.model.modules[1].kinds)
@@ -453,6 +488,12 @@ TEST(Context, FitsWhereNothingElseDoes) {
   auto context = makePlan("context", longer.input());
   ASSERT_TRUE(bool(context)) << llvm::toString(context.takeError());
   EXPECT_GT(context->units[1].cp, 1);
+  EXPECT_FALSE(context->units[1].ring); // nothing says that it may
+  longer.model.modules[1].keys = {1, 1, true};
+  auto round = makePlan("context", longer.input());
+  ASSERT_TRUE(bool(round)) << llvm::toString(round.takeError());
+  EXPECT_TRUE(round->units[1].ring);
+  EXPECT_LT(round->predicted.step, context->predicted.step);
 
   Setting experts("a800-80g", 64, uniform(64));
   Module &llm = experts.model.modules[1];

@@ -30,6 +30,7 @@ TEST(ModelJson, RoundTrip) {
     model.modules[1].kinds[1].dispatched = {1, 2, 3};
     model.modules[1].kinds[1].routes = 2;
     model.modules[1].kinds[1].exchanged = {1, 2, 3, 4, 5, 6};
+    model.modules[1].keys = {8, 4, true};
     model.modules[1].mostTokens = 8192;
     model.modules[1].mostOther = 4096;
     model.modules[1].bounds = {{ItemKind::Sample, false, 8192, "tokens"},
