@@ -150,6 +150,15 @@ void mark(const ShardProblem &program, const Known &known,
 
 } // namespace
 
+bool dt::shard::wantsSmallerAxes(ShardProblem &program, const Axis &axis) {
+  CutConstraints info;
+  CutFinder finder(program, axis);
+  finder.collect();
+  finder.spread();
+  finder.findCandidates(info);
+  return info.wantsSmallerAxes;
+}
+
 CutConstraints dt::shard::findCuts(ShardProblem &program, const Axis &axis,
                                    LayersOf layers) {
   CutConstraints info;
