@@ -31,17 +31,16 @@ SmallVector<Pair> dt::shard::findPairs(dist::ModuleOp module) {
   return pairs;
 }
 
-/// Whether some dim asks for smaller axes than this one.
-static bool wantsSmallerAxes(dist::ModuleOp module, const Axis &axis) {
+/// Whether some dim of a function asks for smaller axes than this one.
+static bool wantSmallerAxes(dist::ModuleOp module, const Axis &axis) {
   for (Pair pair : findPairs(module)) {
     ShardProblem whole(pair, nullptr);
-    auto none = [](Operation *) -> const LayerLayouts * { return nullptr; };
     for (const Layer &layer : findLayers(whole)) {
       ShardProblem program(layer.pair, &layer.links);
-      if (findCuts(program, axis, none).wantsSmallerAxes)
+      if (wantsSmallerAxes(program, axis))
         return true;
     }
-    if (findCuts(whole, axis, none).wantsSmallerAxes)
+    if (wantsSmallerAxes(whole, axis))
       return true;
   }
   return false;
@@ -56,7 +55,7 @@ static bool areExperts(ArrayRef<Axis> axes) {
 SmallVector<Axis> dt::shard::splitAxis(dist::ModuleOp module,
                                        const Axis &whole) {
   bool isPrime = whole.over < 4;
-  if (isPrime || !wantsSmallerAxes(module, whole))
+  if (isPrime || !wantSmallerAxes(module, whole))
     return {whole};
   SmallVector<Axis> axes;
   for (int64_t rest = whole.over, p = 2; rest > 1;) {

@@ -10,6 +10,8 @@
 
 #include "passes/shard/LayoutSearch.h"
 
+#include <cstring>
+
 using namespace mlir;
 using namespace dt;
 using namespace dt::shard;
@@ -342,16 +344,22 @@ double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
   return cost + settle(masks, index, applied ? &applied->after : nullptr);
 }
 
+/// Whether one of the four masks in a word is that of a partial sum.
+static bool hasPartial(uint64_t four) {
+  constexpr uint64_t kEach = 0x0001000100010001;
+  uint64_t zeroAtPartial = four ^ (kEach * bit(kPartial));
+  return (zeroAtPartial - kEach) & ~zeroAtPartial & (kEach << 15);
+}
+
 double CostModel::partialBytes(const Masks &masks) const {
-  constexpr size_t kRun = 64; // looked at together: few are partial sums
+  constexpr size_t kWord = sizeof(uint64_t) / sizeof(Mask);
   double bytes = 0;
-  for (size_t begin = 0; begin < masks.size(); begin += kRun) {
-    auto run = llvm::ArrayRef(masks).slice(
-        begin, std::min(kRun, masks.size() - begin));
-    bool any = false;
-    for (Mask mask : run)
-      any |= mask == bit(kPartial);
-    for (size_t i = begin; any && i < begin + run.size(); ++i)
+  // Few are partial sums, and this runs for every frontier and step.
+  for (size_t begin = 0; begin < masks.size(); begin += kWord) {
+    size_t end = std::min(begin + kWord, masks.size());
+    uint64_t four = 0;
+    std::memcpy(&four, &masks[begin], (end - begin) * sizeof(Mask));
+    for (size_t i = begin; hasPartial(four) && i < end; ++i)
       if (masks[i] == bit(kPartial) && !waits(masks, i))
         bytes += program.variables[i].bytes;
   }

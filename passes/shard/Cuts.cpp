@@ -149,6 +149,15 @@ bool dt::shard::countsItems(dist::ModuleOp module, const nn::DimExpr &size) {
   return dim && dim.getItem() == module.getItem();
 }
 
+bool dt::shard::wantsSmallerAxes(ShardProblem &program, const Axis &axis) {
+  CutConstraints info;
+  CutFinder finder(program, axis);
+  finder.collect();
+  finder.spread();
+  finder.findCandidates(info);
+  return info.wantsSmallerAxes;
+}
+
 CutConstraints dt::shard::findCuts(ShardProblem &program, const Axis &axis,
                                    LayersOf layers) {
   CutConstraints info;

@@ -27,6 +27,10 @@ struct CutConstraints {
 /// Whether a size is a number for each item of the module.
 bool countsItems(dist::ModuleOp module, const nn::DimExpr &size);
 
+/// Whether some dim asks for smaller axes than this one, which is no context
+/// axis: what findCuts() says, by itself.
+bool wantsSmallerAxes(ShardProblem &program, const Axis &axis);
+
 /// Finds cut points (boundaries of factors, spread through shared factors),
 /// then the candidates of each variable, their classes, and each step's
 /// strategies. Layouts of calls are given by `layers`.
