@@ -43,9 +43,12 @@ public:
         bytes(bytes) {}
 
   void run() {
-    for (rt::CollectiveOp collective : collectives)
+    Operation *previous = nullptr;
+    for (rt::CollectiveOp collective : collectives) {
       if (!runsBeside(collective))
-        fillBehind(collective);
+        fillBehind(collective, previous);
+      previous = collective;
+    }
     for (rt::CollectiveOp collective : collectives)
       if (runsBeside(collective) && !touchesGradient(collective))
         collective.setStream(rt::Stream::tp);
@@ -70,23 +73,34 @@ private:
     return false;
   }
 
-  /// Products that nothing up to the collective needs go behind it, but for
-  /// what another collective would have nothing beside it without.
-  void fillBehind(rt::CollectiveOp collective) {
-    SmallVector<rt::CollectiveOp> filled;
-    llvm::copy_if(collectives, std::back_inserter(filled),
-                  [&](rt::CollectiveOp other) { return runsBeside(other); });
+  /// Products that nothing up to the collective needs go behind it: those
+  /// behind what runs beside the collective before, else the last one that no
+  /// other collective has alone beside it.
+  void fillBehind(rt::CollectiveOp collective, Operation *previous) {
+    Operation *end = previous;
+    while (end && end != collective &&
+           (end == previous || !conflict(previous, end)))
+      end = end->getNextNode();
     for (Operation *op = collective->getPrevNode(), *next; op; op = next) {
       next = op->getPrevNode();
-      if (!isProduct(op) || !canFollow(op, collective))
-        continue;
-      Operation *place = op->getNextNode();
-      op->moveAfter(collective);
-      if (!llvm::all_of(filled, [&](rt::CollectiveOp other) {
-            return runsBeside(other);
-          }))
-        op->moveBefore(place);
+      bool isNear = !end || !op->isBeforeInBlock(end);
+      if (!isNear && runsBeside(collective))
+        return;
+      if (isProduct(op) && canFollow(op, collective))
+        moveBehind(op, collective, isNear);
     }
+  }
+
+  void moveBehind(Operation *op, rt::CollectiveOp collective, bool always) {
+    SmallVector<rt::CollectiveOp> covered;
+    llvm::copy_if(collectives, std::back_inserter(covered),
+                  [&](rt::CollectiveOp other) { return runsBeside(other); });
+    Operation *place = op->getNextNode();
+    op->moveAfter(collective);
+    if (!always && !llvm::all_of(covered, [&](rt::CollectiveOp other) {
+          return runsBeside(other);
+        }))
+      op->moveBefore(place);
   }
 
   bool canFollow(Operation *op, Operation *last) const {

@@ -134,10 +134,17 @@ double ModuleCost::exchangeKeys(const Rates &known, const LayerKind &kind,
   double once = cluster.allGather(group, bytes);
   if (!backward)
     return once;
-  // Back, what was gathered is scattered too. Products run beside: always while
-  // it is gathered, those of gradients of weights while it is scattered.
+  // Back, what was gathered is scattered too: the one beside products of
+  // gradients of inputs, the other beside those of weights, if these wait.
   bool cores = cluster.nodes[node].cores > 0;
-  return once * (cores ? 2 : options.splitBackward ? 1 : 0);
+  auto lateBehind = [&](const std::vector<Rate> &list, bool covered) {
+    double products = 0;
+    for (const Rate &rate : list)
+      products += covered && rate.product ? rate.at(part) : 0;
+    return std::max(0.0, once - products);
+  };
+  return lateBehind(known.input, !cores) +
+         lateBehind(known.weight, !cores && !options.splitBackward);
 }
 
 /// Keys of the other ranks of a CP group; by rule, tokens to experts and back.
