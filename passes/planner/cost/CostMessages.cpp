@@ -134,17 +134,18 @@ double ModuleCost::exchangeKeys(const Rates &known, const LayerKind &kind,
   double once = cluster.allGather(group, bytes);
   if (!backward)
     return once;
-  // Back, what was gathered is scattered too: the one beside products of
-  // gradients of inputs, the other beside those of weights, if these wait.
-  bool cores = cluster.nodes[node].cores > 0;
+  // Back, what was gathered is scattered too: in programs the one beside
+  // products of gradients of inputs, the other beside those of weights, if
+  // these wait.
+  bool covers = known.layer && !cluster.nodes[node].cores;
   auto lateBehind = [&](const std::vector<Rate> &list, bool covered) {
     double products = 0;
     for (const Rate &rate : list)
       products += covered && rate.product ? rate.at(part) : 0;
     return std::max(0.0, once - products);
   };
-  return lateBehind(known.input, !cores) +
-         lateBehind(known.weight, !cores && !options.splitBackward);
+  return lateBehind(known.input, covers) +
+         lateBehind(known.weight, covers && !options.splitBackward);
 }
 
 /// Keys of the other ranks of a CP group; by rule, tokens to experts and back.

@@ -438,19 +438,9 @@ TEST(Context, KeysGoRound) {
   ring.ring = true;
   TokenSums longer = TokenSums::of(131072), shorter = TokenSums::of(1024);
   ModuleCost cost(setting.cluster, 0, llm);
-  // Forward, nothing hides a gather; back, products do.
   Times all = cost.module(gather, longer), blocks = cost.module(ring, longer);
-  EXPECT_LT(all.total(), blocks.total());
-  Cluster far = setting.cluster;
-  far.nodes[0].inside.bandwidth /= 10;
-  ModuleCost overSlow(far, 0, llm);
-  all = overSlow.module(gather, longer);
-  blocks = overSlow.module(ring, longer);
-  EXPECT_LT(blocks.forward, all.forward);
-  far.nodes[0].inside.bandwidth /= 10;
-  ModuleCost overSlowest(far, 0, llm);
-  EXPECT_LT(overSlowest.module(ring, longer).total(),
-            overSlowest.module(gather, longer).total());
+  EXPECT_LT(blocks.total(), all.total());
+  EXPECT_LT(blocks.reduce, all.reduce / 2);
   EXPECT_GT(cost.module(ring, shorter).total(),
             cost.module(gather, shorter).total());
   int layer = llm.layers[1];
