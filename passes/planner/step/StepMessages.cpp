@@ -28,6 +28,7 @@ CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
   const ModuleCost &cost = costs.get(nodeOf(u), u);
   const std::vector<int> &layers = costs.model.modules[u].layers;
   CostOptions options = plan.getOptions(u, info.index);
+  options.splitBackward &= !hasWeightsOnly(info);
   TokenSums slice = largest[u] * (1 / slicesOf(u, largest[u]));
   for (int i = begin; i < end; ++i)
     if (i == begin || layers[i] != layers[i - 1])
