@@ -4,32 +4,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/planner/policies/Policy.h"
-#include "test/passes/planner/Architectures.h"
-#include "test/passes/planner/Clusters.h"
 #include "test/passes/planner/Errors.h"
+#include "test/passes/planner/Setting.h"
 
 #include <gtest/gtest.h>
 
 using namespace dt::planner;
 
 namespace {
-
-struct Setting {
-  Setting(const char *cluster, int64_t devices, std::vector<Sample> samples)
-      : cluster(takeDevices(cluster, devices)), model(makeMultimodal(7)),
-        costs(this->cluster, model), batch(std::move(samples)) {}
-  PolicyInput input() const { return {costs, batch, 12}; }
-  Cluster cluster;
-  Model model;
-  Costs costs;
-  std::vector<Sample> batch;
-};
-
-std::vector<Sample> uniform(int count) {
-  return std::vector<Sample>(
-      count, Sample{4096, {std::vector<ItemSize>(4, 1024), {4096, 4096}}});
-}
 
 std::vector<Sample> drawn(const char *name, int count) {
   return drawBatch(*llvm::cantFail(openData(name)), 1, 0, count);
@@ -406,111 +388,6 @@ TEST(Place, UnequalDevices) {
       EXPECT_EQ(first, last);
   }
   EXPECT_GE(plan->predicted.step, plan->predicted.bound);
-}
-
-TEST(Context, TokensCanBeExecuted) {
-  Setting setting("a800-80g", 32, uniform(16));
-  auto plan = makePlan("context", setting.input());
-  ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
-  EXPECT_GT(plan->units[1].cp, 1);
-  auto joint = makePlan("joint", setting.input());
-  ASSERT_TRUE(bool(joint));
-  // What is faster is joint's, too.
-  EXPECT_LE(joint->predicted.step, plan->predicted.step * (1 + kNegligible));
-  // Twice the ranks for a sample: half the work, and more to say.
-  CostOptions one, two;
-  two.cp = 2;
-  const ModuleCost &cost = setting.costs.get(0, 1);
-  Times a = cost.module(one, TokenSums::of(4096)),
-        b = cost.module(two, TokenSums::of(4096));
-  EXPECT_LT(b.total(), a.total());
-  EXPECT_GT(b.total(), a.total() / 2);
-  EXPECT_GT(b.reduce, a.reduce);
-}
-
-/// A block of keys comes while the one before is attended to.
-TEST(Context, KeysGoRound) {
-  Setting setting("h100-80g", 32, uniform(16));
-  Module &llm = setting.model.modules[1];
-  llm.keys = {4, 1, true}; // heads that 8 ranks do not divide
-  CostOptions gather, ring;
-  gather.cp = ring.cp = 8;
-  ring.ring = true;
-  TokenSums longer = TokenSums::of(131072), shorter = TokenSums::of(1024);
-  ModuleCost cost(setting.cluster, 0, llm);
-  Times all = cost.module(gather, longer), blocks = cost.module(ring, longer);
-  EXPECT_LT(blocks.total(), all.total());
-  EXPECT_LT(blocks.reduce, all.reduce / 2);
-  EXPECT_GT(cost.module(ring, shorter).total(),
-            cost.module(gather, shorter).total());
-  int layer = llm.layers[1];
-  double keys = llm.kinds[layer].exchanged.at(longer);
-  EXPECT_NEAR(cost.workspace(layer, gather, longer) -
-                  cost.workspace(layer, ring, longer),
-              2 * keys * 6 / 8, 1e-6 * keys);
-  // Where nothing runs beside a message, the ring only adds merges.
-  Cluster slow = setting.cluster;
-  for (NodeKind &node : slow.nodes)
-    node.cores = 8;
-  ModuleCost onCores(slow, 0, llm);
-  EXPECT_GT(onCores.module(ring, longer).reduce,
-            onCores.module(gather, longer).reduce);
-  // Heads of all tokens need no room for other ranks' keys, and few messages.
-  Times whole = cost.module(gather, longer);
-  llm.keys = {32, 1, true};
-  EXPECT_LT(cost.module(gather, longer).total(), whole.total());
-  EXPECT_LT(cost.workspace(layer, gather, longer),
-            cost.workspace(layer, ring, longer));
-}
-
-TEST(Context, ExpertsAreDivided) {
-  Setting setting("a800-80g", 32, uniform(16));
-  for (LayerKind &kind : setting.model.modules[1].kinds)
-    if (kind.name == "layer") {
-      kind.expertParameters = 0.5 * kind.parameters;
-      kind.dispatched = {0, 2 * 4096, 0};
-    }
-  ModuleCost cost(setting.cluster, 0, setting.model.modules[1]);
-  CostOptions one, four;
-  four.ep = 4;
-  TokenSums part = TokenSums::of(4096);
-  EXPECT_GT(cost.module(four, part).reduce, cost.module(one, part).reduce);
-  EXPECT_LT(cost.state(0, 34, 1, 8, 4), cost.state(0, 34, 1, 8));
-}
-
-/// What fits only if a sample's tokens, or a layer's experts, are divided.
-TEST(Context, FitsWhereNothingElseDoes) {
-  Setting longer("a800-80g", 32, std::vector<Sample>(2, Sample{262144, {}}));
-  longer.model.modules[1].maxTP = 1;
-  auto joint = makePlan("joint", longer.input());
-  ASSERT_TRUE(bool(joint)) << llvm::toString(joint.takeError());
-  EXPECT_GT(joint->units[1].cp, 1);
-  auto context = makePlan("context", longer.input());
-  ASSERT_TRUE(bool(context)) << llvm::toString(context.takeError());
-  EXPECT_GT(context->units[1].cp, 1);
-  EXPECT_FALSE(context->units[1].ring); // nothing says that it may
-  longer.model.modules[1].keys = {1, 1, true};
-  auto round = makePlan("context", longer.input());
-  ASSERT_TRUE(bool(round)) << llvm::toString(round.takeError());
-  EXPECT_TRUE(round->units[1].ring);
-  EXPECT_LT(round->predicted.step, context->predicted.step);
-
-  Setting experts("a800-80g", 64, uniform(64));
-  Module &llm = experts.model.modules[1];
-  llm.maxTP = 2;
-  for (LayerKind &kind : llm.kinds)
-    if (kind.name == "layer") {
-      kind.expertParameters = 63 * kind.parameters;
-      kind.parameters *= 64;
-      kind.dispatched = {0, 2 * 4096, 0};
-    }
-  Costs costs(experts.cluster, experts.model);
-  PolicyInput input{costs, experts.batch, 12};
-  context = makePlan("context", input);
-  if (context)
-    EXPECT_GT(context->units[1].ep, 1);
-  else
-    llvm::consumeError(context.takeError());
 }
 
 } // namespace
