@@ -305,6 +305,9 @@ private:
            (options.splitBackward ? exchange.coveredInHalves
                                   : exchange.covered);
   }
+  /// Seconds of those of a list that are so.
+  static double sum(const std::vector<Rate> &list, bool Rate::*is,
+                    const TokenSums &part);
   /// What collectives of a TP group add to a layer's operations.
   double exposed(const std::vector<Message> &messages,
                  const std::vector<Rate> &list, const CostOptions &options,

@@ -30,9 +30,17 @@ double ModuleCost::exposed(const std::vector<Message> &messages,
   }
   if (options.overlap == 0 && cluster.nodes[node].pieces > 1)
     return inStrips(list, whole, part);
+  return seconds + (covered > 0
+                        ? std::max(0.0, covered - sum(list, &Rate::cut, part))
+                        : 0);
+}
+
+double ModuleCost::sum(const std::vector<Rate> &list, bool Rate::*is,
+                       const TokenSums &part) {
+  double seconds = 0;
   for (const Rate &rate : list)
-    covered -= covered > 0 && rate.cut ? rate.at(part) : 0;
-  return seconds + std::max(0.0, covered);
+    seconds += rate.*is ? rate.at(part) : 0;
+  return seconds;
 }
 
 /// Strips follow one another on both sides, each product behind or before its
@@ -88,18 +96,13 @@ bool ModuleCost::exchangesHeads(const CostOptions &options) const {
 double ModuleCost::goRound(const Rates &known, const LayerKind &kind,
                            const CostOptions &options, const TokenSums &part,
                            bool backward) const {
-  auto attentionOf = [](const std::vector<Rate> &list, const TokenSums &part) {
-    double seconds = 0;
-    for (const Rate &rate : list)
-      seconds += rate.attention ? rate.at(part) : 0;
-    return seconds;
-  };
   bool runsAgain = backward && known.layer && options.save == Save::None;
   double n = options.cp, block = kind.exchanged.at(part) / options.tp / n,
          results = block / 2 * description.keys.shared,
-         attention = attentionOf(known.forward, part);
+         attention = sum(known.forward, &Rate::attention, part);
   if (backward)
-    attention = attentionOf(known.input, part) - (runsAgain ? attention : 0);
+    attention =
+        sum(known.input, &Rate::attention, part) - (runsAgain ? attention : 0);
   // Sums are in float32, what is added to them is not. Back, gradients follow
   // their keys.
   double travels =
@@ -139,9 +142,7 @@ double ModuleCost::exchangeKeys(const Rates &known, const LayerKind &kind,
   // these wait.
   bool covers = known.layer && !cluster.nodes[node].cores;
   auto lateBehind = [&](const std::vector<Rate> &list, bool covered) {
-    double products = 0;
-    for (const Rate &rate : list)
-      products += covered && rate.product ? rate.at(part) : 0;
+    double products = covered ? sum(list, &Rate::product, part) : 0;
     return std::max(0.0, once - products);
   };
   return lateBehind(known.input, covers) +
