@@ -71,7 +71,8 @@ LogicalResult lowerGather(nn::GatherOp op, FunctionLowering &f) {
 }
 
 /// order[i]: the place of the i-th smallest index, equal ones as they come.
-/// Counted for all places at once, which takes no more than adding rows does.
+/// Counted for all places at once: work grows with the square of their number,
+/// as that of adding rows does while there are no more of them than columns.
 Value sortIndices(nn::GatherGradOp op, const DimExpr &count,
                   FunctionLowering &f) {
   Value order =

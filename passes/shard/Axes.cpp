@@ -32,7 +32,7 @@ SmallVector<Pair> dt::shard::findPairs(dist::ModuleOp module) {
 }
 
 /// Whether some dim of a function asks for smaller axes than this one.
-static bool wantSmallerAxes(dist::ModuleOp module, const Axis &axis) {
+static bool anyWantsSmallerAxes(dist::ModuleOp module, const Axis &axis) {
   for (Pair pair : findPairs(module)) {
     ShardProblem whole(pair, nullptr);
     for (const Layer &layer : findLayers(whole)) {
@@ -55,7 +55,7 @@ static bool areExperts(ArrayRef<Axis> axes) {
 SmallVector<Axis> dt::shard::splitAxis(dist::ModuleOp module,
                                        const Axis &whole) {
   bool isPrime = whole.over < 4;
-  if (isPrime || !wantSmallerAxes(module, whole))
+  if (isPrime || !anyWantsSmallerAxes(module, whole))
     return {whole};
   SmallVector<Axis> axes;
   for (int64_t rest = whole.over, p = 2; rest > 1;) {

@@ -170,7 +170,8 @@ std::optional<Plan> withLayout(const PolicyInput &input, const Plan &plan,
   Plan other = plan;
   UnitPlan &unit = other.units[u];
   int layers = int(input.model().modules[u].layers.size());
-  int64_t node = input.costs.cluster.nodes.front().devices;
+  const Cluster &cluster = input.costs.cluster;
+  int node = cluster.nodes[cluster.getNodeKind(unit.firstRank)].devices;
   bool paces = u == input.model().pace;
   if (std::min<int64_t>({cp, dp, pp}) < 1 || pp * unit.vpp > layers ||
       !is_contained(tensorSizes(input, u), tp) || (cp > 1 && tp * cp > node) ||
@@ -207,11 +208,12 @@ std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan,
   if (unit.etp || !unit.blocks.empty() ||
       (plan.sharesRanks() && plan.units.size() > 1))
     return plans;
-  for (int more = 0; more < 4; ++more)
-    for (int less = 0; less < 4; ++less) {
+  // Only the backbone's samples are divided over ranks.
+  int count = u == input.model().pace ? 4 : 3;
+  for (int more = 0; more < count; ++more)
+    for (int less = 0; less < count; ++less) {
       std::array<int64_t, 4> sizes = {unit.tp, unit.dp, unit.pp, unit.cp};
-      bool cuts = more == 3 && u != input.model().pace;
-      if (more == less || sizes[less] < 2 || cuts)
+      if (more == less || sizes[less] < 2)
         continue;
       sizes[more] *= 2;
       sizes[less] /= 2;
