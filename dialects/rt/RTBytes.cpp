@@ -67,6 +67,13 @@ void BufferBytes::findJoined(Region &module) {
   }
 }
 
+const DimExpr &BufferBytes::getNumBytes(BufferType type) const {
+  auto [at, isNew] = numBytes.try_emplace(type, DimExpr(0));
+  if (isNew)
+    at->second = type.getNumBytes();
+  return at->second;
+}
+
 BufferBytes::Range BufferBytes::getRange(Value buffer) const {
   auto type = cast<BufferType>(buffer.getType());
   DimExpr begin(0);
@@ -76,7 +83,7 @@ BufferBytes::Range BufferBytes::getRange(Value buffer) const {
     buffer = view.getSource();
   }
   Range range{Range::Local, buffer.getAsOpaquePointer(), begin,
-              begin + type.getNumBytes()};
+              begin + getNumBytes(type)};
   auto setParameter = [&](Range::Kind kind, StringAttr name) {
     range.kind = kind;
     if (auto it = joined.find(name); it != joined.end()) {

@@ -46,6 +46,7 @@ private:
     nn::DimExpr begin, end; ///< bytes
   };
   Range getRange(mlir::Value buffer) const;
+  const nn::DimExpr &getNumBytes(BufferType type) const;
   /// Whether the size is at least 0 whatever the symbols are.
   bool isNeverNegative(const nn::DimExpr &size) const;
 
@@ -57,6 +58,7 @@ private:
   /// elements of those in between.
   llvm::DenseMap<mlir::StringAttr, std::pair<mlir::StringAttr, nn::DimExpr>>
       joined;
+  mutable llvm::DenseMap<mlir::Type, nn::DimExpr> numBytes; ///< known ones
 };
 
 /// Which operands an op writes; all others it may read.

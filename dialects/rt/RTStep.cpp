@@ -7,6 +7,8 @@
 #include "dialects/rt/RTStep.h"
 #include "dialects/rt/RTBytes.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace dt::rt;
 
@@ -216,6 +218,16 @@ void StepBytes::walk(RankOp rank, Decide decide) {
   }
 }
 
+std::vector<int64_t> StepBytes::listTouched(RankOp rank) {
+  std::vector<int64_t> list;
+  for (auto row : rank.getBody().getOps<TaskOp>()) {
+    list.push_back(numberOf(row));
+    if (row.getEdge()) // fillOneBlock()
+      llvm::append_values(list, row.getMicrobatch(), row.getPiece());
+  }
+  return list;
+}
+
 static LogicalResult verifyWaits(ArrayRef<TaskOp> rows, int32_t index) {
   TaskOp row = rows[index];
   llvm::SmallDenseSet<int32_t> seen;
@@ -231,11 +243,18 @@ static LogicalResult verifyWaits(ArrayRef<TaskOp> rows, int32_t index) {
 
 LogicalResult dt::rt::verifyStep(ProgramOp program) {
   StepBytes bytes(program);
+  std::set<std::vector<int64_t>> verified; // replicas do the same
   for (auto rank : program.getBody().getOps<RankOp>()) {
     SmallVector<TaskOp> rows(rank.getBody().getOps<TaskOp>());
-    for (int32_t i = 0; i < int32_t(rows.size()); ++i)
+    std::vector<int64_t> all = bytes.listTouched(rank);
+    for (int32_t i = 0; i < int32_t(rows.size()); ++i) {
       if (failed(verifyWaits(rows, i)))
         return failure();
+      all.push_back(-1);
+      llvm::append_range(all, rows[i].getWaits().value_or(ArrayRef<int32_t>()));
+    }
+    if (!verified.insert(std::move(all)).second)
+      continue;
     bool failed = false;
     bytes.walk(rank, [&](int32_t index, ArrayRef<int32_t> open) {
       TaskOp row = rows[index];

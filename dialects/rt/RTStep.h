@@ -33,6 +33,9 @@ public:
   /// of a batch are asked for has waited for a message only if another such row
   /// has, since the others do not run then.
   void walk(RankOp rank, Decide decide);
+  /// What a rank's rows touch, in order: of ranks with equal lists walk() asks
+  /// the same.
+  std::vector<int64_t> listTouched(RankOp rank);
 
 private:
   /// A buffer, in all slots.
