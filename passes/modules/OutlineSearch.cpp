@@ -14,7 +14,9 @@
 #include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/STLExtras.h"
 
-#include <map>
+#include <numeric>
+#include <queue>
+#include <tuple>
 
 using namespace mlir;
 using namespace dt;
@@ -113,11 +115,14 @@ private:
   llvm::DenseMap<Operation *, size_t> position;
 };
 
-/// Candidate (start, start', length): neighbours in the sorted suffixes with
-/// their longest common prefix.
+/// Suffixes from `begin` to before `end` of the sorted ones begin with the same
+/// `length` ops.
 struct Candidate {
-  size_t length;
-  SmallVector<size_t> starts;
+  size_t length, begin, end;
+  /// Ops that it may remove at most; `exact`: where only windows that do not
+  /// overlap count.
+  size_t bound;
+  bool exact = false;
 };
 
 /// Suffixes sorted by prefix doubling, then the common prefix of neighbours
@@ -188,16 +193,12 @@ bool callsTwice(ArrayRef<Operation *> window) {
 
 size_t saving(size_t windows, size_t length) { return (windows - 1) * length; }
 
-/// For every distinct common-prefix length, the groups of suffixes sharing it;
-/// best possible saving first, so that the first verified one that beats the
-/// rest wins.
-std::vector<Candidate> collectCandidates(ArrayRef<unsigned> text,
+/// For every distinct common-prefix length, the groups of suffixes sharing it.
+std::vector<Candidate> collectCandidates(ArrayRef<size_t> order,
+                                         ArrayRef<size_t> common,
                                          unsigned minOps) {
-  std::vector<size_t> order, common;
-  sortSuffixes(text, order, common);
   // A repetition's period is also a distance between neighbours, so lengths cut
   // at the smallest distance give single layers rather than pairs of layers.
-  std::map<size_t, SmallVector<SmallVector<size_t>>> groups;
   llvm::SmallSetVector<size_t, 16> lengths;
   for (size_t i = 1; i < order.size(); ++i) {
     if (common[i] < minOps)
@@ -210,19 +211,15 @@ std::vector<Candidate> collectCandidates(ArrayRef<unsigned> text,
   }
   std::vector<Candidate> candidates;
   for (size_t length : lengths) {
-    SmallVector<size_t> run;
-    auto flush = [&] {
-      llvm::sort(run);
-      if (run.size() > 1)
-        candidates.push_back({length, run});
-      run.clear();
-    };
-    for (size_t i = 0; i < order.size(); ++i) {
-      if (i == 0 || common[i] < length)
-        flush();
-      run.push_back(order[i]);
+    size_t begin = 0;
+    for (size_t i = 1; i <= order.size(); ++i) {
+      if (i < order.size() && common[i] >= length)
+        continue;
+      size_t most = std::min(i - begin, order.size() / length);
+      if (most > 1)
+        candidates.push_back({length, begin, i, saving(most, length)});
+      begin = i;
     }
-    flush();
   }
   return candidates;
 }
@@ -244,23 +241,39 @@ std::optional<Repetition> modules::findRepetition(ArrayRef<Operation *> list,
   SmallVector<unsigned> text;
   for (Operation *op : list)
     text.push_back(fingerprints.get(op));
-  std::vector<Candidate> candidates = collectCandidates(text, minOps);
-  auto bound = [](const Candidate &c) {
-    size_t n = countDisjoint(c.starts, c.length);
-    return n < 2 ? 0 : saving(n, c.length);
+  std::vector<size_t> order, common;
+  sortSuffixes(text, order, common);
+  std::vector<Candidate> candidates = collectCandidates(order, common, minOps);
+  auto startsOf = [&](const Candidate &c) {
+    SmallVector<size_t> starts(order.begin() + c.begin, order.begin() + c.end);
+    llvm::sort(starts);
+    return starts;
   };
-  std::vector<std::pair<size_t, size_t>> ranked; // bound, index
-  for (auto [i, c] : llvm::enumerate(candidates))
-    ranked.push_back({bound(c), i});
-  llvm::stable_sort(ranked, [](auto &a, auto &b) { return a.first > b.first; });
+  // The largest bound first; bounds are made exact when they get there.
+  auto isBehind = [&](size_t a, size_t b) {
+    const Candidate &x = candidates[a], &y = candidates[b];
+    return std::tuple(x.bound, !x.exact, b) < std::tuple(y.bound, !y.exact, a);
+  };
+  std::vector<size_t> indices(candidates.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  std::priority_queue<size_t, std::vector<size_t>, decltype(isBehind)> queue(
+      isBehind, std::move(indices));
   WindowComparer compare(list);
   std::optional<Repetition> best;
   size_t bestSaving = 0;
-  for (auto [limit, index] : ranked) {
-    if (limit <= bestSaving || limit == 0)
-      break;
-    const Candidate &c = candidates[index];
-    SmallVector<size_t> starts = verifiedStarts(compare, c.starts, c.length);
+  while (!queue.empty() && candidates[queue.top()].bound > bestSaving) {
+    size_t index = queue.top();
+    queue.pop();
+    Candidate &c = candidates[index];
+    SmallVector<size_t> starts = startsOf(c);
+    if (!c.exact) {
+      size_t n = countDisjoint(starts, c.length);
+      c.bound = n < 2 ? 0 : saving(n, c.length);
+      c.exact = true;
+      queue.push(index);
+      continue;
+    }
+    starts = verifiedStarts(compare, starts, c.length);
     if (starts.size() < 2 || saving(starts.size(), c.length) <= bestSaving ||
         !readsParameter(list.slice(starts[0], c.length)) ||
         callsTwice(list.slice(starts[0], c.length)))
