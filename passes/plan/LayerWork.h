@@ -45,7 +45,7 @@ public:
                                             mlir::DiagnosticSeverity::Error);
         }) {
     // To print the operation of every remark takes longer than some phases.
-    context->printOpOnDiagnostic(told && prints);
+    context->printOpOnDiagnostic(false);
   }
   ~QuietCopies() { context->printOpOnDiagnostic(prints); }
   QuietCopies(const QuietCopies &) = delete;
