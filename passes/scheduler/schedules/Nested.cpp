@@ -27,10 +27,14 @@ static llvm::Expected<Solution> solveNested(const TaskGraph &graph,
   std::vector<int> inFlight = getInFlight(problem);
   std::optional<Solution> best;
   Time bestTime = 0;
-  for (auto [ahead, inStep] :
-       {std::pair(0, false), std::pair(1, false), std::pair(2, false),
-        std::pair(4, false), std::pair(n, false), std::pair(n, true)})
-    for (int patience : {0, 4, 8, 12, 16}) {
+  int64_t placed = 0;
+  for (int patience : {8, 0, 16, 4, 12})
+    for (auto [ahead, inStep] :
+         {std::pair(0, false), std::pair(n, false), std::pair(2, false),
+          std::pair(n, true), std::pair(1, false), std::pair(4, false)}) {
+      if (best && options.effort && placed >= options.effort)
+        return std::move(*best);
+      placed += graph.getNumNodes();
       GreedyRules rules;
       rules.split = false;
       rules.inStep = inStep;
