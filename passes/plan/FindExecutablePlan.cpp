@@ -440,18 +440,14 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   std::vector<Plan> plans;
   if (own)
     plans = own->getPlans().vec();
-  llvm::consumeError(own.takeError());
-  std::vector<std::pair<llvm::StringRef, std::vector<Plan>>> asked = {
-      {policy, plans}};
+  std::map<std::string, std::vector<Plan>> asked = {{policy.str(), plans}};
   std::vector<Plan> others;
   if (joint) {
-    for (const planner::Policy &other : planner::getPolicies())
-      if (auto found = planner::findPlans(other.name, input))
-        asked.emplace_back(other.name, found->getPlans().vec());
-      else
-        llvm::consumeError(found.takeError());
+    if (own)
+      asked.merge(own->others);
     others = listPlans(input, program);
   }
+  llvm::consumeError(own.takeError());
   llvm::append_range(plans, others);
   while (true) {
     finder.reconsider(/*varied=*/joint);

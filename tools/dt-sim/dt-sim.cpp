@@ -145,6 +145,10 @@ void printRow(const Plan &plan, const PolicyInput &input, double seconds) {
     outs() << format(" %5lld devices from %-5lld TP %d DP %lld PP %d VPP %d",
                      (long long)unit.getRanks(), (long long)unit.firstRank,
                      unit.tp, (long long)unit.dp, unit.pp, unit.vpp);
+    if (unit.cp > 1)
+      outs() << " CP " << unit.cp << (unit.ring ? " ring" : "");
+    if (unit.ep > 1)
+      outs() << " EP " << unit.ep;
     outs() << format("  save %-4s  %5.1f GiB  busy %3.0f %%\n",
                      describeSaves(unit).c_str(), p.memory[m] / double(1 << 30),
                      100 * p.busy[m]);

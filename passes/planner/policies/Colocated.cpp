@@ -22,11 +22,12 @@ std::vector<Plan> colocatedPlans(const PolicyInput &input, StringRef schedule) {
   int layers = int(model.modules[model.pace].layers.size());
   std::vector<Plan> plans;
   std::vector<int64_t> micros = microSizes(input, {1, 2, 4});
+  int others = model.modules.size() > 1 ? 12 : 1; // TP and saved sets
   for (int tp : tensorSizes(input, model.pace))
     for (int pp = 1; pp <= std::min(layers, 16); ++pp)
       for (int64_t micro : micros)
         for (Save save : kTried)
-          for (int code = 0; code < 12; ++code) {
+          for (int code = 0; code < others; ++code) {
             int otherTP = 1 << code % 4;
             int64_t dp = std::min(input.gpus() / (int64_t(tp) * pp),
                                   input.divideSamples(micro));

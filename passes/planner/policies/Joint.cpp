@@ -2,15 +2,18 @@
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
-// Layouts on ranks of their own, shared ranks in phases or bubbles, and uniform
-// ones, all with items balanced one by one and microbatches ordered; and what
-// differs from the best of these in one decision.
+// Layouts on ranks of their own, shared ranks in phases or bubbles, uniform
+// ones, and of these what cuts a sample's tokens, all with items balanced one
+// by one and microbatches ordered; and what differs from the best of these in
+// one decision.
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/planner/policies/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
 
 using namespace llvm;
 
@@ -32,6 +35,9 @@ std::string titleOf(const Plan &plan) {
     idea += ", zero bubble";
   else if (traits.interleaves)
     idea += ", interleaved";
+  for (const UnitPlan &unit : plan.units)
+    if (unit.cp > 1)
+      return "joint (" + idea + ", CP " + std::to_string(unit.cp) + ")";
   return "joint (" + idea + ")";
 }
 
@@ -56,7 +62,12 @@ Expected<Layouts> listJoint(const PolicyInput &input) {
   Layouts layouts;
   layouts.rules = distTrainRules(input);
   layouts.start = {"disjoint 1f1b", fromPublished};
-  addBySchedule(input, disjointPlans(input), "disjoint ", layouts.families);
+  std::vector<Plan> disjoint = disjointPlans(input);
+  if (llvm::none_of(disjoint, [&](const Plan &plan) {
+        return std::isfinite(estimate(input, plan));
+      }))
+    layouts.families["context"] = byItems(contextPlans(input, disjoint));
+  addBySchedule(input, std::move(disjoint), "disjoint ", layouts.families);
   // There each unit is on one kind of device; here some may be on several.
   if (input.costs.cluster.hasSeveralKinds()) {
     Cluster mean = meanOfKinds(input.costs.cluster);

@@ -38,7 +38,6 @@ Policies &getPolicies() {
       {"bubble", "encoder and generator in the backbone's bubbles", listBubble},
       {"joint", "all of these, item by item", listJoint, /*mixesKinds=*/true,
        /*takesAll=*/true},
-      {"context", "joint with context parallelism", listContext},
   };
   return policies;
 }
@@ -222,6 +221,26 @@ std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan,
               withLayout(input, plan, u, int(tp), int(cp), dp, int(pp)))
         plans.push_back(std::move(*other));
     }
+  return plans;
+}
+
+std::vector<Plan> contextPlans(const PolicyInput &input,
+                               ArrayRef<Plan> disjoint) {
+  int pace = input.model().pace;
+  std::vector<Plan> plans;
+  for (int cp : {2, 4, 8, 16, 32}) {
+    for (const Plan &plan : disjoint) {
+      const UnitPlan &unit = plan.units[pace];
+      auto other =
+          withLayout(input, plan, pace, unit.tp, cp, unit.dp / cp, unit.pp);
+      if (other && placeUnits(input, *other))
+        plans.push_back(std::move(*other));
+    }
+    llvm::append_range(plans, uniformPlans(input, cp));
+  }
+  if (input.model().modules[pace].keys.ring)
+    for (size_t i = 0, count = plans.size(); i < count; ++i)
+      plans.emplace_back(plans[i]).units[pace].ring = true;
   return plans;
 }
 

@@ -99,11 +99,16 @@ struct PolicyInput {
   int simulations = 48;
   /// Plans near the best that it simulates in full at least, if there are any.
   int finalists = 0;
+  /// Seconds of a plan that is known: a search that is kBehind times as slow
+  /// after its first simulations ends with these.
+  double known = std::numeric_limits<double>::infinity();
+  static constexpr double kBehind = 1.2;
   std::shared_ptr<PriceCache> cache =
       std::make_shared<PriceCache>(costs, batch);
-  /// By policy, simulations and finalists: a policy is asked once.
-  std::shared_ptr<std::map<std::tuple<std::string, int, int>, FoundPlans>>
-      known = std::make_shared<decltype(known)::element_type>();
+  /// By policy, simulations, finalists and `known`: a policy is asked once.
+  std::shared_ptr<
+      std::map<std::tuple<std::string, int, int, double>, FoundPlans>>
+      found = std::make_shared<decltype(found)::element_type>();
 
   /// What estimates price parts of so many samples at: a power of two between
   /// 2^-6 and 2^10.
@@ -223,7 +228,7 @@ llvm::Expected<Plan> followRules(const PolicyInput &input,
 
 /// Of the policies that Policy.cpp names.
 ListLayouts listMegatron, listMegatronStages, listHomogeneous, listDistTrain,
-    listDistMM, listColocated, listBubble, listJoint, listContext;
+    listDistMM, listColocated, listBubble, listJoint;
 
 //===----------------------------------------------------------------------===//
 // What policies share
@@ -319,6 +324,10 @@ std::vector<Rule> distTrainRules(const PolicyInput &input,
                                  int64_t mostMicro = 1, int64_t mostRounds = 1);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
+/// Of these and of uniform layouts those that cut a sample's tokens over ranks
+/// of the backbone, its keys gathered and, if they may, in a ring.
+std::vector<Plan> contextPlans(const PolicyInput &input,
+                               llvm::ArrayRef<Plan> disjoint);
 /// The plan with other numbers of ranks that share out a unit's experts: all
 /// for which layers are described, ascending.
 std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,

@@ -18,6 +18,7 @@
 
 #include <array>
 #include <limits>
+#include <map>
 
 namespace dt::planner {
 
@@ -77,6 +78,9 @@ public:
   /// Seconds of the fastest plan that others show beside the chosen one, which
   /// is no slower, however simple.
   double limit = std::numeric_limits<double>::infinity();
+
+  /// Of a policy that takes all: what it asked others for, by their names.
+  std::map<std::string, std::vector<Plan>> others;
 
 private:
   std::vector<Plan> plans;

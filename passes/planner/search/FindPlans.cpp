@@ -9,6 +9,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 using namespace llvm;
@@ -195,13 +196,17 @@ Expected<Candidates> findAll(const Policy &policy, const PolicyInput &input) {
   if (!policy.takesAll)
     return own;
   Candidates all = own ? std::move(*own) : Candidates();
+  PolicyInput asked = input;
+  if (!all.empty())
+    asked.known = all.getFastest().predicted.step;
   for (const Policy &other : getPolicies()) {
     auto found = &other == &policy
                      ? std::nullopt
-                     : expectedToOptional(findPlans(other.name, input));
+                     : expectedToOptional(findPlans(other.name, asked));
     if (!found)
       continue;
     all.limit = std::min(all.limit, found->getSimplest().predicted.step);
+    all.others[other.name] = found->getPlans().vec();
     for (Plan &plan : found->getPlans()) {
       StringRef layout = StringRef(plan.policy).split(" (").second;
       plan.policy = formatv("{0} ({1})", policy.name,
@@ -215,7 +220,9 @@ Expected<Candidates> findAll(const Policy &policy, const PolicyInput &input) {
   if (all.empty())
     return own;
   consumeError(own.takeError());
-  improve(input, all);
+  // What is next to its own the search has seen.
+  if (all.getFastest().predicted.step < asked.known)
+    improve(input, all);
   return all;
 }
 
@@ -251,8 +258,8 @@ static Expected<Candidates> findAnew(StringRef name, const PolicyInput &input) {
 }
 
 Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
-  auto [at, isNew] = input.known->try_emplace(
-      {name.str(), input.simulations, input.finalists});
+  auto [at, isNew] = input.found->try_emplace(
+      {name.str(), input.simulations, input.finalists, input.known});
   if (isNew) {
     auto found = findAnew(name, input);
     if (found)

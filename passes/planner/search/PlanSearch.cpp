@@ -148,13 +148,13 @@ void PlanSearch::tryBest(const Families &families, int most, double far) {
       ++(std::isinf(step) ? failed : tried);
     together.clear();
   };
-  int mostFailed = input.isSmall() ? 3 * most : most;
+  int mostFailed = input.isSmall() && std::isinf(input.known) ? 3 * most : most;
   for (const Ranked &one : rank(families, most)) {
     if (tried >= most || failed >= mostFailed)
       break;
     // Memory by estimate is too pessimistic at times: some are tried anyway.
     bool fits = !std::isinf(one.estimate);
-    double best = getBest();
+    double best = std::min(getBest(), input.known);
     if ((!std::isinf(best) && (!fits || one.estimate > far * best)) ||
         !isWorth(*one.plan, 1.2 * best))
       continue;

@@ -29,6 +29,10 @@ public:
   /// bound or the budget excludes, and what looks `far` times as slow as the
   /// best so far.
   void tryBest(const Families &families, int most, double far = 1.5);
+  /// Whether what is known (PolicyInput::known) is out of reach.
+  bool isBehind() const {
+    return getBest() > PolicyInput::kBehind * input.known;
+  }
   /// Folded simulations outside of the budget.
   void tryAnyway(llvm::StringRef family, std::vector<Plan> plans);
   /// With what is left of the budget: plans that may be faster than all that

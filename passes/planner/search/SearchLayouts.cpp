@@ -111,11 +111,12 @@ Expected<Plan> followRules(const PolicyInput &input, ArrayRef<Rule> rules) {
 
 namespace {
 
-/// Simulations among neighbours; those of small clusters are cheap.
+/// Simulations among neighbours; those of small clusters are cheap, and on
+/// several kinds of devices there are several searches.
 int getLargeBudget(const PolicyInput &input) {
-  return int(input.simulations * (input.isSmall()  ? 10
-                                  : input.isEven() ? 2
-                                                   : 2.5));
+  return input.simulations * (input.isSmall()                         ? 10
+                              : input.costs.cluster.hasSeveralKinds() ? 2
+                                                                      : 5);
 }
 
 Expected<Candidates> searchFamilies(const PolicyInput &input,
@@ -123,7 +124,11 @@ Expected<Candidates> searchFamilies(const PolicyInput &input,
   bool large = layouts.refine >= Refine::UniformLayouts;
   int budget =
           large ? getLargeBudget(input) : layouts.budget * input.simulations,
-      byEstimate = (large ? budget : input.simulations) / 2;
+      byEstimate = (large ? budget : input.simulations) /
+                   (large && !input.isSmall() ? 6 : 2);
+  // Enough to see whether the policy comes near to what is known.
+  if (std::isfinite(input.known))
+    byEstimate = std::min(byEstimate, 12);
   bool uniform = layouts.refine == Refine::UniformLayouts;
   PlanSearch search(input, budget, uniform);
   if (layouts.start.derive)
@@ -135,10 +140,14 @@ Expected<Candidates> searchFamilies(const PolicyInput &input,
       search.tryBest({family}, byEstimate, layouts.far);
   else
     search.tryBest(layouts.families, byEstimate, layouts.far);
+  if (search.isBehind())
+    return search.finish(1);
   for (const Branch &branch : layouts.branches)
     search.branch(branch);
-  if (large)
+  if (large) {
     search.improve(input.isSmall() ? 8 : 3);
+    search.improve(1); // with what others left
+  }
   bool several = input.costs.cluster.hasSeveralKinds();
   if (large ? !several // where bounds say little
             : layouts.refine == Refine::Bounds)

@@ -130,12 +130,6 @@ TEST(Policy, OneDevice) {
     std::vector<Sample> batch(samples, Sample{64, {}});
     for (const Policy &policy : getPolicies()) {
       auto plan = makePlan(policy.name, {costs, batch, 6});
-      // One device has no groups to share samples in.
-      if (std::string(policy.name) == "context") {
-        EXPECT_FALSE(bool(plan));
-        llvm::consumeError(plan.takeError());
-        continue;
-      }
       ASSERT_TRUE(bool(plan))
           << policy.name << ": " << llvm::toString(plan.takeError());
       EXPECT_EQ(plan->ranks, 1);
