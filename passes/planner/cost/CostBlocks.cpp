@@ -94,7 +94,7 @@ double ModuleCost::sumBlocks(int begin, int end, int tp, int64_t replicas,
     auto blockOf = [&](int64_t count) {
       return double(rt::combinedBytes(kind, kSummed, count, over));
     };
-    int64_t count = countOf(parameters * description.gradientBytes),
+    int64_t count = countOf(parameters * description.bytes.gradient),
             most = countOf(double(kBucketBytes));
     return double(count / most) * blockOf(most) + blockOf(count % most);
   };

@@ -209,8 +209,6 @@ double ModuleCost::snapshot(int begin, int end, int tp, int64_t shards,
 StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
                                   int64_t experts) const {
   StateBytes bytes;
-  ParameterBytes usual{description.weightBytes, description.gradientBytes,
-                       description.optimizerBytes};
   auto add = [&](double parameters, const ParameterBytes &each, int64_t over) {
     bytes.parameters += parameters * each.weight;
     if (!description.trainable)
@@ -226,7 +224,7 @@ StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
     const LayerKind &kind = description.kinds[description.layers[i]];
     double all = rankParameters(i, i + 1, tp),
            shared = expertsHere(i, i + 1, tp, experts);
-    ParameterBytes each = kind.bytes.value_or(usual);
+    ParameterBytes each = kind.bytes.value_or(description.bytes);
     add(all - expertsElsewhere(i, i + 1, tp, experts) - shared, each, shards);
     add(shared, each, others);
   }
@@ -234,7 +232,7 @@ StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
   for (const Tie &tie : description.ties)
     if (int count = tie.count(begin, end)) {
       double share = rankShare(tie, tp);
-      ParameterBytes each = tie.bytes.value_or(usual);
+      ParameterBytes each = tie.bytes.value_or(description.bytes);
       add(-count * share, each, shards);
       bool isWhole = count == int(tie.layers.size());
       if (!isWhole && each.gradient > 0)

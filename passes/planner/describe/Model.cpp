@@ -57,9 +57,11 @@ double flopsOf(const Op &op, const TokenSums &part) {
 Error wrong(const Twine &what) { return createStringError(what); }
 
 bool good(double value) { return std::isfinite(value) && value >= 0; }
+bool good(const ParameterBytes &bytes) {
+  return good(bytes.weight) && good(bytes.gradient) && good(bytes.optimizer);
+}
 bool good(const std::optional<ParameterBytes> &bytes) {
-  return !bytes || (good(bytes->weight) && good(bytes->gradient) &&
-                    good(bytes->optimizer));
+  return !bytes || good(*bytes);
 }
 bool good(const Linear &value) {
   for (double figure : value.all())
@@ -115,8 +117,7 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
 Error checkModule(const Module &module) {
   if (module.layers.empty())
     return wrong("module '" + module.name + "' has no layers");
-  if (!good(module.weightBytes) || !good(module.gradientBytes) ||
-      !good(module.optimizerBytes) || module.maxTP < 1)
+  if (!good(module.bytes) || module.maxTP < 1)
     return wrong("module '" + module.name +
                  "': expected finite bytes a parameter and a TP of at least 1");
   for (int kind : module.layers)

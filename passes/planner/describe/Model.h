@@ -158,7 +158,7 @@ struct LayerKind {
   std::string name;
   std::vector<Op> forward, input, weight; ///< gradients of inputs, of weights
   double parameters = 0;                  ///< number, split by TP
-  std::optional<ParameterBytes> bytes;    ///< none: as the module's
+  std::optional<ParameterBytes> bytes;    ///< none: the module's
   /// All-reduced over the TP group: bytes of one, and how many.
   Linear reduced;
   int forwardReduces = 0, backwardReduces = 0;
@@ -291,8 +291,7 @@ struct Module {
   /// Most TP that its heads and widths divide by.
   int maxTP = 8;
   KeyHeads keys;
-  /// ParameterBytes of all.
-  double weightBytes = 2, gradientBytes = 4, optimizerBytes = 12;
+  ParameterBytes bytes; ///< where kinds and ties have none of their own
 
   /// The layers of a layout; without sequence parallelism if they know none.
   /// Null: divided by rule.

@@ -255,9 +255,9 @@ Module readModule(const JsonReader &json, const Model &model) {
   json.read("item_other", module.mostOther, 1, kMost);
   for (const JsonReader &entry : json.listIfAny("bounds"))
     module.bounds.push_back(readBound(entry, model));
-  json.read("weight_bytes", module.weightBytes, 0, kMost);
-  json.read("gradient_bytes", module.gradientBytes, 0, kMost);
-  json.read("optimizer_bytes", module.optimizerBytes, 0, kMost);
+  json.read("weight_bytes", module.bytes.weight, 0, kMost);
+  json.read("gradient_bytes", module.bytes.gradient, 0, kMost);
+  json.read("optimizer_bytes", module.bytes.optimizer, 0, kMost);
   for (const JsonReader &kind : json.at("kinds").list())
     module.kinds.push_back(readKind(kind));
   readLayers(json.at("layers"), module);

@@ -244,9 +244,9 @@ OrderedJson print(const Module &module, const Model &model) {
     json["item_other"] = module.mostOther;
   for (const PartBound &bound : module.bounds)
     json["bounds"].push_back(print(bound, model));
-  json["weight_bytes"] = module.weightBytes;
-  json["gradient_bytes"] = module.gradientBytes;
-  json["optimizer_bytes"] = module.optimizerBytes;
+  json["weight_bytes"] = module.bytes.weight;
+  json["gradient_bytes"] = module.bytes.gradient;
+  json["optimizer_bytes"] = module.bytes.optimizer;
   json["kinds"] = OrderedJson::array();
   for (const LayerKind &kind : module.kinds)
     json["kinds"].push_back(print(kind));

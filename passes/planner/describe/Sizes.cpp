@@ -382,24 +382,21 @@ void condense(Model &model) {
 
 Error setMixedPrecision(Model &model, StringRef precision) {
   for (Module &module : model.modules) {
-    if (module.precision != "f32" || module.weightBytes != 4)
+    if (module.precision != "f32" || module.bytes.weight != 4)
       return wrong("module '" + module.name + "' computes in " +
                    module.precision + ", expected f32");
-    double trained = module.gradientBytes / module.weightBytes;
     module.precision = precision.str();
-    module.weightBytes = 2;
-    module.gradientBytes = 4 * trained;
-    module.optimizerBytes = 12 * trained;
-    auto mix = [](std::optional<ParameterBytes> &bytes) {
-      if (bytes) {
-        double trained = bytes->gradient / bytes->weight;
-        bytes = {2, 4 * trained, 12 * trained};
-      }
+    auto mix = [](ParameterBytes &bytes) {
+      double trained = bytes.gradient / bytes.weight;
+      bytes = {2, 4 * trained, 12 * trained};
     };
+    mix(module.bytes);
     for (Tie &tie : module.ties)
-      mix(tie.bytes);
+      if (tie.bytes)
+        mix(*tie.bytes);
     for (LayerKind &kind : module.kinds) {
-      mix(kind.bytes);
+      if (kind.bytes)
+        mix(*kind.bytes);
       halveOps(kind);
       for (Linear *value :
            {&kind.reduced, &kind.output, &kind.exchanged, &kind.dispatched})

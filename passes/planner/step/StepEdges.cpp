@@ -340,8 +340,8 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
     Group group = cluster.getGroup(
         nodeOf(u), std::max<int64_t>(1, unit.getSumRanks() * tp / stride),
         stride, cluster.getPlace(unit.getRank(position, 0)));
-    double gradients = parameters * module.gradientBytes,
-           weights = unit.zero ? parameters * module.weightBytes : 0;
+    double gradients = parameters * module.bytes.gradient,
+           weights = unit.zero ? parameters * module.bytes.weight : 0;
     sum += unit.zero ? cluster.reduceScatter(group, gradients)
                      : cluster.allReduce(group, gradients);
     gather += cluster.allGather(group, weights);
@@ -352,11 +352,12 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   add(experts, over); // these have replicas of their own
   double updated = (unit.zero ? all : own) / double(unit.getShards());
   const DeviceKind &device = cluster.getDevice(nodeOf(u));
-  double update = updated * (costs.profile && costs.profile->update
-                                 ? *costs.profile->update
-                                 : (module.gradientBytes + module.weightBytes +
-                                    2 * module.optimizerBytes) /
-                                       (device.bandwidth * device.stream));
+  double update =
+      updated * (costs.profile && costs.profile->update
+                     ? *costs.profile->update
+                     : (module.bytes.gradient + module.bytes.weight +
+                        2 * module.bytes.optimizer) /
+                           (device.bandwidth * device.stream));
   GradientReduction reduction;
   reduction.stages = {stage};
   if (first.cores > 0) {

@@ -188,7 +188,7 @@ TEST(Candidates, TheSimplestMustFit) {
   DeviceKind &device = small.cluster.devices[0];
   const Module &llm = small.model.modules[0];
   double state = llm.getParameters() *
-                 (llm.weightBytes + llm.gradientBytes + llm.optimizerBytes);
+                 (llm.bytes.weight + llm.bytes.gradient + llm.bytes.optimizer);
   device.reserve = 0;
   device.memory = 0.95 * state;
   Plan two = small.plan();
