@@ -92,9 +92,7 @@ std::string boundOf(const PolicyInput &input, const Plan &plan,
 std::string devicesOf(const Cluster &cluster, const UnitPlan &layout) {
   std::string names;
   int last = -1;
-  for (int node = cluster.getNodeKind(layout.firstRank),
-           end = cluster.getNodeKind(layout.firstRank + layout.getRanks() - 1);
-       node <= end; ++node)
+  for (int node : cluster.getNodeKinds(layout.firstRank, layout.getRanks()))
     if (std::exchange(last, cluster.nodes[node].device) !=
         cluster.nodes[node].device)
       names += (names.empty() ? "" : " and ") + cluster.getDevice(node).name;

@@ -19,24 +19,17 @@ namespace dt::planner {
 
 int slowestNode(const Costs &costs, const Plan &plan, int unit, int64_t first,
                 int64_t ranks) {
-  int slowest = costs.cluster.getNodeKind(first),
-      last = costs.cluster.getNodeKind(first + ranks - 1);
-  if (slowest == last)
-    return slowest;
+  auto kinds = costs.cluster.getNodeKinds(first, ranks);
+  if (kinds.size() == 1)
+    return *kinds.begin();
   // Of parts of any usual size: kinds differ in rates, and in what messages of
   // a TP group take.
   CostOptions options = plan.getOptions(unit);
   TokenSums part = TokenSums::of(1024) * 4;
-  auto secondsOf = [&](int node) {
-    return costs.get(node, unit).module(options, part).total();
-  };
-  double most = secondsOf(slowest);
-  for (int node = slowest + 1; node <= last; ++node)
-    if (double seconds = secondsOf(node); seconds > most) {
-      slowest = node;
-      most = seconds;
-    }
-  return slowest;
+  std::vector<double> seconds;
+  for (int node : kinds)
+    seconds.push_back(costs.get(node, unit).module(options, part).total());
+  return *kinds.begin() + int(max_element(seconds) - seconds.begin());
 }
 
 namespace {

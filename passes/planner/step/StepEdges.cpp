@@ -30,7 +30,7 @@ StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
     double lanes = std::min(x.tp * x.cp, y.tp * y.cp);
     return {0, cluster.nodes[nodeOf(from)].inside.time(bytes / lanes)};
   }
-  Link link = cluster.pointToPoint(nodeOf(from), nodeOf(to), false, 1);
+  Link link = cluster.pointToPoint(nodeOf(from), nodeOf(to), false);
   // The slower end's NICs, each at the slower kind's rate.
   double nics = std::min(nicsOf(from), nicsOf(to));
   return {bytes / (link.bandwidth * nics), link.latency};
@@ -339,7 +339,7 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   auto add = [&](double parameters, int64_t stride) {
     Group group = cluster.getGroup(
         nodeOf(u), std::max<int64_t>(1, unit.getSumRanks() * tp / stride),
-        stride, cluster.getPlace(unit.getRank(position, 0)));
+        stride, cluster.getSite(unit.getRank(position, 0)).place);
     double gradients = parameters * module.bytes.gradient,
            weights = unit.zero ? parameters * module.bytes.weight : 0;
     sum += unit.zero ? cluster.reduceScatter(group, gradients)

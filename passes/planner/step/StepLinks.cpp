@@ -46,8 +46,9 @@ void StepBuilder::addMessages(const scheduler::Problem &problem,
       for (int rank : ranksOf(info.unit, position, r)) {
         int64_t device =
             shared ? rank * grain : planRankOf(info.unit, position, r);
-        engine.nic[rank] = int(cluster.getNic(device));
-        engine.node[rank] = int(cluster.getNode(device));
+        Cluster::Site site = cluster.getSite(device);
+        engine.nic[rank] = int(site.nic);
+        engine.node[rank] = int(site.node);
       }
   }
   engine.overhead = overhead;
@@ -72,8 +73,8 @@ StepBuilder::takesOf(const EngineOptions &engine, int u, int position,
   std::map<int, int64_t> nodeOfNic;
   for (int64_t r = 0; r < unit.dp; ++r)
     for (int i = 0; i < unit.tp * unit.cp; ++i) {
-      int64_t rank = unit.getRank(position, r) + i;
-      nodeOfNic[int(costs.cluster.getNic(rank))] = costs.cluster.getNode(rank);
+      Cluster::Site site = costs.cluster.getSite(unit.getRank(position, r) + i);
+      nodeOfNic[int(site.nic)] = site.node;
     }
   for (auto [nic, node] : nodeOfNic)
     takes.emplace_back(nic, toTime(seconds));
