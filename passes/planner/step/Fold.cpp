@@ -22,13 +22,12 @@ StepBuilder::expand(const scheduler::Problem &problem,
   std::vector<int> source(ranks, -1);
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
-    int position = plan.getPosition(plan.units[info.unit], info.index);
     for (int64_t r = 0; r < classes[info.unit]; ++r)
       for (int rank : problem.stages[s].replicas[r]) {
         replicas[rank].emplace_back(int(s), int(r));
-        source[rank] = shared ? int(rank / folded.shrink)
-                              : folded.ranksOf(info.unit, position,
-                                               folded.classOf(info.unit, r))[0];
+        source[rank] =
+            shared ? int(rank / folded.shrink)
+                   : folded.ranksOf(info, folded.classOf(info.unit, r))[0];
       }
   }
   scheduler::Solution result;

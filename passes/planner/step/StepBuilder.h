@@ -26,6 +26,14 @@ inline Time toTime(double seconds) {
   return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
 }
 
+/// Calls f(rank) for all ranks of a stage.
+template <typename Function>
+void forRanks(const scheduler::Stage &stage, Function f) {
+  for (const std::vector<int> &replica : stage.replicas)
+    for (int rank : replica)
+      f(rank);
+}
+
 /// With `fold`, replicas that do the same are one: of each class the slowest
 /// part of every microbatch stands for all. Exact where data are uniform, a
 /// little pessimistic else; the schedule of a folded problem holds for all
@@ -73,6 +81,8 @@ public:
 private:
   struct StageInfo {
     int unit, index; ///< unit and number of its stage
+    int position;    ///< in the unit's pipeline
+    int begin, end;  ///< layers
   };
   /// Times and kept bytes of a part, by layer kind.
   struct KindPrice : ModuleCost::Price {
@@ -86,6 +96,8 @@ private:
   };
 
   void layOutRanks();
+  /// First ranks and widths, once there are stages.
+  void fillRanks();
   /// By rank: what it holds all the time.
   void holdAlways(const scheduler::Problem &problem,
                   std::vector<PlannedStep::Memory> &held) const;
@@ -144,7 +156,6 @@ private:
   bool isDirect(int from, int to) const;
   /// Bytes that a stage hands to the next.
   const Linear &outputOf(const StageInfo &stage) const;
-  void addStages(const UnitPlan &unit);
   void addTimes(scheduler::Problem &problem, const Parts &parts);
   void addUnitTimes(scheduler::Problem &problem, const Parts &parts, int unit);
   bool splitsBackward(const StageInfo &stage) const;
@@ -177,8 +188,7 @@ private:
   void addEvenBroker(scheduler::Problem &problem, const Parts &parts,
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
-  void addReduction(EngineOptions &engine, int unit, int stage, int begin,
-                    int end) const;
+  void addReduction(EngineOptions &engine, int stage) const;
   void addLinks(EngineOptions &engine) const;
   void addMessages(const scheduler::Problem &problem,
                    EngineOptions &engine) const;
@@ -188,8 +198,11 @@ private:
                                             int unit, int position,
                                             double seconds) const;
   void addCores(EngineOptions &engine) const;
-  std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
+  std::vector<int> ranksOf(const StageInfo &stage, int64_t replica) const;
   int nodeOf(int unit) const { return nodes[unit]; }
+  const ModuleCost &costOf(int unit) const {
+    return costs.get(nodeOf(unit), unit);
+  }
   int nodeOf(int unit, int64_t replica) const {
     return nodesOfBlocks[unit][blockOf(unit, replica)];
   }
@@ -243,10 +256,6 @@ private:
     double total() const { return occupied + latency; }
   };
   Wire wireOf(int from, int to, double bytes, bool sameNode) const;
-  /// First rank of the plan that a rank of the problem stands for.
-  int64_t planRankOf(int unit, int position, int64_t klass) const {
-    return plan.units[unit].getRank(position, beginOf(unit, klass));
-  }
   /// The first replica of a class, and how many it has.
   int64_t beginOf(int unit, int64_t klass) const {
     return klass ? classEnds[unit][klass - 1] : 0;
@@ -259,11 +268,13 @@ private:
     return std::max(
         1.0, std::min(double(plan.units[unit].sub), std::floor(part.items)));
   }
+  TokenSums sliceOf(int unit, const TokenSums &part) const {
+    return part * (1 / slicesOf(unit, part));
+  }
   int firstStageOf(int unit) const { return stageBase[unit]; }
   int lastStageOf(int unit) const {
-    return stageBase[unit] + plan.units[unit].pp * plan.units[unit].vpp - 1;
+    return stageBase[unit] + plan.units[unit].getStages() - 1;
   }
-  std::vector<int> stagesOf(const UnitPlan &unit, int position) const;
   int64_t classOf(int unit, int64_t replica) const {
     const std::vector<int64_t> &ends = classEnds[unit];
     if (ends.size() == 1)
@@ -303,6 +314,10 @@ private:
   Work work;
   bool shared = false;
   int ranks = 0;
+  /// By rank: the first of the plan's that it stands for, and how many these
+  /// are.
+  std::vector<int64_t> planRank;
+  std::vector<int> width;
 };
 
 /// The order problem of a schedule: its tasks by start, and what each waits

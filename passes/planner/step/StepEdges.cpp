@@ -38,8 +38,7 @@ StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
 
 const Linear &StepBuilder::outputOf(const StageInfo &stage) const {
   const Module &module = costs.model.modules[stage.unit];
-  int last = plan.units[stage.unit].cuts[stage.index + 1] - 1;
-  return module.kinds[module.layers[last]].output;
+  return module.kinds[module.layers[stage.end - 1]].output;
 }
 
 void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
@@ -57,8 +56,7 @@ void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
   double count =
       double(std::max<size_t>(1, parts.modules[a.unit].moments.size()));
   double bytes = outputOf(a).at(sum * (1 / count));
-  int from = plan.getPosition(unit, a.index),
-      to = plan.getPosition(unit, a.index + 1);
+  int from = a.position, to = stages[s + 1].position;
   if (from == to) { // the turn of a V
     overhead.push_back(0);
     problem.edges.push_back(std::move(edge));
@@ -98,7 +96,7 @@ std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
 /// By replica: the node that a unit's first or last stage is on.
 std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
   const UnitPlan &unit = plan.units[u];
-  int position = plan.getPosition(unit, last ? unit.pp * unit.vpp - 1 : 0);
+  int position = stages[last ? lastStageOf(u) : firstStageOf(u)].position;
   std::vector<int64_t> result;
   for (int64_t r = 0; r < unit.dp; ++r)
     result.push_back(nodeOfReplica(u, position, r));
@@ -311,35 +309,31 @@ void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
 /// replicas.
 void StepBuilder::addReductions(EngineOptions &engine) const {
   engine.optimizer.assign(ranks, 0);
-  for (const UnitPlan &unit : plan.units) {
-    int u = unit.module;
-    if (!costs.model.modules[u].trainable)
-      continue;
-    for (int s = 0; s < unit.pp * unit.vpp; ++s)
-      addReduction(engine, u, stageBase[u] + s, unit.cuts[s], unit.cuts[s + 1]);
-  }
+  for (size_t s = 0; s < stages.size(); ++s)
+    if (costs.model.modules[stages[s].unit].trainable)
+      addReduction(engine, int(s));
 }
 
-/// Of layers [begin, end) of a unit, which are in a stage. Where ranks share
-/// cores, so do their sums: all ranks are at it then, when all is done.
-void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
-                               int begin, int end) const {
+/// Of a stage. Where ranks share cores, so do their sums: all ranks are at it
+/// then, when all is done.
+void StepBuilder::addReduction(EngineOptions &engine, int stage) const {
+  const StageInfo &info = stages[stage];
+  int u = info.unit;
   const Module &module = costs.model.modules[u];
   const UnitPlan &unit = plan.units[u];
-  const ModuleCost &cost = costs.get(nodeOf(u), u);
+  const ModuleCost &cost = costOf(u);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
-  int position = plan.getPosition(unit, stages[stage].index);
   int64_t tp = unit.tp, over = std::max(tp, unit.getExpertRanks());
-  double all = cost.rankParameters(begin, end, unit.tp),
-         own = all - cost.expertsElsewhere(begin, end, unit.tp, over),
-         experts = cost.expertsHere(begin, end, unit.tp, over);
+  double all = cost.rankParameters(info.begin, info.end, unit.tp),
+         own = all - cost.expertsElsewhere(info.begin, info.end, unit.tp, over),
+         experts = cost.expertsHere(info.begin, info.end, unit.tp, over);
   // Seconds; of these, on NICs.
   double sum = 0, gather = 0, busy = 0, later = 0;
   auto add = [&](double parameters, int64_t stride) {
     Group group = cluster.getGroup(
         nodeOf(u), std::max<int64_t>(1, unit.getSumRanks() * tp / stride),
-        stride, cluster.getSite(unit.getRank(position, 0)).place);
+        stride, cluster.getSite(unit.getRank(info.position, 0)).place);
     double gradients = parameters * module.bytes.gradient,
            weights = unit.zero ? parameters * module.bytes.weight : 0;
     sum += unit.zero ? cluster.reduceScatter(group, gradients)
@@ -367,16 +361,16 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
     sum *= std::max(1.0,
                     std::min<double>(plan.ranks, first.devices) / first.cores);
   } else {
-    reduction.buckets = std::max(1, end - begin);
+    reduction.buckets = std::max(1, info.end - info.begin);
   }
   reduction.duration = toTime(sum);
   if (engine.links > 0) {
-    reduction.takes = takesOf(engine, u, position, busy);
-    for (auto [link, time] : takesOf(engine, u, position, later))
+    reduction.takes = takesOf(engine, u, info.position, busy);
+    for (auto [link, time] : takesOf(engine, u, info.position, later))
       gather = std::max(gather, double(time) * 1e-9);
   }
   for (int64_t r = 0; r < classes[u]; ++r)
-    for (int rank : ranksOf(u, position, r)) {
+    for (int rank : ranksOf(info, r)) {
       reduction.ranks.push_back(rank);
       engine.optimizer[rank] += toTime(update + gather);
     }
@@ -409,22 +403,10 @@ EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
 /// a TP group, or for a part of one; ranks of a folded problem for several.
 void StepBuilder::addCores(EngineOptions &engine) const {
   const NodeKind &first = costs.cluster.nodes.front();
-  std::vector<int64_t> begin(ranks, 0);
-  engine.width.assign(ranks, 1);
-  for (const StageInfo &info : stages) {
-    const UnitPlan &unit = plan.units[info.unit];
-    for (int64_t r = 0; r < classes[info.unit]; ++r)
-      for (int rank : ranksOf(info.unit, info.index % unit.pp, r)) {
-        engine.width[rank] =
-            int(shared ? grain * shrink
-                       : int64_t(unit.tp) * unit.cp * sizeOf(info.unit, r));
-        begin[rank] = shared ? rank * grain * shrink
-                             : planRankOf(info.unit, info.index % unit.pp, r);
-      }
-  }
+  engine.width = width;
   std::map<int64_t, EngineOptions::Cores> nodes;
   for (int rank = 0; rank < ranks; ++rank)
-    nodes[begin[rank] / first.devices].ranks.push_back(rank);
+    nodes[planRank[rank] / first.devices].ranks.push_back(rank);
   for (auto &[node, cores] : nodes) {
     cores.cores = first.cores;
     engine.cores.push_back(std::move(cores));

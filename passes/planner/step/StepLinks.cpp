@@ -36,20 +36,10 @@ void StepBuilder::addLinks(EngineOptions &engine) const {
 
 void StepBuilder::addMessages(const scheduler::Problem &problem,
                               EngineOptions &engine) const {
-  const Cluster &cluster = costs.cluster;
-  engine.nic.assign(ranks, -1);
-  engine.node.assign(ranks, -1);
-  for (const StageInfo &info : stages) {
-    const UnitPlan &unit = plan.units[info.unit];
-    int position = plan.getPosition(unit, info.index);
-    for (int64_t r = 0; r < classes[info.unit]; ++r)
-      for (int rank : ranksOf(info.unit, position, r)) {
-        int64_t device =
-            shared ? rank * grain : planRankOf(info.unit, position, r);
-        Cluster::Site site = cluster.getSite(device);
-        engine.nic[rank] = int(site.nic);
-        engine.node[rank] = int(site.node);
-      }
+  for (int64_t rank : planRank) {
+    Cluster::Site site = costs.cluster.getSite(rank);
+    engine.nic.push_back(int(site.nic));
+    engine.node.push_back(int(site.node));
   }
   engine.overhead = overhead;
   for (const scheduler::Edge &edge : problem.edges) {
