@@ -112,6 +112,11 @@ struct Linear {
   /// Whether it grows with the other measure.
   bool hasOther() const { return other || product || otherSquare; }
 };
+/// Their keys in files.
+inline constexpr std::pair<const char *, double Linear::*> kLinear[] = {
+    {"item", &Linear::item},       {"token", &Linear::token},
+    {"square", &Linear::square},   {"other", &Linear::other},
+    {"product", &Linear::product}, {"other_square", &Linear::otherSquare}};
 inline Linear perItem(double value) { return {value, 0, 0}; }
 
 struct Op {
@@ -220,6 +225,15 @@ struct RankLayer {
   bool chained = false;
   Linear keptAtStart;
 };
+/// Keys in files of its bytes.
+inline constexpr std::pair<const char *, Linear RankLayer::*> kRankLayer[] = {
+    {"kept", &RankLayer::kept},
+    {"kept_to_weights", &RankLayer::keptToWeights},
+    {"kept_for_weights", &RankLayer::keptForWeights},
+    {"kept_at_start", &RankLayer::keptAtStart},
+    {"handed_out", &RankLayer::handedOut},
+    {"scratch", &RankLayer::scratch},
+    {"scratch_of_halves", &RankLayer::scratchOfHalves}};
 
 /// Samples, or a kind of which a sample holds several. A model may have more
 /// kinds than there are names here: Model::items says what they are called.
