@@ -138,18 +138,14 @@ double ModuleCost::Rate::at(const TokenSums &part) const {
 const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
                                              const CostOptions &options) const {
   const RankLayer *cut = partitioned(kind, options);
+  auto keyOf = [](const CostOptions &o) {
+    return std::tie(o.tp, o.cp, o.ep, o.etp, o.sequenceParallel);
+  };
   for (const Rates *known = rates[kind].first; known; known = known->next)
-    if (known->layer == cut && known->tp == options.tp &&
-        known->cp == options.cp && known->ep == options.ep &&
-        known->etp == options.etp &&
-        known->sequenceParallel == options.sequenceParallel)
+    if (known->layer == cut && keyOf(known->options) == keyOf(options))
       return *known;
   auto made = std::make_unique<Rates>();
-  made->tp = options.tp;
-  made->cp = options.cp;
-  made->ep = options.ep;
-  made->etp = options.etp;
-  made->sequenceParallel = options.sequenceParallel;
+  made->options = options;
   made->layer = cut;
   // What is cut already is divided over tokens only.
   CostOptions whole;
@@ -238,13 +234,6 @@ double interpolate(const std::vector<ProfilePoint> &points, double tokens,
 }
 
 } // namespace
-
-Times ModuleCost::layer(int index, const CostOptions &options,
-                        const TokenSums &part) const {
-  if (part.empty())
-    return {};
-  return layer(ratesOf(index, options), index, options, part);
-}
 
 ModuleCost::RatedOptions
 ModuleCost::getRatedOptions(const CostOptions &options) const {
@@ -336,13 +325,6 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   return result;
 }
 
-Times ModuleCost::modelled(int index, const CostOptions &options,
-                           const TokenSums &part) const {
-  if (part.empty())
-    return {};
-  return modelled(ratesOf(index, options), index, options, part);
-}
-
 Times ModuleCost::modelled(const Rates &known, int index,
                            const CostOptions &options,
                            const TokenSums &part) const {
@@ -393,13 +375,9 @@ Times ModuleCost::layers(int begin, int end, const CostOptions &options,
                          const TokenSums &part) const {
   Times times;
   // Equal layers follow one another: each kind is priced once a run.
-  for (int i = begin; i < end;) {
-    int kind = description.layers[i], run = i;
-    while (run < end && description.layers[run] == kind)
-      ++run;
-    times += layer(kind, options, part) * double(run - i);
-    i = run;
-  }
+  description.forRuns(begin, end, [&](int kind, int count) {
+    times += layer(kind, options, part) * double(count);
+  });
   return times;
 }
 

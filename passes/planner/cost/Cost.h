@@ -112,7 +112,10 @@ public:
 
   /// Times of one layer of a kind; nothing for a part without items.
   Times layer(int kind, const CostOptions &options,
-              const TokenSums &part) const;
+              const TokenSums &part) const {
+    return part.empty() ? Times()
+                        : layer(ratesOf(kind, options), kind, options, part);
+  }
   /// A layout whose rates were looked up, for many prices.
   struct RatedOptions {
     CostOptions options;
@@ -125,6 +128,13 @@ public:
   struct Price {
     Times times;
     double kept = 0, keptToWeights = 0, keptForWeights = 0, keptAtStart = 0;
+    void add(const Price &other, double count) {
+      times += other.times * count;
+      kept += other.kept * count;
+      keptToWeights += other.keptToWeights * count;
+      keptForWeights += other.keptForWeights * count;
+      keptAtStart += other.keptAtStart * count;
+    }
   };
   Price price(int kind, const RatedOptions &layout,
               const TokenSums &part) const;
@@ -139,7 +149,9 @@ public:
               const TokenSums &part) const;
   /// The same of one layer of a kind.
   double keptByKind(int kind, const CostOptions &options,
-                    const TokenSums &part) const;
+                    const TokenSums &part) const {
+    return keptByKind(partitioned(kind, options), kind, options, part);
+  }
   /// What a layer of a kind needs at once inside its tasks, beyond what is
   /// kept; where nothing says how much, its results in full. `halves`: of
   /// backwards. `gradients`: bytes of gradients of both ends that a backward in
@@ -154,7 +166,9 @@ public:
   /// other beside what the forward kept: gradients of what products with
   /// weights made.
   double keptForWeights(int kind, const CostOptions &options,
-                        const TokenSums &part) const;
+                        const TokenSums &part) const {
+    return keptForWeights(partitioned(kind, options), kind, options, part);
+  }
   /// The largest of each that a layer of a kind needs.
   CollectiveBlocks blocks(int kind, const CostOptions &options,
                           const TokenSums &part) const;
@@ -183,10 +197,12 @@ public:
   double rankParameters(int begin, int end, int tp) const;
   /// Of these, what layers outside read too.
   double tiedParameters(int begin, int end, int tp) const;
-  /// Of these, where `experts` ranks beyond a TP group share them out: what
-  /// other ranks have, and what this one has of them.
-  double expertsElsewhere(int begin, int end, int tp, int64_t experts) const;
-  double expertsHere(int begin, int end, int tp, int64_t experts) const;
+  /// All of these; where `experts` ranks beyond a TP group share them out, of
+  /// them those of this rank, and of its own those of experts.
+  struct Parameters {
+    double all = 0, own = 0, experts = 0;
+  };
+  Parameters parameters(int begin, int end, int tp, int64_t experts) const;
 
   const Module &getModule() const { return description; }
 
@@ -205,7 +221,10 @@ public:
 private:
   /// Computation alone, and what a TP group (and CP, EP) exchanges.
   Times modelled(int kind, const CostOptions &options,
-                 const TokenSums &part) const;
+                 const TokenSums &part) const {
+    return part.empty() ? Times()
+                        : modelled(ratesOf(kind, options), kind, options, part);
+  }
   Times layer(const Rates &known, int kind, const CostOptions &options,
               const TokenSums &part) const;
   Times modelled(const Rates &known, int kind, const CostOptions &options,
@@ -279,8 +298,7 @@ private:
   double stripOf(const Message &message, const CostOptions &options,
                  const TokenSums &part, int strips) const;
   struct Rates {
-    int tp, cp, ep, etp;
-    bool sequenceParallel;
+    CostOptions options;    ///< but for what is saved and how messages travel
     const RankLayer *layer; ///< made of this one; null: by rule
     std::vector<Rate> forward, input, weight;
     std::vector<Message> forwardMessages, backwardMessages;

@@ -98,11 +98,10 @@ double ModuleCost::sumBlocks(int begin, int end, int tp, int64_t replicas,
             most = countOf(double(kBucketBytes));
     return double(count / most) * blockOf(most) + blockOf(count % most);
   };
-  double shared = expertsHere(begin, end, tp, experts),
-         own = rankParameters(begin, end, tp) -
-               expertsElsewhere(begin, end, tp, experts) - shared -
-               tiedParameters(begin, end, tp);
-  return blocksOf(own, replicas) + blocksOf(shared, replicas * tp / experts);
+  Parameters all = parameters(begin, end, tp, experts);
+  return blocksOf(all.own - all.experts - tiedParameters(begin, end, tp),
+                  replicas) +
+         blocksOf(all.experts, replicas * tp / experts);
 }
 
 } // namespace dt::planner

@@ -317,6 +317,16 @@ struct Module {
   /// are described that a unit may have (dialects/dist/SharedExperts.h).
   std::vector<int> listExpertRanks(int tp, int64_t cp, int64_t dp) const;
   double getParameters() const;
+  /// Calls f(kind, count) for runs of equal layers from `begin` to before
+  /// `end`.
+  template <typename Function>
+  void forRuns(int begin, int end, Function f) const {
+    for (int i = begin, next = i; i < end; i = next) {
+      while (next < end && layers[next] == layers[i])
+        ++next;
+      f(layers[i], next - i);
+    }
+  }
   /// The most tokens of its own items that a part may have; 0: no bound.
   double getPartTokens() const;
   /// Whether any of its figures grows with the other measure of its items.

@@ -226,17 +226,10 @@ OrderedJson print(const Module &module, const Model &model) {
   for (const LayerKind &kind : module.kinds)
     json["kinds"].push_back(print(kind));
   json["layers"] = OrderedJson::array();
-  for (size_t i = 0; i < module.layers.size();) {
-    size_t run = i;
-    while (run < module.layers.size() && module.layers[run] == module.layers[i])
-      ++run;
-    if (run - i == 1)
-      json["layers"].push_back(module.layers[i]);
-    else
-      json["layers"].push_back(
-          OrderedJson::array({module.layers[i], int64_t(run - i)}));
-    i = run;
-  }
+  module.forRuns(0, int(module.layers.size()), [&](int kind, int count) {
+    json["layers"].push_back(count == 1 ? OrderedJson(kind)
+                                        : OrderedJson::array({kind, count}));
+  });
   for (const Tie &tie : module.ties) {
     json["ties"].push_back(
         {{"layers", tie.layers}, {"parameters", tie.parameters}});

@@ -83,9 +83,7 @@ double Costs::priceWork(int node, int module, const TokenSums &all,
     return 0;
   double best = INFINITY;
   for (int tp = 1; tp <= model.modules[module].maxTP; tp *= 2) {
-    CostOptions options;
-    options.tp = tp;
-    options.save = Save::All;
+    CostOptions options{tp, Save::All};
     TokenSums mean = all * (1 / count);
     Times times = get(node, module).module(options, mean);
     best = std::min(best, times.total() * count * tp);

@@ -325,9 +325,8 @@ void StepBuilder::addReduction(EngineOptions &engine, int stage) const {
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
   int64_t tp = unit.tp, over = std::max(tp, unit.getExpertRanks());
-  double all = cost.rankParameters(info.begin, info.end, unit.tp),
-         own = all - cost.expertsElsewhere(info.begin, info.end, unit.tp, over),
-         experts = cost.expertsHere(info.begin, info.end, unit.tp, over);
+  auto [all, own, experts] =
+      cost.parameters(info.begin, info.end, unit.tp, over);
   // Seconds; of these, on NICs.
   double sum = 0, gather = 0, busy = 0, later = 0;
   auto add = [&](double parameters, int64_t stride) {
