@@ -20,7 +20,7 @@ namespace dt::planner {
 StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
                          const std::vector<double> *slowdowns)
     : costs(costs), plan(plan), fold(fold), slowdowns(slowdowns),
-      prices(plan.units.size()) {
+      layouts(plan.units.size()), prices(plan.units.size()) {
   for (const UnitPlan &unit : plan.units) {
     nodes.push_back(
         slowestNode(costs, plan, unit.module, unit.firstRank, unit.getRanks()));
@@ -33,16 +33,6 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
     }
     if (own.empty())
       own = {nodes.back()};
-  }
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    layouts.emplace_back();
-    for (int s = 0; s < plan.units[u].getStages(); ++s)
-      for (int node : nodesOfBlocks[u]) {
-        CostOptions options = plan.getOptions(int(u), s);
-        if (!layouts[u].count({options.save, node}))
-          layouts[u][{options.save, node}] =
-              costs.get(node, int(u)).getRatedOptions(options);
-      }
   }
   layOutRanks();
   for (const UnitPlan &unit : plan.units) {
@@ -126,19 +116,25 @@ int64_t StepBuilder::nodeOfReplica(int u, int position, int64_t replica) const {
                                     int64_t(unit.tp) * unit.cp);
 }
 
-const std::vector<StepBuilder::KindPrice> &
+const std::vector<StepBuilder::Price> &
 StepBuilder::price(int u, Save save, const TokenSums &part,
                    int64_t replica) const {
   int node = nodeOf(u, replica);
   auto [known, isNew] = prices[u].try_emplace({save, node, part});
-  std::vector<KindPrice> &kinds = known->second;
+  std::vector<Price> &kinds = known->second;
   if (!isNew)
     return kinds;
   const ModuleCost &cost = costs.get(node, u);
+  auto [layout, isNewLayout] = layouts[u].try_emplace({save, node});
+  if (isNewLayout) {
+    CostOptions options = plan.getOptions(u);
+    options.save = save;
+    layout->second = cost.getRatedOptions(options);
+  }
   TokenSums slice = sliceOf(u, part);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind].add(cost.price(int(kind), layouts[u].at({save, node}), slice),
+    kinds[kind].add(cost.price(int(kind), layout->second, slice),
                     slicesOf(u, part));
   return kinds;
 }
@@ -195,13 +191,13 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
   for (int k = 0; k < parts.microbatches; k += unit.span)
     for (int64_t c = 0; c < classes[u]; ++c) {
       int64_t r = slowestOf(stages[stageBase[u]], parts, k, c);
-      std::map<Save, const std::vector<KindPrice> *> bySave;
+      std::map<Save, const std::vector<Price> *> bySave;
       for (int s = 0; s < count; ++s) {
         const StageInfo &info = stages[stageBase[u] + s];
-        const std::vector<KindPrice> *&kinds = bySave[unit.getSave(s)];
+        const std::vector<Price> *&kinds = bySave[unit.getSave(s)];
         if (!kinds)
           kinds = &price(u, unit.getSave(s), parts.get(u, k, int(r)), r);
-        KindPrice sum;
+        Price sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
         sum.kept += (*kinds)[module.layers[info.begin]].keptAtStart;
@@ -321,7 +317,7 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
 
 void StepBuilder::record(scheduler::Problem &problem, int index,
                          const Parts &parts, int k, int64_t klass, int64_t r,
-                         const KindPrice &sum) {
+                         const Price &sum) {
   scheduler::Stage &stage = problem.stages[index];
   const UnitPlan &unit = plan.units[stages[index].unit];
   size_t at = size_t(k) * classes[unit.module] + klass;

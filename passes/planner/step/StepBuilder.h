@@ -84,30 +84,20 @@ private:
     int position;    ///< in the unit's pipeline
     int begin, end;  ///< layers
   };
-  /// Times and kept bytes of a part, by layer kind.
-  struct KindPrice : ModuleCost::Price {
-    void add(const ModuleCost::Price &other, double count) {
-      times += other.times * count;
-      kept += other.kept * count;
-      keptToWeights += other.keptToWeights * count;
-      keptForWeights += other.keptForWeights * count;
-      keptAtStart += other.keptAtStart * count;
-    }
-  };
+  using Price = ModuleCost::Price;
+  using Held = std::vector<PlannedStep::Memory>; ///< by rank
 
   void layOutRanks();
   /// First ranks and widths, once there are stages.
   void fillRanks();
   /// By rank: what it holds all the time.
-  void holdAlways(const scheduler::Problem &problem,
-                  std::vector<PlannedStep::Memory> &held) const;
+  void holdAlways(const scheduler::Problem &problem, Held &held) const;
   /// Of every unit its fullest rank, with all that the rank holds.
   void findFullest(PlannedStep &result) const;
   /// Of another unit's items what the fullest part of a unit has.
   TokenSums fullestOf(int unit, int other) const;
   /// Adds blocks that collectives go through.
-  void holdCollectives(const scheduler::Problem &problem,
-                       std::vector<PlannedStep::Memory> &held) const;
+  void holdCollectives(const scheduler::Problem &problem, Held &held) const;
   /// The largest that a stage's calls need, one at a time.
   CollectiveBlocks callsOf(const StageInfo &stage) const;
   /// What its gradients are summed in.
@@ -124,12 +114,10 @@ private:
   /// Adds what ranks have packed at once in their orders of tasks; as yet
   /// without any, for one that goes back at once.
   void holdPacked(const scheduler::Problem &problem,
-                  const scheduler::Solution *solution,
-                  std::vector<PlannedStep::Memory> &held) const;
+                  const scheduler::Solution *solution, Held &held) const;
   /// Adds messages of ranks to themselves, as long as they wait.
   void holdStashed(const scheduler::Problem &problem,
-                   const scheduler::Solution &solution,
-                   std::vector<PlannedStep::Memory> &held) const;
+                   const scheduler::Solution &solution, Held &held) const;
   /// Calls f(bytes, sends, gradient) for what a replica packs in a stage for a
   /// task, each way.
   template <typename Function>
@@ -149,7 +137,7 @@ private:
   struct Slot {
     double early = 0, whole = 0, late = 0;
   };
-  Slot slotOf(int stage, const KindPrice &sum, bool halves, const Parts &parts,
+  Slot slotOf(int stage, const Price &sum, bool halves, const Parts &parts,
               int k, int64_t replica) const;
   /// Whether replica i of a unit sends to replica i of another alone: they
   /// share out the same samples alike (chooseBroker() in passes/schedule).
@@ -162,7 +150,7 @@ private:
   /// Where no gradient of inputs comes out, a program has one half only.
   bool hasWeightsOnly(const StageInfo &stage) const;
   void record(scheduler::Problem &problem, int stage, const Parts &parts, int k,
-              int64_t klass, int64_t replica, const KindPrice &sum);
+              int64_t klass, int64_t replica, const Price &sum);
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
                     int64_t klass) const;
@@ -171,8 +159,9 @@ private:
   double loadOf(const StageInfo &stage, const Parts &parts, int k,
                 int64_t replica) const;
   void weighReplicas(const Parts &parts);
-  const std::vector<KindPrice> &
-  price(int unit, Save save, const TokenSums &part, int64_t replica) const;
+  /// Of a part, by kind of layer.
+  const std::vector<Price> &price(int unit, Save save, const TokenSums &part,
+                                  int64_t replica) const;
   void addEdges(scheduler::Problem &problem, const Parts &parts);
   void addContrast(scheduler::Problem &problem, const Parts &parts);
   double contrastTime(int unit, const Parts &parts) const;
@@ -289,8 +278,9 @@ private:
   std::vector<StageInfo> stages;
   std::vector<int> nodes; ///< kind of node, by unit: the slowest
   std::vector<std::vector<int>> nodesOfBlocks; ///< by unit and block
-  /// By unit, saved set and kind of node.
-  std::vector<std::map<std::pair<Save, int>, ModuleCost::RatedOptions>> layouts;
+  /// By unit, saved set and kind of node; made when asked for.
+  mutable std::vector<std::map<std::pair<Save, int>, ModuleCost::RatedOptions>>
+      layouts;
   std::vector<int> stageBase;   ///< by unit
   std::vector<int64_t> classes; ///< replicas in the problem, by unit
   /// By unit and class: its last replica, and one.
@@ -307,7 +297,7 @@ private:
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
   mutable std::vector<
-      std::map<std::tuple<Save, int, TokenSums>, std::vector<KindPrice>>>
+      std::map<std::tuple<Save, int, TokenSums>, std::vector<Price>>>
       prices;
   /// By edge of the problem: the part of its latency that occupies no NIC.
   std::vector<Time> overhead;

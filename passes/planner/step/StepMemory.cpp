@@ -84,8 +84,8 @@ TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
                 shareOf(unit, r));
 }
 
-StepBuilder::Slot StepBuilder::slotOf(int stage, const KindPrice &sum,
-                                      bool halves, const Parts &parts, int k,
+StepBuilder::Slot StepBuilder::slotOf(int stage, const Price &sum, bool halves,
+                                      const Parts &parts, int k,
                                       int64_t r) const {
   Slot slot;
   slot.whole = halves ? sum.keptToWeights : 0;
@@ -118,7 +118,7 @@ TokenSums StepBuilder::fullestOf(int unit, int other) const {
 }
 
 void StepBuilder::holdAlways(const scheduler::Problem &problem,
-                             std::vector<PlannedStep::Memory> &held) const {
+                             Held &held) const {
   held.assign(ranks, {});
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
@@ -253,7 +253,7 @@ void StepBuilder::addWaiting(const TaskGraph &graph,
 
 void StepBuilder::limitMemory(scheduler::Problem &problem,
                               const std::vector<double> &less) const {
-  std::vector<PlannedStep::Memory> held;
+  Held held;
   holdAlways(problem, held);
   holdPacked(problem, nullptr, held);
   forWaitingEdges(problem, [&](int e, int stage, double bytes, int counted) {

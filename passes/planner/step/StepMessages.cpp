@@ -45,9 +45,8 @@ double StepBuilder::sumsOf(const StageInfo &info) const {
 
 /// What is combined is combined in the host's memory; only devices have a
 /// stream beside that of all else.
-void StepBuilder::holdCollectives(
-    const scheduler::Problem &problem,
-    std::vector<PlannedStep::Memory> &held) const {
+void StepBuilder::holdCollectives(const scheduler::Problem &problem,
+                                  Held &held) const {
   bool onHost = costs.cluster.isOnHost();
   std::vector<CollectiveBlocks> calls(ranks);
   for (size_t s = 0; s < stages.size(); ++s) {
@@ -184,7 +183,7 @@ static int countStashed(llvm::ArrayRef<Task> tasks, int from, int fromSpan,
 
 void StepBuilder::holdStashed(const scheduler::Problem &problem,
                               const scheduler::Solution &solution,
-                              std::vector<PlannedStep::Memory> &held) const {
+                              Held &held) const {
   for (size_t e = 0; e < packing.size(); ++e) {
     double bytes = std::min(packing[e][0].bytes, packing[e][1].bytes);
     if (bytes == 0)
@@ -205,7 +204,7 @@ void StepBuilder::holdStashed(const scheduler::Problem &problem,
 
 void StepBuilder::holdPacked(const scheduler::Problem &problem,
                              const scheduler::Solution *solution,
-                             std::vector<PlannedStep::Memory> &held) const {
+                             Held &held) const {
   std::vector<Kind> tasks;
   auto hold = [&](int stage, int r, int rank, double bytes, bool sends,
                   bool gradient) {
