@@ -8,8 +8,6 @@
 
 #include "passes/planner/step/Parts.h"
 
-#include <algorithm>
-
 namespace dt::planner {
 
 SampleSums::SampleSums(const Model &model, const std::vector<Sample> &batch,

@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <tuple>
 
