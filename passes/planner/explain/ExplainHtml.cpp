@@ -363,12 +363,13 @@ void PlanPage::addMemory() {
 
 } // namespace
 
-Error printHtml(raw_ostream &os, const Explanation &e, const PolicyInput &input,
-                int lanes) {
+Error printHtml(raw_ostream &os, const Explanation &e,
+                const PolicyInput &input) {
+  constexpr int kMostLanes = 64;
   auto step = simulateStep(input.costs, e.plan, input.batch);
   if (!step)
     return step.takeError();
-  if (step->problem.ranks > lanes) {
+  if (step->problem.ranks > kMostLanes) {
     StepOptions options;
     options.fold = true;
     options.requireMemory = false;
