@@ -109,8 +109,6 @@ struct Linear {
   friend bool operator==(const Linear &a, const Linear &b) {
     return a.all() == b.all();
   }
-  /// Whether it grows with the other measure.
-  bool hasOther() const { return other || product || otherSquare; }
 };
 /// Their keys in files.
 inline constexpr std::pair<const char *, double Linear::*> kLinear[] = {
