@@ -10,6 +10,7 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "runtime/reorder/Order.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
@@ -123,39 +124,39 @@ bool wantsOrder(const Plan &plan, const Model &model) {
 std::string namesOf(const Model &model, const Plan &plan, size_t host) {
   std::vector<std::string> names = {"'" + model.modules[host].name + "'"};
   const UnitPlan &own = plan.units[host];
-  for (size_t u = 0; u < plan.units.size(); ++u) {
+  for (size_t u = 0; u < plan.units.size(); ++u)
     if (u != host && plan.units[u].meets(own))
       names.push_back("'" + model.modules[u].name + "'");
-  }
-  std::string text = names.size() > 1 ? "modules " : "module ";
-  for (size_t i = 0; i < names.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + names[i];
-  return text + (names.size() > 1 ? " on the same devices do" : " does");
+  if (names.size() == 1)
+    return "module " + names[0] + " does";
+  return "modules " + join(ArrayRef(names).drop_back(), ", ") + " and " +
+         names.back() + " on the same devices do";
+}
+
+/// Bytes that the fullest rank of a unit has too few.
+double lackOf(const Costs &costs, const Plan &plan, const PlannedStep &result,
+              size_t u) {
+  return result.memory[u].total() -
+         costs.cluster.getLeastMemory(plan.units[u].firstRank,
+                                      plan.units[u].getRanks());
 }
 
 Error checkMemory(const Costs &costs, const Plan &plan,
                   const PlannedStep &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    double has = costs.cluster.getLeastMemory(plan.units[u].firstRank,
-                                              plan.units[u].getRanks());
-    double needs = result.memory[u].total();
-    if (needs <= has)
+    double missing = lackOf(costs, plan, result, u);
+    if (missing <= 0)
       continue;
+    const PlannedStep::Memory &m = result.memory[u];
     std::string text = formatv(
         "{0} not fit: {1:f0} bytes a device, {2:f0} more than there are "
         "(weights and optimizer {3:f0}, activations {4:f0}, workspace {5:f0}, "
         "message buffers {6:f0}, checkpoint {7:f0}{8})",
-        namesOf(costs.model, plan, u), needs, needs - has,
-        result.memory[u].state.total(), result.memory[u].activations,
-        result.memory[u].workspace,
-        result.memory[u].buffers + result.memory[u].messages,
-        result.memory[u].snapshot,
-        result.memory[u].beyond > 0
-            ? formatv(", measured beyond these {0:f0}", result.memory[u].beyond)
-                  .str()
-            : "");
-    return make_error<DoesNotFit>(int(u), needs - has, result.memory[u].waiting,
-                                  std::move(text));
+        namesOf(costs.model, plan, u), m.total(), missing, m.state.total(),
+        m.activations, m.workspace, m.buffers + m.messages, m.snapshot,
+        m.beyond > 0 ? formatv(", measured beyond these {0:f0}", m.beyond).str()
+                     : "");
+    return make_error<DoesNotFit>(int(u), missing, m.waiting, std::move(text));
   }
   return Error::success();
 }
@@ -305,9 +306,7 @@ bool lowerLimits(const Costs &costs, const Plan &plan,
                  const PlannedStep &result, std::vector<double> &less) {
   bool any = false;
   for (size_t u = 0; u < plan.units.size() && !isStatic(plan); ++u) {
-    double over = result.memory[u].total() -
-                  costs.cluster.getLeastMemory(plan.units[u].firstRank,
-                                               plan.units[u].getRanks());
+    double over = lackOf(costs, plan, result, u);
     if (over <= 0 || over >= result.memory[u].activations)
       continue;
     less[u] += 1.1 * over;

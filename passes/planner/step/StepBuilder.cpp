@@ -24,15 +24,16 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
   for (const UnitPlan &unit : plan.units) {
     nodes.push_back(
         slowestNode(costs, plan, unit.module, unit.firstRank, unit.getRanks()));
-    std::vector<int> &own = nodesOfBlocks.emplace_back();
+    Replicas &own = replicas.emplace_back();
     int64_t first = unit.firstRank;
     for (const UnitPlan::Block &block : unit.blocks) {
       int64_t ranks = block.replicas * unit.tp * unit.pp;
-      own.push_back(slowestNode(costs, plan, unit.module, first, ranks));
+      own.add(block.replicas,
+              slowestNode(costs, plan, unit.module, first, ranks), block.speed);
       first += ranks;
     }
-    if (own.empty())
-      own = {nodes.back()};
+    if (unit.blocks.empty())
+      own.add(unit.dp, nodes.back(), 1);
   }
   layOutRanks();
   for (const UnitPlan &unit : plan.units) {

@@ -79,6 +79,19 @@ public:
   const Work &getWork() const { return work; }
 
 private:
+  /// By replica of a unit: the kind of node, and how fast it is beside others
+  /// (1 where all are alike); of all together, and of the fastest.
+  struct Replicas {
+    std::vector<int> nodes;
+    std::vector<double> speeds;
+    double all = 0, most = 0;
+    void add(int64_t count, int node, double speed) {
+      nodes.insert(nodes.end(), count, node);
+      speeds.insert(speeds.end(), count, speed);
+      all += double(count) * speed;
+      most = std::max(most, speed);
+    }
+  };
   struct StageInfo {
     int unit, index; ///< unit and number of its stage
     int position;    ///< in the unit's pipeline
@@ -193,38 +206,14 @@ private:
     return costs.get(nodeOf(unit), unit);
   }
   int nodeOf(int unit, int64_t replica) const {
-    return nodesOfBlocks[unit][blockOf(unit, replica)];
+    return replicas[unit].nodes[replica];
   }
-  /// The one that a replica is in.
-  size_t blockOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks = plan.units[unit].blocks;
-    size_t block = 0;
-    while (block + 1 < blocks.size() && replica >= blocks[block].replicas)
-      replica -= blocks[block++].replicas;
-    return block;
+  double speedOf(int unit, int64_t replica) const {
+    return replicas[unit].speeds[replica];
   }
   /// Of what a unit has in a microbatch, over an equal share.
-  double shareOf(int unit, int64_t replica) const {
-    const UnitPlan &own = plan.units[unit];
-    double all = 0;
-    for (const UnitPlan::Block &block : own.blocks)
-      all += double(block.replicas) * block.speed;
-    return own.blocks.empty() ? 1
-                              : speedOf(unit, replica) * double(own.dp) / all;
-  }
-  double mostOfShares(int unit) const {
-    double most = 0;
-    int64_t first = 0;
-    for (const UnitPlan::Block &block : plan.units[unit].blocks) {
-      most = std::max(most, shareOf(unit, first));
-      first += block.replicas;
-    }
-    return first ? most : 1;
-  }
-  /// Beside other replicas; 1 where all are alike.
-  double speedOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks = plan.units[unit].blocks;
-    return blocks.empty() ? 1 : blocks[blockOf(unit, replica)].speed;
+  double shareOf(int unit, double speed) const {
+    return speed * double(plan.units[unit].dp) / replicas[unit].all;
   }
   bool isOneNode() const {
     return costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
@@ -276,8 +265,8 @@ private:
   bool fold;
   const std::vector<double> *slowdowns;
   std::vector<StageInfo> stages;
-  std::vector<int> nodes; ///< kind of node, by unit: the slowest
-  std::vector<std::vector<int>> nodesOfBlocks; ///< by unit and block
+  std::vector<int> nodes;         ///< kind of node, by unit: the slowest
+  std::vector<Replicas> replicas; ///< by unit
   /// By unit, saved set and kind of node; made when asked for.
   mutable std::vector<std::map<std::pair<Save, int>, ModuleCost::RatedOptions>>
       layouts;

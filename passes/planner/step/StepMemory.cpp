@@ -80,7 +80,7 @@ TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
        i < end; ++i)
     sum += together[other][i];
   return sum * (double(own) / double(block) / double(plan.units[unit].dp) *
-                shareOf(unit, r));
+                shareOf(unit, speedOf(unit, r)));
 }
 
 StepBuilder::Slot StepBuilder::slotOf(int stage, const Price &sum, bool halves,
@@ -113,7 +113,8 @@ TokenSums StepBuilder::fullestOf(int unit, int other) const {
   const UnitPlan &own = plan.units[unit], &its = plan.units[other];
   return largest[other] * (double(own.span) / double(its.span)) *
          (double(its.dp) / double(own.dp)) *
-         (mostOfShares(unit) / mostOfShares(other));
+         (shareOf(unit, replicas[unit].most) /
+          shareOf(other, replicas[other].most));
 }
 
 void StepBuilder::holdAlways(const scheduler::Problem &problem,
