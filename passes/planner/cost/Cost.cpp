@@ -235,20 +235,11 @@ double interpolate(const std::vector<ProfilePoint> &points, double tokens,
 
 } // namespace
 
-ModuleCost::RatedOptions
-ModuleCost::getRatedOptions(const CostOptions &options) const {
-  RatedOptions layout{options, {}};
-  for (size_t kind = 0; kind < description.kinds.size(); ++kind)
-    layout.rates.push_back(&ratesOf(int(kind), options));
-  return layout;
-}
-
-ModuleCost::Price ModuleCost::price(int index, const RatedOptions &layout,
+ModuleCost::Price ModuleCost::price(int index, const CostOptions &options,
                                     const TokenSums &part) const {
   if (part.empty())
     return {};
-  const CostOptions &options = layout.options;
-  const Rates &known = *layout.rates[index];
+  const Rates &known = ratesOf(index, options);
   return {layer(known, index, options, part),
           keptByKind(known.layer, index, options, part),
           keptToWeights(known.layer, index, options, part),

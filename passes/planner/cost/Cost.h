@@ -116,12 +116,6 @@ public:
     return part.empty() ? Times()
                         : layer(ratesOf(kind, options), kind, options, part);
   }
-  /// A layout whose rates were looked up, for many prices.
-  struct RatedOptions {
-    CostOptions options;
-    std::vector<const Rates *> rates; ///< by kind of layer
-  };
-  RatedOptions getRatedOptions(const CostOptions &options) const;
   /// What a layer takes and keeps, as layer(), keptByKind() and
   /// keptForWeights() say; `keptToWeights`: of `kept`, what gradients of
   /// weights read; `keptAtStart`: how much more the first of a stage keeps.
@@ -136,7 +130,7 @@ public:
       keptAtStart += other.keptAtStart * count;
     }
   };
-  Price price(int kind, const RatedOptions &layout,
+  Price price(int kind, const CostOptions &options,
               const TokenSums &part) const;
   /// Of layers [begin, end) of the module.
   Times layers(int begin, int end, const CostOptions &options,

@@ -20,7 +20,7 @@ namespace dt::planner {
 StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
                          const std::vector<double> *slowdowns)
     : costs(costs), plan(plan), fold(fold), slowdowns(slowdowns),
-      layouts(plan.units.size()), prices(plan.units.size()) {
+      prices(plan.units.size()) {
   for (const UnitPlan &unit : plan.units) {
     nodes.push_back(
         slowestNode(costs, plan, unit.module, unit.firstRank, unit.getRanks()));
@@ -126,17 +126,12 @@ StepBuilder::price(int u, Save save, const TokenSums &part,
   if (!isNew)
     return kinds;
   const ModuleCost &cost = costs.get(node, u);
-  auto [layout, isNewLayout] = layouts[u].try_emplace({save, node});
-  if (isNewLayout) {
-    CostOptions options = plan.getOptions(u);
-    options.save = save;
-    layout->second = cost.getRatedOptions(options);
-  }
+  CostOptions options = plan.getOptions(u);
+  options.save = save;
   TokenSums slice = sliceOf(u, part);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind].add(cost.price(int(kind), layout->second, slice),
-                    slicesOf(u, part));
+    kinds[kind].add(cost.price(int(kind), options, slice), slicesOf(u, part));
   return kinds;
 }
 

@@ -267,11 +267,8 @@ private:
   std::vector<StageInfo> stages;
   std::vector<int> nodes;         ///< kind of node, by unit: the slowest
   std::vector<Replicas> replicas; ///< by unit
-  /// By unit, saved set and kind of node; made when asked for.
-  mutable std::vector<std::map<std::pair<Save, int>, ModuleCost::RatedOptions>>
-      layouts;
-  std::vector<int> stageBase;   ///< by unit
-  std::vector<int64_t> classes; ///< replicas in the problem, by unit
+  std::vector<int> stageBase;     ///< by unit
+  std::vector<int64_t> classes;   ///< replicas in the problem, by unit
   /// By unit and class: its last replica, and one.
   std::vector<std::vector<int64_t>> classEnds;
   int64_t grain = 1;              ///< ranks of the plan a rank of the problem
