@@ -261,7 +261,7 @@ Times ModuleCost::layer(const Rates &known, int index,
 Times ModuleCost::measuredTimes(int index, const CostOptions &options,
                                 const TokenSums &part, const Times &now) const {
   // The nearest measured TP: the largest up to this one, else the smallest.
-  const auto &all = profiles[index]->points;
+  const auto &all = *profiles[index];
   auto it = all.upper_bound(options.tp);
   if (it != all.begin())
     --it;
@@ -372,12 +372,11 @@ Times ModuleCost::layers(int begin, int end, const CostOptions &options,
   return times;
 }
 
-ModuleCost::Bounds ModuleCost::bounds(int begin, int end,
-                                      const CostOptions &options,
+ModuleCost::Bounds ModuleCost::bounds(const CostOptions &options,
                                       const TokenSums &part) const {
   Bounds sum;
-  for (int i = begin; i < end; ++i) {
-    const Rates &known = ratesOf(description.layers[i], options);
+  for (int kind : description.layers) {
+    const Rates &known = ratesOf(kind, options);
     auto add = [&](const std::vector<Rate> &list) {
       for (const Rate &rate : list) {
         double compute = rate.compute.at(part);

@@ -209,8 +209,7 @@ public:
   struct Bounds {
     double compute = 0, bandwidth = 0, launch = 0;
   };
-  Bounds bounds(int begin, int end, const CostOptions &options,
-                const TokenSums &part) const;
+  Bounds bounds(const CostOptions &options, const TokenSums &part) const;
 
 private:
   /// Computation alone, and what a TP group (and CP, EP) exchanges.

@@ -53,13 +53,12 @@ std::string workOf(const PolicyInput &input, const Plan &plan, int u,
   int node = input.costs.cluster.getNodeKind(layout.firstRank);
   const ModuleCost &cost = input.costs.get(node, u);
   CostOptions options = plan.getOptions(u);
-  int layers = int(input.model().modules[u].layers.size());
   Times times = cost.module(options, part);
   if (times.reduce > 0.25 * times.total())
     return "TP messages";
   if (times.again > 0.25 * times.total())
     return "its work, recomputation included";
-  ModuleCost::Bounds bounds = cost.bounds(0, layers, options, part);
+  ModuleCost::Bounds bounds = cost.bounds(options, part);
   if (bounds.launch > std::max(bounds.compute, bounds.bandwidth))
     return "its work: starting operators";
   return bounds.compute >= bounds.bandwidth ? "its work: computing"

@@ -128,8 +128,7 @@ private:
   void finish();
   void optimize();
   Time durationOf(Node node) const {
-    return graph.getTime(node) +
-           (merged[node] ? graph.getTime(weightOf(node)) : 0);
+    return graph.getTime(node, /*split=*/!merged[node]);
   }
   int widthOf(int rank) const {
     return options.width.empty() ? 1 : options.width[rank];

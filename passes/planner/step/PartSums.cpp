@@ -43,6 +43,20 @@ std::vector<std::vector<int32_t>> SampleSums::getParts(
   return parts.try_emplace(count, std::move(made)).first->second;
 }
 
+TokenSums Parts::Items::getSum(int microbatch) const {
+  TokenSums sum;
+  for (int r = 0; r < replicas; ++r)
+    sum += moments[size_t(microbatch) * replicas + r];
+  return sum;
+}
+
+TokenSums Parts::Items::getMean() const {
+  TokenSums sum;
+  for (const TokenSums &part : moments)
+    sum += part;
+  return sum * (1 / double(std::max<size_t>(1, moments.size())));
+}
+
 void Parts::permute(const std::vector<int32_t> &order) {
   for (Items &items : modules) {
     auto oldParts = std::move(items.parts);

@@ -200,9 +200,8 @@ private:
       // The most expensive part to the replica that has done least so far.
       Ids &group = together[k], replicas = countUp(dp);
       sortDearestFirst(group, pace);
-      std::sort(replicas.begin(), replicas.end(), [&](int32_t a, int32_t b) {
-        return sum[a] != sum[b] ? sum[a] < sum[b] : a < b;
-      });
+      llvm::stable_sort(replicas,
+                        [&](int32_t a, int32_t b) { return sum[a] < sum[b]; });
       for (size_t i = 0; i < group.size(); ++i) {
         sum[replicas[i]] += pace[group[i]];
         slot(k, replicas[i]) = std::move(own[group[i]]);
@@ -235,7 +234,7 @@ private:
           load += paceLoad[sample];
         own.emplace_back(-load, std::move(slot(k, r)));
       }
-      std::sort(own.begin(), own.end());
+      llvm::sort(own);
       for (int k = 0; k < int(plan.microbatches); ++k)
         slot(k, r) = std::move(own[k].second);
     }

@@ -371,11 +371,8 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
   setPacking();
   together.assign(plan.units.size(), {});
   for (size_t u = 0; u < plan.units.size(); ++u)
-    for (int k = 0; k < parts.microbatches; ++k) {
-      TokenSums &sum = together[u].emplace_back();
-      for (int r = 0; r < parts.modules[u].replicas; ++r)
-        sum += parts.get(int(u), k, r);
-    }
+    for (int k = 0; k < parts.microbatches; ++k)
+      together[u].push_back(parts.modules[u].getSum(k));
   for (size_t u = 0; u < plan.units.size(); ++u)
     addUnitTimes(problem, parts, int(u));
 }

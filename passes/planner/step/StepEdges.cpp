@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace dt::planner {
 
@@ -50,12 +51,7 @@ void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
   edge.to = int(s + 1);
   edge.gradient = costs.model.modules[a.unit].hasBackward();
   // The mean part: what a message of activations weighs.
-  TokenSums sum;
-  for (const TokenSums &part : parts.modules[a.unit].moments)
-    sum += part;
-  double count =
-      double(std::max<size_t>(1, parts.modules[a.unit].moments.size()));
-  double bytes = outputOf(a).at(sum * (1 / count));
+  double bytes = outputOf(a).at(parts.modules[a.unit].getMean());
   int from = a.position, to = stages[s + 1].position;
   if (from == to) { // the turn of a V
     overhead.push_back(0);
@@ -221,9 +217,7 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
   int64_t node = nodeOfUnit(edge.from);
   bool inside = node >= 0 && node == nodeOfUnit(edge.to);
   for (int k = 0; k < parts.microbatches; ++k) {
-    TokenSums sum;
-    for (int r = 0; r < items.replicas; ++r)
-      sum += parts.get(carrier, k, r);
+    TokenSums sum = items.getSum(k);
     if (sum.empty())
       continue;
     double bytes = edge.bytes.at(sum) / double(std::max(senders, receivers));
@@ -279,19 +273,17 @@ void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
   sync.name = "contrast";
   sync.batchSync = true;
   sync.hasBackward = sync.hasWeight = false;
-  std::vector<int> all, from;
+  std::set<int> all;
+  std::vector<int> from;
   double seconds = 0;
   for (int tower : costs.model.contrast.towers) {
     int stage = lastStageOf(tower);
     sync.unit = problem.stages[stage].unit;
     seconds = std::max(seconds, contrastTime(tower, parts));
     from.push_back(stage);
-    for (const std::vector<int> &replica : problem.stages[stage].replicas)
-      all.insert(all.end(), replica.begin(), replica.end());
+    forRanks(problem.stages[stage], [&](int rank) { all.insert(rank); });
   }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  sync.replicas = {all};
+  sync.replicas.emplace_back(all.begin(), all.end());
   sync.forward = scheduler::Table(toTime(seconds));
   int index = int(problem.stages.size());
   problem.stages.push_back(std::move(sync));
