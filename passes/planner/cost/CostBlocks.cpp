@@ -56,15 +56,13 @@ CollectiveBlocks ModuleCost::blocks(int index, const CostOptions &options,
     for (const Exchange &exchange : layer->backwardExchanges)
       look(exchange);
   } else if (kind.forwardReduces + kind.backwardReduces > 0) {
-    // A sample's tokens are cut, a block has some of each.
-    look(options.sequenceParallel
-             ? Exchange{CollectiveKind::ReduceScatter,
-                        kind.reduced,
-                        0,
-                        1,
-                        {},
-                        perItem(1)}
-             : Exchange{CollectiveKind::AllReduce, kind.reduced});
+    Exchange sum{CollectiveKind::AllReduce, kind.reduced};
+    if (options.sequenceParallel) {
+      // A sample's tokens are cut, a block has some of each.
+      sum.kind = CollectiveKind::ReduceScatter;
+      sum.rows = perItem(1);
+    }
+    look(sum);
   }
   return most;
 }

@@ -42,9 +42,8 @@ std::vector<std::vector<int64_t>> ranksOf(const PlannedStep &step,
     end = std::max(end, unit.firstRank + unit.getRanks());
   std::vector<size_t> order(step.planRank.size());
   std::iota(order.begin(), order.end(), 0);
-  llvm::sort(order, [&](size_t a, size_t b) {
-    return std::make_pair(step.planRank[a], a) <
-           std::make_pair(step.planRank[b], b);
+  llvm::stable_sort(order, [&](size_t a, size_t b) {
+    return step.planRank[a] < step.planRank[b];
   });
   std::vector<std::vector<int64_t>> ranks(order.size());
   for (size_t i = 0; i < order.size(); ++i) {

@@ -221,7 +221,8 @@ private:
   /// The node of a replica's ranks at a pipeline position; -1 if they are on
   /// several.
   int64_t nodeOfReplica(int unit, int position, int64_t replica) const;
-  std::vector<int64_t> nodesOfEnd(int unit, bool last) const;
+  /// The same of a stage, by replica.
+  std::vector<int64_t> nodesOf(const StageInfo &stage) const;
   /// By replica: whether messages from one pipeline position to another stay
   /// inside a node.
   std::vector<bool> staysInside(int unit, int from, int to) const;

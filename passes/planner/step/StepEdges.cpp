@@ -89,13 +89,10 @@ std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
   return inside;
 }
 
-/// By replica: the node that a unit's first or last stage is on.
-std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
-  const UnitPlan &unit = plan.units[u];
-  int position = stages[last ? lastStageOf(u) : firstStageOf(u)].position;
+std::vector<int64_t> StepBuilder::nodesOf(const StageInfo &info) const {
   std::vector<int64_t> result;
-  for (int64_t r = 0; r < unit.dp; ++r)
-    result.push_back(nodeOfReplica(u, position, r));
+  for (int64_t r = 0; r < plan.units[info.unit].dp; ++r)
+    result.push_back(nodeOfReplica(info.unit, info.position, r));
   return result;
 }
 
@@ -152,8 +149,8 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
       gatherItems(parts, edge, carrier);
   // Of a class's messages the longest stands for all.
   int64_t froms = classes[edge.from], tos = classes[edge.to];
-  std::vector<int64_t> fromNodes = nodesOfEnd(edge.from, /*last=*/true),
-                       toNodes = nodesOfEnd(edge.to, /*last=*/false);
+  std::vector<int64_t> fromNodes = nodesOf(stages[lastStageOf(edge.from)]),
+                       toNodes = nodesOf(stages[firstStageOf(edge.to)]);
   // Both are straight lines over the bytes.
   double farLatency = wireOf(edge.from, edge.to, 0, false).total(),
          nearLatency = wireOf(edge.from, edge.to, 0, true).total();
