@@ -239,33 +239,32 @@ ModuleCost::Price ModuleCost::price(int index, const CostOptions &options,
                                     const TokenSums &part) const {
   if (part.empty())
     return {};
-  const Rates &known = ratesOf(index, options);
-  return {layer(known, index, options, part),
-          keptByKind(known.layer, index, options, part),
-          keptToWeights(known.layer, index, options, part),
-          keptForWeights(known.layer, index, options, part),
-          keptAtStart(known.layer, options, part)};
+  Work work = workOf(index, options, part);
+  const RankLayer *cut = work.known.layer;
+  return {layer(work), keptByKind(cut, index, options, part),
+          keptToWeights(cut, index, options, part),
+          keptForWeights(cut, index, options, part),
+          keptAtStart(cut, options, part)};
 }
 
-Times ModuleCost::layer(const Rates &known, int index,
-                        const CostOptions &options,
-                        const TokenSums &part) const {
-  Times times = modelled(known, index, options, part);
-  if (profiles[index])
-    times = measuredTimes(index, options, part, times);
-  addMessages(known, index, options, part, times);
+Times ModuleCost::layer(const Work &work) const {
+  Times times = modelled(work);
+  if (profiles[work.index])
+    times = measuredTimes(work, times);
+  addMessages(work, times);
   return times;
 }
 
 /// The model's times, scaled by what was measured over what it says there.
-Times ModuleCost::measuredTimes(int index, const CostOptions &options,
-                                const TokenSums &part, const Times &now) const {
+Times ModuleCost::measuredTimes(const Work &work, const Times &now) const {
+  int index = work.index;
+  const TokenSums &part = work.part;
   // The nearest measured TP: the largest up to this one, else the smallest.
   const auto &all = *profiles[index];
-  auto it = all.upper_bound(options.tp);
+  auto it = all.upper_bound(work.options.tp);
   if (it != all.begin())
     --it;
-  CostOptions as = options, here = options;
+  CostOptions as = work.options, here = as;
   as.tp = it->first;
   as.cp = as.ep = 1;
   as.etp = 0;
@@ -276,7 +275,8 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   // What the model says nothing about is taken to grow with tokens.
   auto ratioOf = [&](double modelled, auto measuredOf, auto modelOf) {
     return interpolate(it->second, part.tokens, [&](const ProfilePoint &point) {
-      double model = modelOf(this->modelled(index, as, point.getPart()));
+      double model =
+          modelOf(this->modelled(workOf(index, as, point.getPart())));
       return modelled <= 0 || model <= 0 ? measuredOf(point) / point.tokens
                                          : measuredOf(point) / model;
     });
@@ -284,7 +284,7 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   auto scaled = [&](double modelled, double ratio) {
     return ratio * (modelled > 0 ? modelled : part.tokens);
   };
-  Times base = modelled(index, here, part), result;
+  Times base = modelled(workOf(index, here, part)), result;
   double forward = ratioOf(
       now.forward, [](const ProfilePoint &p) { return p.forward; },
       [](const Times &t) { return t.forward; });
@@ -316,19 +316,18 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   return result;
 }
 
-Times ModuleCost::modelled(const Rates &known, int index,
-                           const CostOptions &options,
-                           const TokenSums &part) const {
+Times ModuleCost::modelled(const Work &work) const {
+  const Rates &known = work.known;
   auto sum = [&](const std::vector<Rate> &list) {
     double time = 0;
     for (const Rate &rate : list)
-      time += rate.at(part);
+      time += rate.at(work.part);
     return time;
   };
   Times times;
   double cheap = 0;
   for (const Rate &rate : known.forward) {
-    double time = rate.at(part);
+    double time = rate.at(work.part);
     times.forward += time;
     if (rate.cheap)
       cheap += time;
@@ -339,17 +338,18 @@ Times ModuleCost::modelled(const Rates &known, int index,
   if (description.trainable)
     times.weight = sum(known.weight);
   if (!known.layer) {
-    if (options.save == Save::None)
+    if (work.options.save == Save::None)
       times.again = times.forward;
-    else if (options.save == Save::Vjp)
+    else if (work.options.save == Save::Vjp)
       times.again = cheap;
     times.input += times.again;
     return times;
   }
-  CostOptions all = options;
+  CostOptions all = work.options;
   all.save = Save::All;
-  if (partitioned(index, all))
-    times.again = std::max(0.0, times.input - sum(ratesOf(index, all).input));
+  if (partitioned(work.index, all))
+    times.again =
+        std::max(0.0, times.input - sum(ratesOf(work.index, all).input));
   return times;
 }
 

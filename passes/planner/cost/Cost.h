@@ -113,8 +113,7 @@ public:
   /// Times of one layer of a kind; nothing for a part without items.
   Times layer(int kind, const CostOptions &options,
               const TokenSums &part) const {
-    return part.empty() ? Times()
-                        : layer(ratesOf(kind, options), kind, options, part);
+    return part.empty() ? Times() : layer(workOf(kind, options, part));
   }
   /// What a layer takes and keeps, as layer(), keptByKind() and
   /// keptForWeights() say; `keptToWeights`: of `kept`, what gradients of
@@ -212,29 +211,28 @@ public:
   Bounds bounds(const CostOptions &options, const TokenSums &part) const;
 
 private:
-  /// Computation alone, and what a TP group (and CP, EP) exchanges.
-  Times modelled(int kind, const CostOptions &options,
-                 const TokenSums &part) const {
-    return part.empty() ? Times()
-                        : modelled(ratesOf(kind, options), kind, options, part);
+  /// A layer of a kind at a layout, and the part that it works on.
+  struct Work {
+    int index; ///< of the kind
+    const LayerKind &kind;
+    const Rates &known;
+    const CostOptions &options;
+    const TokenSums &part;
+  };
+  Work workOf(int kind, const CostOptions &options,
+              const TokenSums &part) const {
+    return {kind, description.kinds[kind], ratesOf(kind, options), options,
+            part};
   }
-  Times layer(const Rates &known, int kind, const CostOptions &options,
-              const TokenSums &part) const;
-  Times modelled(const Rates &known, int kind, const CostOptions &options,
-                 const TokenSums &part) const;
-  Times measuredTimes(int kind, const CostOptions &options,
-                      const TokenSums &part, const Times &modelled) const;
-  double exchange(const Rates &known, const LayerKind &kind,
-                  const CostOptions &options, const TokenSums &part,
-                  bool backward) const;
+  Times layer(const Work &work) const;
+  /// Computation alone, and what a TP group (and CP, EP) exchanges.
+  Times modelled(const Work &work) const;
+  Times measuredTimes(const Work &work, const Times &modelled) const;
+  double exchange(const Work &work, bool backward) const;
   /// Seconds that queries wait for keys of other ranks of a CP group: all
   /// gathered, by heads, or in a ring.
-  double exchangeKeys(const Rates &known, const LayerKind &kind,
-                      const CostOptions &options, const TokenSums &part,
-                      bool backward) const;
-  double goRound(const Rates &known, const LayerKind &kind,
-                 const CostOptions &options, const TokenSums &part,
-                 bool backward) const;
+  double exchangeKeys(const Work &work, bool backward) const;
+  double goRound(const Work &work, bool backward) const;
   /// Whether ranks of a CP group have heads of all tokens in attention.
   bool exchangesHeads(const CostOptions &options) const;
   /// Bytes of other ranks' keys, and of their gradients, inside a layer.
@@ -244,8 +242,7 @@ private:
   /// mean).
   double getSlowest(int kind, const CostOptions &options,
                     const RankLayer *cut) const;
-  void addMessages(const Rates &known, int kind, const CostOptions &options,
-                   const TokenSums &part, Times &times) const;
+  void addMessages(const Work &work, Times &times) const;
   /// Of a layer that is cut as `layer`, or by rule.
   double keptByKind(const RankLayer *layer, int kind,
                     const CostOptions &options, const TokenSums &part) const;
@@ -288,8 +285,7 @@ private:
     std::vector<Rate> beside;
   };
   /// Seconds of one of `strips` strips of it.
-  double stripOf(const Message &message, const CostOptions &options,
-                 const TokenSums &part, int strips) const;
+  double stripOf(const Work &work, const Message &message, int strips) const;
   struct Rates {
     CostOptions options;    ///< but for what is saved and how messages travel
     const RankLayer *layer; ///< made of this one; null: by rule
@@ -320,13 +316,11 @@ private:
   static double sum(const std::vector<Rate> &list, bool Rate::*is,
                     const TokenSums &part);
   /// What collectives of a TP group add to a layer's operations.
-  double exposed(const std::vector<Message> &messages,
-                 const std::vector<Rate> &list, const CostOptions &options,
-                 const TokenSums &part) const;
+  double exposed(const Work &work, const std::vector<Message> &messages,
+                 const std::vector<Rate> &list) const;
   /// The same of one that travels beside products in strips; the other: of all,
   /// in the node's `pieces`.
-  double inStrips(const Message &message, const CostOptions &options,
-                  const TokenSums &part) const;
+  double inStrips(const Work &work, const Message &message) const;
   double inStrips(const std::vector<Rate> &list, double collectives,
                   const TokenSums &part) const;
   /// Of a kind of layer; made once for a layout (by two threads at once:
