@@ -69,15 +69,10 @@ StringRef Costs::getSource(int module) const {
 double Costs::workOn(int node, int module, const TokenSums &all) const {
   std::lock_guard<std::mutex> lock(mutex);
   auto [known, isNew] = works.try_emplace({node, module, all}, 0);
-  if (isNew)
-    known->second = priceWork(node, module, all);
-  return known->second;
-}
-
-double Costs::priceWork(int node, int module, const TokenSums &all) const {
-  if (all.empty())
-    return 0;
-  double best = INFINITY;
+  double &best = known->second;
+  if (!isNew || all.empty())
+    return best;
+  best = INFINITY;
   for (int tp = 1; tp <= model.modules[module].maxTP; tp *= 2) {
     CostOptions options{tp, Save::All};
     Times times = get(node, module).module(options, all);

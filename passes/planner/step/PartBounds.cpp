@@ -64,7 +64,7 @@ std::vector<double> PartBounds::rowsOf(int module,
     if (own == ItemKind::Sample)
       rows.push_back(measureOf(sample, bound));
     else
-      for (const ItemSize &size : sample.get(own))
+      for (const ItemSize &size : sample.getSizes(own))
         rows.push_back(bound.kind == own ? measureOf(size, bound) : 0);
   return rows;
 }

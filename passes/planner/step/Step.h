@@ -49,8 +49,6 @@ public:
   double work(int module, const TokenSums &all) const;
 
 private:
-  double priceWork(int node, int module, const TokenSums &all) const;
-
   size_t modules;
   std::vector<std::unique_ptr<ModuleCost>> costs;
   /// Answers of workOn(): searches ask the same of thousands of plans, several

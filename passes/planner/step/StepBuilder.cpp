@@ -368,7 +368,9 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
     for (const TokenSums &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))
         largest[u] = part;
-  setPacking();
+  packing.clear();
+  for (const ModelEdge &edge : costs.model.edges)
+    packing.push_back({packingOf(edge, false), packingOf(edge, true)});
   together.assign(plan.units.size(), {});
   for (size_t u = 0; u < plan.units.size(); ++u)
     for (int k = 0; k < parts.microbatches; ++k)

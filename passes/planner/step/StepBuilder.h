@@ -113,8 +113,6 @@ private:
   void holdCollectives(const scheduler::Problem &problem, Held &held) const;
   /// The largest that a stage's calls need, one at a time.
   CollectiveBlocks callsOf(const StageInfo &stage) const;
-  /// What its gradients are summed in.
-  double sumsOf(const StageInfo &stage) const;
   /// What a task packs of an edge of the model, at one end of it, in one
   /// direction: nothing on the rank that has all of the other end itself.
   struct Packing {
@@ -122,7 +120,6 @@ private:
     int64_t alone = -1; ///< that rank; -1: there is none
     double at(int64_t rank) const { return rank == alone ? 0 : bytes; }
   };
-  void setPacking();
   Packing packingOf(const ModelEdge &edge, bool atConsumer) const;
   /// Adds what ranks have packed at once in their orders of tasks; as yet
   /// without any, for one that goes back at once.
@@ -214,9 +211,6 @@ private:
   /// Of what a unit has in a microbatch, over an equal share.
   double shareOf(int unit, double speed) const {
     return speed * double(plan.units[unit].dp) / replicas[unit].all;
-  }
-  bool isOneNode() const {
-    return costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
   }
   /// The node of a replica's ranks at a pipeline position; -1 if they are on
   /// several.

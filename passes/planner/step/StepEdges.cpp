@@ -368,11 +368,11 @@ void StepBuilder::addReduction(EngineOptions &engine, int stage) const {
 EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
                                             bool links) const {
   EngineOptions engine;
-  if (links && !isOneNode())
-    addLinks(engine);
-  addReductions(engine);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
+  if (links && cluster.getNumDevices() > first.devices)
+    addLinks(engine);
+  addReductions(engine);
   bool oneNode = cluster.getNode(0) == cluster.getNode(plan.ranks - 1);
   engine.barrier = toTime(
       2 * std::ceil(std::log2(double(std::max<int64_t>(2, plan.ranks)))) *

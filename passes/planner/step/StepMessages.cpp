@@ -36,13 +36,6 @@ CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
   return most;
 }
 
-double StepBuilder::sumsOf(const StageInfo &info) const {
-  const UnitPlan &unit = plan.units[info.unit];
-  return costOf(info.unit).sumBlocks(info.begin, info.end, unit.tp,
-                                     unit.getSumRanks(), unit.zero,
-                                     unit.getExpertRanks());
-}
-
 /// What is combined is combined in the host's memory; only devices have a
 /// stream beside that of all else.
 void StepBuilder::holdCollectives(const scheduler::Problem &problem,
@@ -50,8 +43,14 @@ void StepBuilder::holdCollectives(const scheduler::Problem &problem,
   bool onHost = costs.cluster.isOnHost();
   std::vector<CollectiveBlocks> calls(ranks);
   for (size_t s = 0; s < stages.size(); ++s) {
-    CollectiveBlocks own = callsOf(stages[s]);
-    double sums = onHost ? sumsOf(stages[s]) : 0;
+    const StageInfo &info = stages[s];
+    const UnitPlan &unit = plan.units[info.unit];
+    CollectiveBlocks own = callsOf(info);
+    double sums = 0; // what gradients are summed in
+    if (onHost)
+      sums = costOf(info.unit).sumBlocks(info.begin, info.end, unit.tp,
+                                         unit.getSumRanks(), unit.zero,
+                                         unit.getExpertRanks());
     forRanks(problem.stages[s], [&](int rank) {
       held[rank].messages += sums;
       calls[rank].keepLarger(own);
@@ -97,12 +96,6 @@ StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
       there.blocks.empty())
     result.alone = begin;
   return result;
-}
-
-void StepBuilder::setPacking() {
-  packing.clear();
-  for (const ModelEdge &edge : costs.model.edges)
-    packing.push_back({packingOf(edge, false), packingOf(edge, true)});
 }
 
 namespace {

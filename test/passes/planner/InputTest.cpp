@@ -231,7 +231,7 @@ TEST(Data, DrawsAreReproducible) {
     for (const Sample &sample : batch) {
       EXPECT_GE(sample.tokens, 1);
       EXPECT_LE(sample.tokens, 8192);
-      images += double(sample.get(ItemKind::Image).size());
+      images += double(sample.getSizes(ItemKind::Image).size());
     }
     EXPECT_GT(images, 500);
   }
