@@ -84,9 +84,8 @@ llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
 /// "packed", "documents", or a file.
 llvm::Expected<std::unique_ptr<Data>> openData(llvm::StringRef nameOrFile);
 
-/// The global batch of a step.
-std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
-                              int64_t batch);
+/// The first global batch, of so many samples.
+std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t count);
 
 /// Work of a sample in a module that counts `kind`.
 TokenSums momentsOf(const Sample &sample, ItemKind kind);

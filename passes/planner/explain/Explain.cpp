@@ -110,10 +110,8 @@ StringRef nameOf(const Plan &plan) {
 PlannedStep::Memory findAllocated(ArrayRef<RankBytes> allocated,
                                   const UnitPlan &unit, double snapshot) {
   allocated = allocated.slice(unit.firstRank, unit.getRanks());
-  const RankBytes &most =
-      *llvm::max_element(allocated, [](const RankBytes &a, const RankBytes &b) {
-        return a.total() < b.total();
-      });
+  const RankBytes &most = *llvm::max_element(
+      allocated, [](auto &a, auto &b) { return a.total() < b.total(); });
   PlannedStep::Memory memory;
   memory.state = {double(most.parameters), double(most.gradients),
                   double(most.moments), double(most.sums)};
@@ -239,9 +237,7 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
   std::vector<Sample> twice = input.batch;
   twice.insert(twice.end(), input.batch.begin(), input.batch.end());
   replan("twice the batch (seconds for as many samples)", now, twice, 0.5);
-  llvm::sort(result,
-             [](const Explanation::Relaxation &a,
-                const Explanation::Relaxation &b) { return a.step < b.step; });
+  llvm::sort(result, [](auto &a, auto &b) { return a.step < b.step; });
   return result;
 }
 
@@ -256,7 +252,7 @@ Explanation::Spread spreadOf(const PolicyInput &input, const Plan &plan,
   options.requireMemory = false;
   for (int i = 1; i <= seeds; ++i) {
     std::vector<Sample> batch =
-        drawBatch(data, first + uint64_t(i), 0, input.samples());
+        drawBatch(data, first + uint64_t(i), input.samples());
     auto a = expectedToOptional(
              simulateStep(input.costs, plan, batch, options)),
          b = expectedToOptional(

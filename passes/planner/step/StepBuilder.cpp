@@ -268,36 +268,35 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
                               Prediction &predicted) const {
   predicted.times.assign(plan.units.size(), {});
   predicted.sources.clear();
-  for (size_t u = 0; u < plan.units.size(); ++u) {
+  for (size_t u = 0; u < plan.units.size(); ++u)
     predicted.sources.push_back(costs.getSource(int(u)).str());
-    const UnitPlan &unit = plan.units[u];
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StageInfo &info = stages[s];
+    int u = info.unit;
     const Module &module = costs.model.modules[u];
-    std::vector<int32_t> speeds = unit.getSpeeds();
-    int64_t fastest =
-        std::max_element(speeds.begin(), speeds.end()) - speeds.begin();
-    for (int s = 0; s < unit.getStages(); ++s) {
-      const scheduler::Stage &stage = problem.stages[stageBase[u] + s];
-      double item = 0;
-      for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
-        item += price(int(u), unit.getSave(s), largest[u],
-                      fastest)[module.layers[i]]
-                    .times.total();
-      StageTimes &times = predicted.times[u].emplace_back();
-      times.forward = stage.forward.values[0];
-      times.input = stage.input.values[0];
-      times.weight = stage.weight.values[0];
-      // Of the largest item, where they differ.
-      double items = module.countLargest(largest[u]);
-      times.item = toTime(item / std::max(1.0, items));
-      times.keeps = stage.activation.values[0];
-      times.waits = stage.weightActivation.values[0];
-      times.late = stage.late->values[0];
-      forRanks(stage, [&](int rank) {
-        if (!problem.memory.empty() &&
-            (!times.room || problem.memory[rank] < times.room))
-          times.room = std::max<int64_t>(1, problem.memory[rank]);
-      });
-    }
+    const scheduler::Stage &stage = problem.stages[s];
+    const std::vector<double> &speeds = replicas[u].speeds;
+    const std::vector<Price> &kinds =
+        price(u, plan.units[u].getSave(info.index), largest[u],
+              llvm::max_element(speeds) - speeds.begin());
+    double item = 0;
+    for (int i = info.begin; i < info.end; ++i)
+      item += kinds[module.layers[i]].times.total();
+    StageTimes &times = predicted.times[u].emplace_back();
+    times.forward = stage.forward.values[0];
+    times.input = stage.input.values[0];
+    times.weight = stage.weight.values[0];
+    // Of the largest item, where they differ.
+    double items = module.countLargest(largest[u]);
+    times.item = toTime(item / std::max(1.0, items));
+    times.keeps = stage.activation.values[0];
+    times.waits = stage.weightActivation.values[0];
+    times.late = stage.late->values[0];
+    forRanks(stage, [&](int rank) {
+      if (!problem.memory.empty() &&
+          (!times.room || problem.memory[rank] < times.room))
+        times.room = std::max<int64_t>(1, problem.memory[rank]);
+    });
   }
   // Pipeline edges come first, one behind each stage but a unit's last.
   size_t edge = 0;

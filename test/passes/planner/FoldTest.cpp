@@ -14,7 +14,7 @@ using namespace dt::planner;
 namespace {
 
 std::vector<Sample> drawn(const char *name, int count) {
-  return drawBatch(*llvm::cantFail(openData(name)), 1, 0, count);
+  return drawBatch(*llvm::cantFail(openData(name)), 1, count);
 }
 
 Plan disjoint(const PolicyInput &input) {
