@@ -13,10 +13,8 @@
 
 namespace dt::planner {
 
-scheduler::Solution
-StepBuilder::expand(const scheduler::Problem &problem,
-                    const StepBuilder &folded,
-                    const scheduler::Solution &solution) const {
+Solution StepBuilder::expand(const Problem &problem, const StepBuilder &folded,
+                             const Solution &solution) const {
   // Which replica of a stage a rank runs, and whose list it takes.
   std::vector<std::vector<std::pair<int, int>>> replicas(ranks);
   std::vector<int> source(ranks, -1);
@@ -30,13 +28,13 @@ StepBuilder::expand(const scheduler::Problem &problem,
                    : folded.ranksOf(info, folded.classOf(info.unit, r))[0];
       }
   }
-  scheduler::Solution result;
+  Solution result;
   result.ranks.resize(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     if (source[rank] < 0)
       continue;
     result.ranks[rank] = solution.ranks[source[rank]];
-    for (scheduler::Task &task : result.ranks[rank])
+    for (Task &task : result.ranks[rank])
       for (auto [stage, replica] : replicas[rank])
         if (stage == task.stage)
           task.replica = replica;

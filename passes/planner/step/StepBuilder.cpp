@@ -173,8 +173,7 @@ int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
 }
 
 /// All stages of a unit: a part is priced once for all of them.
-void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
-                               int u) {
+void StepBuilder::addUnitTimes(Problem &problem, const Parts &parts, int u) {
   const UnitPlan &unit = plan.units[u];
   int count = unit.getStages();
   const Module &module = costs.model.modules[u];
@@ -218,7 +217,7 @@ bool StepBuilder::splitsBackward(const StageInfo &info) const {
                                  unit.getSave(info.index) == Save::None);
 }
 
-void StepBuilder::makeNominal(scheduler::Problem &problem) const {
+void StepBuilder::makeNominal(Problem &problem) const {
   auto mean = [](auto &values, auto get) {
     double sum = 0;
     for (const auto &value : values)
@@ -264,7 +263,7 @@ bool StepBuilder::isDirect(int from, int to) const {
           (countsSamples(from) && countsSamples(to)));
 }
 
-void StepBuilder::recordTimes(const scheduler::Problem &problem,
+void StepBuilder::recordTimes(const Problem &problem,
                               Prediction &predicted) const {
   predicted.times.assign(plan.units.size(), {});
   predicted.sources.clear();
@@ -310,9 +309,8 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
                                             : problem.edges[broker].latency);
 }
 
-void StepBuilder::record(scheduler::Problem &problem, int index,
-                         const Parts &parts, int k, int64_t klass, int64_t r,
-                         const Price &sum) {
+void StepBuilder::record(Problem &problem, int index, const Parts &parts, int k,
+                         int64_t klass, int64_t r, const Price &sum) {
   scheduler::Stage &stage = problem.stages[index];
   const UnitPlan &unit = plan.units[stages[index].unit];
   size_t at = size_t(k) * classes[unit.module] + klass;
@@ -347,7 +345,7 @@ void StepBuilder::weighReplicas(const Parts &parts) {
                          speedOf(pace, int64_t(r));
 }
 
-void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
+void StepBuilder::addTimes(Problem &problem, const Parts &parts) {
   work = {};
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
@@ -378,8 +376,8 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
     addUnitTimes(problem, parts, int(u));
 }
 
-scheduler::Problem StepBuilder::build(const Parts &parts) {
-  scheduler::Problem problem;
+Problem StepBuilder::build(const Parts &parts) {
+  Problem problem;
   problem.ranks = ranks;
   problem.microbatches = parts.microbatches;
   for (const UnitPlan &unit : plan.units)

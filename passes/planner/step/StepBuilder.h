@@ -20,6 +20,12 @@
 
 namespace dt::planner {
 
+using scheduler::Kind;
+using scheduler::Problem;
+using scheduler::Solution;
+using scheduler::Task;
+using scheduler::TaskGraph;
+
 /// Nanoseconds; what is beyond all that schedules take (hours) is an error of
 /// theirs.
 inline Time toTime(double seconds) {
@@ -44,33 +50,29 @@ public:
   StepBuilder(const Costs &costs, const Plan &plan, bool fold = false,
               const std::vector<double> *slowdowns = nullptr);
 
-  scheduler::Problem build(const Parts &parts);
-  EngineOptions getEngineOptions(const scheduler::Problem &problem,
-                                 bool links) const;
+  Problem build(const Parts &parts);
+  EngineOptions getEngineOptions(const Problem &problem, bool links) const;
   /// Ranks and memory, from the problem and the order of tasks.
-  void describe(const scheduler::TaskGraph &graph, PlannedStep &result) const;
+  void describe(const TaskGraph &graph, PlannedStep &result) const;
   /// Adds outputs that wait for the forwards that use them, once it is known
   /// when tasks run: at the receiver where nothing bounds them there, else,
   /// where no gradient comes back, at the sender those that the receiver has no
   /// buffer for yet.
-  void addWaiting(const scheduler::TaskGraph &graph, PlannedStep &result) const;
+  void addWaiting(const TaskGraph &graph, PlannedStep &result) const;
   /// Tells schedules that search how much activations may take; `less` by unit:
   /// bytes that replicas hold beyond what stands for them.
-  void limitMemory(scheduler::Problem &problem,
-                   const std::vector<double> &less) const;
+  void limitMemory(Problem &problem, const std::vector<double> &less) const;
   /// Of a folded problem with mean parts: its figures, for the program's own.
-  void recordTimes(const scheduler::Problem &problem,
-                   Prediction &predicted) const;
+  void recordTimes(const Problem &problem, Prediction &predicted) const;
   /// Whether all replicas of a class have equal parts, and no class is cut: the
   /// folded problem then takes exactly as long.
   bool isUniform(const Parts &parts) const;
   /// The folded problem's order of tasks for every replica.
-  scheduler::Solution expand(const scheduler::Problem &problem,
-                             const StepBuilder &folded,
-                             const scheduler::Solution &solution) const;
+  Solution expand(const Problem &problem, const StepBuilder &folded,
+                  const Solution &solution) const;
   /// As a program has it: every part is the mean one, and keeps what the
   /// fullest does.
-  void makeNominal(scheduler::Problem &problem) const;
+  void makeNominal(Problem &problem) const;
   /// Device-seconds of the last problem: all tasks, and of them communication
   /// in TP groups and work done twice.
   struct Work {
@@ -104,13 +106,13 @@ private:
   /// First ranks and widths, once there are stages.
   void fillRanks();
   /// By rank: what it holds all the time.
-  void holdAlways(const scheduler::Problem &problem, Held &held) const;
+  void holdAlways(const Problem &problem, Held &held) const;
   /// Of every unit its fullest rank, with all that the rank holds.
   void findFullest(PlannedStep &result) const;
   /// Of another unit's items what the fullest part of a unit has.
   TokenSums fullestOf(int unit, int other) const;
   /// Adds blocks that collectives go through.
-  void holdCollectives(const scheduler::Problem &problem, Held &held) const;
+  void holdCollectives(const Problem &problem, Held &held) const;
   /// The largest that a stage's calls need, one at a time.
   CollectiveBlocks callsOf(const StageInfo &stage) const;
   /// What a task packs of an edge of the model, at one end of it, in one
@@ -123,11 +125,11 @@ private:
   Packing packingOf(const ModelEdge &edge, bool atConsumer) const;
   /// Adds what ranks have packed at once in their orders of tasks; as yet
   /// without any, for one that goes back at once.
-  void holdPacked(const scheduler::Problem &problem,
-                  const scheduler::Solution *solution, Held &held) const;
+  void holdPacked(const Problem &problem, const Solution *solution,
+                  Held &held) const;
   /// Adds messages of ranks to themselves, as long as they wait.
-  void holdStashed(const scheduler::Problem &problem,
-                   const scheduler::Solution &solution, Held &held) const;
+  void holdStashed(const Problem &problem, const Solution &solution,
+                   Held &held) const;
   /// Calls f(bytes, sends, gradient) for what a replica packs in a stage for a
   /// task, each way.
   template <typename Function>
@@ -135,7 +137,7 @@ private:
   /// Calls f(edge, stage, bytes, counted) for edges of the problem whose
   /// messages may wait at a stage beyond the `counted` ones of holdAlways().
   template <typename Function>
-  void forWaitingEdges(const scheduler::Problem &problem, Function f) const;
+  void forWaitingEdges(const Problem &problem, Function f) const;
   /// What a stage holds for a moment, while one of its tasks runs.
   double workspaceOf(const StageInfo &stage) const;
   template <typename PartOf, typename Function>
@@ -154,12 +156,12 @@ private:
   bool isDirect(int from, int to) const;
   /// Bytes that a stage hands to the next.
   const Linear &outputOf(const StageInfo &stage) const;
-  void addTimes(scheduler::Problem &problem, const Parts &parts);
-  void addUnitTimes(scheduler::Problem &problem, const Parts &parts, int unit);
+  void addTimes(Problem &problem, const Parts &parts);
+  void addUnitTimes(Problem &problem, const Parts &parts, int unit);
   bool splitsBackward(const StageInfo &stage) const;
   /// Where no gradient of inputs comes out, a program has one half only.
   bool hasWeightsOnly(const StageInfo &stage) const;
-  void record(scheduler::Problem &problem, int stage, const Parts &parts, int k,
+  void record(Problem &problem, int stage, const Parts &parts, int k,
               int64_t klass, int64_t replica, const Price &sum);
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
@@ -172,25 +174,22 @@ private:
   /// Of a part, by kind of layer.
   const std::vector<Price> &price(int unit, Save save, const TokenSums &part,
                                   int64_t replica) const;
-  void addEdges(scheduler::Problem &problem, const Parts &parts);
-  void addContrast(scheduler::Problem &problem, const Parts &parts);
+  void addEdges(Problem &problem, const Parts &parts);
+  void addContrast(Problem &problem, const Parts &parts);
   double contrastTime(int unit, const Parts &parts) const;
-  void addPipelineEdge(scheduler::Problem &problem, const Parts &parts,
-                       size_t stage);
+  void addPipelineEdge(Problem &problem, const Parts &parts, size_t stage);
   std::vector<std::pair<int64_t, double>>
   gatherItems(const Parts &parts, const ModelEdge &edge, int carrier) const;
-  void addBroker(scheduler::Problem &problem, const Parts &parts,
-                 const ModelEdge &edge);
+  void addBroker(Problem &problem, const Parts &parts, const ModelEdge &edge);
   /// The edge of these messages, if there are any.
-  void addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
+  void addRoutes(Problem &problem, const ModelEdge &edge,
                  std::vector<scheduler::Route> routes);
-  void addEvenBroker(scheduler::Problem &problem, const Parts &parts,
+  void addEvenBroker(Problem &problem, const Parts &parts,
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
   void addReduction(EngineOptions &engine, int stage) const;
   void addLinks(EngineOptions &engine) const;
-  void addMessages(const scheduler::Problem &problem,
-                   EngineOptions &engine) const;
+  void addMessages(const Problem &problem, EngineOptions &engine) const;
   /// What so many seconds on every NIC of a unit's pipeline position take of
   /// the links.
   std::vector<std::pair<int, Time>> takesOf(const EngineOptions &engine,
@@ -293,8 +292,8 @@ private:
 
 /// The order problem of a schedule: its tasks by start, and what each waits
 /// for. Rows are forward, input and weight times of every stage.
-reorder::OrderProblem makeOrderProblem(const scheduler::TaskGraph &graph,
-                                       const scheduler::Solution &solution,
+reorder::OrderProblem makeOrderProblem(const TaskGraph &graph,
+                                       const Solution &solution,
                                        const scheduler::Timeline &timeline,
                                        std::vector<std::vector<int64_t>> rows);
 

@@ -42,8 +42,8 @@ const Linear &StepBuilder::outputOf(const StageInfo &stage) const {
   return module.kinds[module.layers[stage.end - 1]].output;
 }
 
-void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
-                                  const Parts &parts, size_t s) {
+void StepBuilder::addPipelineEdge(Problem &problem, const Parts &parts,
+                                  size_t s) {
   const StageInfo &a = stages[s];
   const UnitPlan &unit = plan.units[a.unit];
   scheduler::Edge edge;
@@ -135,7 +135,7 @@ StepBuilder::gatherItems(const Parts &parts, const ModelEdge &edge,
   return sent;
 }
 
-void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
+void StepBuilder::addBroker(Problem &problem, const Parts &parts,
                             const ModelEdge &edge) {
   // The items that travel are the consumer's if it counts something else than
   // samples, else the producer's.
@@ -186,7 +186,7 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
   addRoutes(problem, edge, std::move(routes));
 }
 
-void StepBuilder::addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
+void StepBuilder::addRoutes(Problem &problem, const ModelEdge &edge,
                             std::vector<scheduler::Route> routes) {
   if (routes.empty())
     return;
@@ -201,7 +201,7 @@ void StepBuilder::addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
 
 /// Without items: one message between each pair of classes, as large as an even
 /// share.
-void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
+void StepBuilder::addEvenBroker(Problem &problem, const Parts &parts,
                                 const ModelEdge &edge, int carrier) {
   std::vector<scheduler::Route> routes;
   const Parts::Items &items = parts.modules[carrier];
@@ -226,7 +226,7 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
   addRoutes(problem, edge, std::move(routes));
 }
 
-void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
+void StepBuilder::addEdges(Problem &problem, const Parts &parts) {
   overhead.clear();
   brokers.clear();
   for (size_t s = 0; s + 1 < stages.size(); ++s)
@@ -265,7 +265,7 @@ double StepBuilder::contrastTime(int u, const Parts &parts) const {
 }
 
 /// The task of all ranks that hold embeddings, over the whole batch.
-void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
+void StepBuilder::addContrast(Problem &problem, const Parts &parts) {
   scheduler::Stage sync;
   sync.name = "contrast";
   sync.batchSync = true;
@@ -365,7 +365,7 @@ void StepBuilder::addReduction(EngineOptions &engine, int stage) const {
   engine.reductions.push_back(std::move(reduction));
 }
 
-EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
+EngineOptions StepBuilder::getEngineOptions(const Problem &problem,
                                             bool links) const {
   EngineOptions engine;
   const Cluster &cluster = costs.cluster;

@@ -34,7 +34,7 @@ void StepBuilder::addLinks(EngineOptions &engine) const {
   }
 }
 
-void StepBuilder::addMessages(const scheduler::Problem &problem,
+void StepBuilder::addMessages(const Problem &problem,
                               EngineOptions &engine) const {
   for (int64_t rank : planRank) {
     Cluster::Site site = costs.cluster.getSite(rank);

@@ -12,10 +12,6 @@
 
 namespace dt::planner {
 
-using scheduler::Kind;
-using scheduler::Task;
-using scheduler::TaskGraph;
-
 double StepBuilder::workspaceOf(const StageInfo &info) const {
   int u = info.unit;
   const std::vector<int> &layers = costs.model.modules[u].layers;
@@ -117,8 +113,7 @@ TokenSums StepBuilder::fullestOf(int unit, int other) const {
           shareOf(other, replicas[other].most));
 }
 
-void StepBuilder::holdAlways(const scheduler::Problem &problem,
-                             Held &held) const {
+void StepBuilder::holdAlways(const Problem &problem, Held &held) const {
   held.assign(ranks, {});
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
@@ -155,8 +150,7 @@ void StepBuilder::holdAlways(const scheduler::Problem &problem,
 }
 
 template <typename Function>
-void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
-                                  Function f) const {
+void StepBuilder::forWaitingEdges(const Problem &problem, Function f) const {
   auto look = [&](int e, auto bytesAt) {
     const scheduler::Edge &edge = problem.edges[e];
     const scheduler::Stage &from = problem.stages[edge.from],
@@ -209,7 +203,7 @@ static int countTogether(const std::vector<std::pair<Time, Time>> &lives) {
 
 void StepBuilder::addWaiting(const TaskGraph &graph,
                              PlannedStep &result) const {
-  const scheduler::Problem &problem = result.problem;
+  const Problem &problem = result.problem;
   const std::vector<Time> &start = result.simulation.start,
                           &end = result.simulation.end;
   forWaitingEdges(problem, [&](int e, int stage, double bytes, int counted) {
@@ -251,7 +245,7 @@ void StepBuilder::addWaiting(const TaskGraph &graph,
   findFullest(result);
 }
 
-void StepBuilder::limitMemory(scheduler::Problem &problem,
+void StepBuilder::limitMemory(Problem &problem,
                               const std::vector<double> &less) const {
   Held held;
   holdAlways(problem, held);
@@ -292,7 +286,7 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
 }
 
 void StepBuilder::describe(const TaskGraph &graph, PlannedStep &result) const {
-  const scheduler::Problem &problem = result.problem;
+  const Problem &problem = result.problem;
   result.planRank = planRank;
   result.devices.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
@@ -315,7 +309,7 @@ void StepBuilder::describe(const TaskGraph &graph, PlannedStep &result) const {
 }
 
 void StepBuilder::findFullest(PlannedStep &result) const {
-  const scheduler::Problem &problem = result.problem;
+  const Problem &problem = result.problem;
   result.memory.assign(plan.units.size(), {});
   for (size_t s = 0; s < stages.size(); ++s) {
     PlannedStep::Memory &own = result.memory[stages[s].unit];
@@ -327,10 +321,10 @@ void StepBuilder::findFullest(PlannedStep &result) const {
 }
 
 reorder::OrderProblem makeOrderProblem(const TaskGraph &graph,
-                                       const scheduler::Solution &solution,
+                                       const Solution &solution,
                                        const scheduler::Timeline &timeline,
                                        std::vector<std::vector<int64_t>> rows) {
-  const scheduler::Problem &problem = graph.getProblem();
+  const Problem &problem = graph.getProblem();
   reorder::OrderProblem result;
   result.microbatches = problem.microbatches;
   // A backward that is not split has input and weight time together: a row of

@@ -17,9 +17,6 @@
 
 namespace dt::planner {
 
-using scheduler::Kind;
-using scheduler::Task;
-
 CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
   int u = info.unit;
   const UnitPlan &unit = plan.units[u];
@@ -38,8 +35,7 @@ CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
 
 /// What is combined is combined in the host's memory; only devices have a
 /// stream beside that of all else.
-void StepBuilder::holdCollectives(const scheduler::Problem &problem,
-                                  Held &held) const {
+void StepBuilder::holdCollectives(const Problem &problem, Held &held) const {
   bool onHost = costs.cluster.isOnHost();
   std::vector<CollectiveBlocks> calls(ranks);
   for (size_t s = 0; s < stages.size(); ++s) {
@@ -174,8 +170,7 @@ static int countStashed(llvm::ArrayRef<Task> tasks, int from, int fromSpan,
   return most / std::min(fromSpan, toSpan);
 }
 
-void StepBuilder::holdStashed(const scheduler::Problem &problem,
-                              const scheduler::Solution &solution,
+void StepBuilder::holdStashed(const Problem &problem, const Solution &solution,
                               Held &held) const {
   for (size_t e = 0; e < packing.size(); ++e) {
     double bytes = std::min(packing[e][0].bytes, packing[e][1].bytes);
@@ -195,8 +190,7 @@ void StepBuilder::holdStashed(const scheduler::Problem &problem,
   }
 }
 
-void StepBuilder::holdPacked(const scheduler::Problem &problem,
-                             const scheduler::Solution *solution,
+void StepBuilder::holdPacked(const Problem &problem, const Solution *solution,
                              Held &held) const {
   std::vector<Kind> tasks;
   auto hold = [&](int stage, int r, int rank, double bytes, bool sends,
