@@ -78,8 +78,7 @@ std::string boundOf(const PolicyInput &input, const Plan &plan,
       if (a == b || x.meets(y))
         busy[a] += plan.predicted.busy[b];
     }
-  size_t busiest =
-      size_t(std::max_element(busy.begin(), busy.end()) - busy.begin());
+  size_t busiest = max_element(busy) - busy.begin();
   std::string memory =
       unit.memory.total() > 0.9 * unit.capacity ? "; its memory is full" : "";
   if (busy[u] < 0.93 * busy[busiest])
