@@ -273,9 +273,8 @@ void multiply(RankLayer &layer, double factor) {
       all(&exchange.bytes, &exchange.rows);
       ops(exchange.beside);
     }
-  all(&layer.kept, &layer.keptToWeights, &layer.keptForWeights,
-      &layer.keptAtStart, &layer.handedOut, &layer.scratch,
-      &layer.scratchOfHalves);
+  for (auto [key, bytes] : planner::kRankLayer)
+    all(&(layer.*bytes));
 }
 
 /// What became of the marked modules. Layers that sequence parallelism makes no

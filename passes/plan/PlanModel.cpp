@@ -68,13 +68,10 @@ void addState(dist::ModuleOp module, planner::Module &result) {
   MeanBytes mean;
   for (auto parameter : module.getOps<nn::ParameterOp>())
     mean.add(parameter);
-  auto [weight, gradient, optimizer] = mean.get();
-  result.trainable = gradient > 0;
-  result.weightBytes = weight;
-  result.gradientBytes = gradient;
-  result.optimizerBytes = optimizer;
+  result.bytes = mean.get();
+  result.trainable = result.bytes.gradient > 0;
   auto shorten = [&](std::optional<planner::ParameterBytes> &bytes) {
-    if (bytes == mean.get())
+    if (bytes == result.bytes)
       bytes.reset();
   };
   for (LayerKind &kind : result.kinds)

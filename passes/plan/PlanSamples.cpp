@@ -96,7 +96,7 @@ fitToProgram(const std::vector<planner::Sample> &samples,
     static_cast<planner::ItemSize &>(fit) = ofSamples.of(sample);
     for (auto [k, source] : llvm::enumerate(sources)) {
       const ItemBound &kind = program.kinds[k];
-      auto items = sample.get(planner::ItemKind(source + 1));
+      auto items = sample.getSizes(planner::ItemKind(source + 1));
       std::vector<planner::ItemSize> &own = fit.of(planner::ItemKind(k + 1));
       for (const planner::ItemSize &size : items.take_front(size_t(kind.most)))
         own.push_back(ofKinds[k].of(size));

@@ -304,7 +304,7 @@ FailureOr<int64_t> ProblemBuilder::getMessageTime(dist::EdgeOp edge) {
   return nanoseconds(
       cluster
           ->pointToPoint(cluster->getNodeKind(a), cluster->getNodeKind(b),
-                         cluster->getNode(a) == cluster->getNode(b), 1)
+                         cluster->getNode(a) == cluster->getNode(b))
           .time(bytes * double(sender.sub * to.getSpan()) /
                 double(from.getSpan())));
 }

@@ -45,7 +45,7 @@ void setPeaks(mlir::ModuleOp program, dist::PlanOp plan) {
     const planner::NodeKind &node = cluster->nodes[cluster->getNodeKind(rank)];
     if (!node.cores)
       continue;
-    int64_t first = rank - cluster->getPlace(rank);
+    int64_t first = rank - cluster->getSite(rank).place;
     peaks.back() *= double(node.devices) /
                     double(std::min<int64_t>(node.devices, ranks - first));
   }

@@ -260,7 +260,7 @@ LogicalResult StageCuts::balance(const planner::Cluster &cluster, int64_t pp,
                       messages;
   dist::Placement place(module);
   bool inNode = place.dp * place.group < cluster.nodes[0].devices;
-  planner::Link link = cluster.pointToPoint(0, 0, inNode, 1);
+  planner::Link link = cluster.pointToPoint(0, 0, inNode);
   for (size_t i = 0; i + 1 < count; ++i) {
     work.push_back(std::accumulate(seconds.begin() + points[i],
                                    seconds.begin() + points[i + 1], 0.0));

@@ -199,7 +199,7 @@ std::optional<Robustness> makeRobustness(const Data &data) {
   robustness.percentile = int(robust);
   robustness.seed = seed;
   robustness.batch = [&](int draw) {
-    return drawBatch(data, seed + uint64_t(draw), 0, batchSize);
+    return drawBatch(data, seed + uint64_t(draw), batchSize);
   };
   return robustness;
 }
@@ -257,7 +257,7 @@ Error run() {
     if (Error error = write(modelOut, printModel(*model) + "\n"))
       return error;
   Costs costs(*cluster, *model, profile ? &*profile : nullptr);
-  std::vector<Sample> batch = drawBatch(**data, seed, 0, batchSize);
+  std::vector<Sample> batch = drawBatch(**data, seed, batchSize);
   outs() << model->name << " on " << cluster->getNumDevices() << " of "
          << cluster->name << ", batch " << batchSize << ", "
          << (*data)->describe() << "; figures rest on the "

@@ -157,7 +157,7 @@ void disttrain(const Cluster &all, bool quick) {
     Cluster cluster = llvm::cantFail(all.take(s.devices));
     Costs costs(cluster, model);
     auto data = makePacked();
-    std::vector<Sample> batch = drawBatch(*data, 1, 0, s.samples);
+    std::vector<Sample> batch = drawBatch(*data, 1, s.samples);
     PolicyInput input{costs, batch};
     std::printf("\n%s, %lld A800s, batch %lld, packed; published: %s\n",
                 model.name.c_str(), (long long)s.devices, (long long)s.samples,
@@ -214,7 +214,7 @@ void distmm(const Cluster &all, bool quick) {
     Costs costs(cluster, model);
     // One picture of 256 patches and a caption of 64 tokens.
     std::vector<Sample> batch =
-        drawBatch(*makeUniform({64, {{256}}}), 1, 0, s.samples);
+        drawBatch(*makeUniform({64, {{256}}}), 1, s.samples);
     double parameters =
         model.modules[0].getParameters() + model.modules[1].getParameters();
     std::printf("\n%s (%.1fB), %lld A800s, batch %lld; published: DISTMM 1.32x "

@@ -74,7 +74,7 @@ void benchFormula() {
 
 void benchReorder() {
   auto data = makePacked();
-  std::vector<Sample> batch = drawBatch(*data, 1, 0, 1920);
+  std::vector<Sample> batch = drawBatch(*data, 1, 1920);
   std::vector<int64_t> loads;
   for (const Sample &sample : batch)
     loads.push_back(int64_t(momentsOf(sample, ItemKind::Image).tokens));
@@ -131,7 +131,7 @@ void benchSimulator(const Cluster &all) {
   Plan plan;
   plan.ranks = 10000;
   plan.microbatches = 32;
-  PolicyInput input{costs, drawBatch(*makeUniform({8192, {}}), 1, 0, 1)};
+  PolicyInput input{costs, drawBatch(*makeUniform({8192, {}}), 1, 1)};
   auto addUnit = [&](int m, int tp, int64_t dp, int pp, int64_t first) {
     UnitPlan unit = makeUnit(input, m, tp, dp, pp, 1, Save::Vjp);
     unit.firstRank = first;
@@ -146,7 +146,7 @@ void benchSimulator(const Cluster &all) {
                                      ? makeUniform(sample)
                                      : llvm::cantFail(openData(name));
     // As many samples as all parts hold evenly.
-    std::vector<Sample> batch = drawBatch(*data, 1, 0, 116 * 32);
+    std::vector<Sample> batch = drawBatch(*data, 1, 116 * 32);
     StepOptions options;
     options.requireMemory = false;
     bool folded = false;
@@ -172,7 +172,7 @@ void benchJoint(const Cluster &all) {
     Costs costs(cluster, model);
     for (const char *name : {"packed", "documents"}) {
       auto data = llvm::cantFail(openData(name));
-      std::vector<Sample> batch = drawBatch(*data, 1, 0, samples);
+      std::vector<Sample> batch = drawBatch(*data, 1, samples);
       std::string error;
       double seconds = least(
           3,
@@ -204,7 +204,7 @@ std::vector<Baseline> batchesFor(const Costs &costs, const Data &data,
   for (int64_t dp : {72, 64, 60, 48, 32, 30, 27, 24, 18, 16, 15, 8, 4, 2, 1}) {
     if (exact.size() == 2)
       break;
-    std::vector<Sample> batch = drawBatch(data, 1, 0, n * dp);
+    std::vector<Sample> batch = drawBatch(data, 1, n * dp);
     auto found = makePlan("disttrain", {costs, batch});
     if (!found) {
       llvm::consumeError(found.takeError());

@@ -138,18 +138,14 @@ double ModuleCost::Rate::at(const TokenSums &part) const {
 const ModuleCost::Rates &ModuleCost::ratesOf(int kind,
                                              const CostOptions &options) const {
   const RankLayer *cut = partitioned(kind, options);
+  auto keyOf = [](const CostOptions &o) {
+    return std::tie(o.tp, o.cp, o.ep, o.etp, o.sequenceParallel);
+  };
   for (const Rates *known = rates[kind].first; known; known = known->next)
-    if (known->layer == cut && known->tp == options.tp &&
-        known->cp == options.cp && known->ep == options.ep &&
-        known->etp == options.etp &&
-        known->sequenceParallel == options.sequenceParallel)
+    if (known->layer == cut && keyOf(known->options) == keyOf(options))
       return *known;
   auto made = std::make_unique<Rates>();
-  made->tp = options.tp;
-  made->cp = options.cp;
-  made->ep = options.ep;
-  made->etp = options.etp;
-  made->sequenceParallel = options.sequenceParallel;
+  made->options = options;
   made->layer = cut;
   // What is cut already is divided over tokens only.
   CostOptions whole;
@@ -239,53 +235,36 @@ double interpolate(const std::vector<ProfilePoint> &points, double tokens,
 
 } // namespace
 
-Times ModuleCost::layer(int index, const CostOptions &options,
-                        const TokenSums &part) const {
-  if (part.empty())
-    return {};
-  return layer(ratesOf(index, options), index, options, part);
-}
-
-ModuleCost::RatedOptions
-ModuleCost::getRatedOptions(const CostOptions &options) const {
-  RatedOptions layout{options, {}};
-  for (size_t kind = 0; kind < description.kinds.size(); ++kind)
-    layout.rates.push_back(&ratesOf(int(kind), options));
-  return layout;
-}
-
-ModuleCost::Price ModuleCost::price(int index, const RatedOptions &layout,
+ModuleCost::Price ModuleCost::price(int index, const CostOptions &options,
                                     const TokenSums &part) const {
   if (part.empty())
     return {};
-  const CostOptions &options = layout.options;
-  const Rates &known = *layout.rates[index];
-  return {layer(known, index, options, part),
-          keptByKind(known.layer, index, options, part),
-          keptToWeights(known.layer, index, options, part),
-          keptForWeights(known.layer, index, options, part),
-          keptAtStart(known.layer, options, part)};
+  Work work = workOf(index, options, part);
+  const RankLayer *cut = work.known.layer;
+  return {layer(work), keptByKind(cut, index, options, part),
+          keptToWeights(cut, index, options, part),
+          keptForWeights(cut, index, options, part),
+          keptAtStart(cut, options, part)};
 }
 
-Times ModuleCost::layer(const Rates &known, int index,
-                        const CostOptions &options,
-                        const TokenSums &part) const {
-  Times times = modelled(known, index, options, part);
-  if (profiles[index])
-    times = measuredTimes(index, options, part, times);
-  addMessages(known, index, options, part, times);
+Times ModuleCost::layer(const Work &work) const {
+  Times times = modelled(work);
+  if (profiles[work.index])
+    times = measuredTimes(work, times);
+  addMessages(work, times);
   return times;
 }
 
 /// The model's times, scaled by what was measured over what it says there.
-Times ModuleCost::measuredTimes(int index, const CostOptions &options,
-                                const TokenSums &part, const Times &now) const {
+Times ModuleCost::measuredTimes(const Work &work, const Times &now) const {
+  int index = work.index;
+  const TokenSums &part = work.part;
   // The nearest measured TP: the largest up to this one, else the smallest.
-  const auto &all = profiles[index]->points;
-  auto it = all.upper_bound(options.tp);
+  const auto &all = *profiles[index];
+  auto it = all.upper_bound(work.options.tp);
   if (it != all.begin())
     --it;
-  CostOptions as = options, here = options;
+  CostOptions as = work.options, here = as;
   as.tp = it->first;
   as.cp = as.ep = 1;
   as.etp = 0;
@@ -296,7 +275,8 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   // What the model says nothing about is taken to grow with tokens.
   auto ratioOf = [&](double modelled, auto measuredOf, auto modelOf) {
     return interpolate(it->second, part.tokens, [&](const ProfilePoint &point) {
-      double model = modelOf(this->modelled(index, as, point.getPart()));
+      double model =
+          modelOf(this->modelled(workOf(index, as, point.getPart())));
       return modelled <= 0 || model <= 0 ? measuredOf(point) / point.tokens
                                          : measuredOf(point) / model;
     });
@@ -304,7 +284,7 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   auto scaled = [&](double modelled, double ratio) {
     return ratio * (modelled > 0 ? modelled : part.tokens);
   };
-  Times base = modelled(index, here, part), result;
+  Times base = modelled(workOf(index, here, part)), result;
   double forward = ratioOf(
       now.forward, [](const ProfilePoint &p) { return p.forward; },
       [](const Times &t) { return t.forward; });
@@ -336,26 +316,18 @@ Times ModuleCost::measuredTimes(int index, const CostOptions &options,
   return result;
 }
 
-Times ModuleCost::modelled(int index, const CostOptions &options,
-                           const TokenSums &part) const {
-  if (part.empty())
-    return {};
-  return modelled(ratesOf(index, options), index, options, part);
-}
-
-Times ModuleCost::modelled(const Rates &known, int index,
-                           const CostOptions &options,
-                           const TokenSums &part) const {
+Times ModuleCost::modelled(const Work &work) const {
+  const Rates &known = work.known;
   auto sum = [&](const std::vector<Rate> &list) {
     double time = 0;
     for (const Rate &rate : list)
-      time += rate.at(part);
+      time += rate.at(work.part);
     return time;
   };
   Times times;
   double cheap = 0;
   for (const Rate &rate : known.forward) {
-    double time = rate.at(part);
+    double time = rate.at(work.part);
     times.forward += time;
     if (rate.cheap)
       cheap += time;
@@ -366,17 +338,18 @@ Times ModuleCost::modelled(const Rates &known, int index,
   if (description.trainable)
     times.weight = sum(known.weight);
   if (!known.layer) {
-    if (options.save == Save::None)
+    if (work.options.save == Save::None)
       times.again = times.forward;
-    else if (options.save == Save::Vjp)
+    else if (work.options.save == Save::Vjp)
       times.again = cheap;
     times.input += times.again;
     return times;
   }
-  CostOptions all = options;
+  CostOptions all = work.options;
   all.save = Save::All;
-  if (partitioned(index, all))
-    times.again = std::max(0.0, times.input - sum(ratesOf(index, all).input));
+  if (partitioned(work.index, all))
+    times.again =
+        std::max(0.0, times.input - sum(ratesOf(work.index, all).input));
   return times;
 }
 
@@ -393,22 +366,17 @@ Times ModuleCost::layers(int begin, int end, const CostOptions &options,
                          const TokenSums &part) const {
   Times times;
   // Equal layers follow one another: each kind is priced once a run.
-  for (int i = begin; i < end;) {
-    int kind = description.layers[i], run = i;
-    while (run < end && description.layers[run] == kind)
-      ++run;
-    times += layer(kind, options, part) * double(run - i);
-    i = run;
-  }
+  description.forRuns(begin, end, [&](int kind, int count) {
+    times += layer(kind, options, part) * double(count);
+  });
   return times;
 }
 
-ModuleCost::Bounds ModuleCost::bounds(int begin, int end,
-                                      const CostOptions &options,
+ModuleCost::Bounds ModuleCost::bounds(const CostOptions &options,
                                       const TokenSums &part) const {
   Bounds sum;
-  for (int i = begin; i < end; ++i) {
-    const Rates &known = ratesOf(description.layers[i], options);
+  for (int kind : description.layers) {
+    const Rates &known = ratesOf(kind, options);
     auto add = [&](const std::vector<Rate> &list) {
       for (const Rate &rate : list) {
         double compute = rate.compute.at(part);

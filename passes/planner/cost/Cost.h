@@ -112,21 +112,24 @@ public:
 
   /// Times of one layer of a kind; nothing for a part without items.
   Times layer(int kind, const CostOptions &options,
-              const TokenSums &part) const;
-  /// A layout whose rates were looked up, for many prices.
-  struct RatedOptions {
-    CostOptions options;
-    std::vector<const Rates *> rates; ///< by kind of layer
-  };
-  RatedOptions getRatedOptions(const CostOptions &options) const;
+              const TokenSums &part) const {
+    return part.empty() ? Times() : layer(workOf(kind, options, part));
+  }
   /// What a layer takes and keeps, as layer(), keptByKind() and
   /// keptForWeights() say; `keptToWeights`: of `kept`, what gradients of
   /// weights read; `keptAtStart`: how much more the first of a stage keeps.
   struct Price {
     Times times;
     double kept = 0, keptToWeights = 0, keptForWeights = 0, keptAtStart = 0;
+    void add(const Price &other, double count) {
+      times += other.times * count;
+      kept += other.kept * count;
+      keptToWeights += other.keptToWeights * count;
+      keptForWeights += other.keptForWeights * count;
+      keptAtStart += other.keptAtStart * count;
+    }
   };
-  Price price(int kind, const RatedOptions &layout,
+  Price price(int kind, const CostOptions &options,
               const TokenSums &part) const;
   /// Of layers [begin, end) of the module.
   Times layers(int begin, int end, const CostOptions &options,
@@ -139,7 +142,9 @@ public:
               const TokenSums &part) const;
   /// The same of one layer of a kind.
   double keptByKind(int kind, const CostOptions &options,
-                    const TokenSums &part) const;
+                    const TokenSums &part) const {
+    return keptByKind(partitioned(kind, options), kind, options, part);
+  }
   /// What a layer of a kind needs at once inside its tasks, beyond what is
   /// kept; where nothing says how much, its results in full. `halves`: of
   /// backwards. `gradients`: bytes of gradients of both ends that a backward in
@@ -154,7 +159,9 @@ public:
   /// other beside what the forward kept: gradients of what products with
   /// weights made.
   double keptForWeights(int kind, const CostOptions &options,
-                        const TokenSums &part) const;
+                        const TokenSums &part) const {
+    return keptForWeights(partitioned(kind, options), kind, options, part);
+  }
   /// The largest of each that a layer of a kind needs.
   CollectiveBlocks blocks(int kind, const CostOptions &options,
                           const TokenSums &part) const;
@@ -183,10 +190,12 @@ public:
   double rankParameters(int begin, int end, int tp) const;
   /// Of these, what layers outside read too.
   double tiedParameters(int begin, int end, int tp) const;
-  /// Of these, where `experts` ranks beyond a TP group share them out: what
-  /// other ranks have, and what this one has of them.
-  double expertsElsewhere(int begin, int end, int tp, int64_t experts) const;
-  double expertsHere(int begin, int end, int tp, int64_t experts) const;
+  /// All of these; where `experts` ranks beyond a TP group share them out, of
+  /// them those of this rank, and of its own those of experts.
+  struct Parameters {
+    double all = 0, own = 0, experts = 0;
+  };
+  Parameters parameters(int begin, int end, int tp, int64_t experts) const;
 
   const Module &getModule() const { return description; }
 
@@ -199,30 +208,31 @@ public:
   struct Bounds {
     double compute = 0, bandwidth = 0, launch = 0;
   };
-  Bounds bounds(int begin, int end, const CostOptions &options,
-                const TokenSums &part) const;
+  Bounds bounds(const CostOptions &options, const TokenSums &part) const;
 
 private:
+  /// A layer of a kind at a layout, and the part that it works on.
+  struct Work {
+    int index; ///< of the kind
+    const LayerKind &kind;
+    const Rates &known;
+    const CostOptions &options;
+    const TokenSums &part;
+  };
+  Work workOf(int kind, const CostOptions &options,
+              const TokenSums &part) const {
+    return {kind, description.kinds[kind], ratesOf(kind, options), options,
+            part};
+  }
+  Times layer(const Work &work) const;
   /// Computation alone, and what a TP group (and CP, EP) exchanges.
-  Times modelled(int kind, const CostOptions &options,
-                 const TokenSums &part) const;
-  Times layer(const Rates &known, int kind, const CostOptions &options,
-              const TokenSums &part) const;
-  Times modelled(const Rates &known, int kind, const CostOptions &options,
-                 const TokenSums &part) const;
-  Times measuredTimes(int kind, const CostOptions &options,
-                      const TokenSums &part, const Times &modelled) const;
-  double exchange(const Rates &known, const LayerKind &kind,
-                  const CostOptions &options, const TokenSums &part,
-                  bool backward) const;
+  Times modelled(const Work &work) const;
+  Times measuredTimes(const Work &work, const Times &modelled) const;
+  double exchange(const Work &work, bool backward) const;
   /// Seconds that queries wait for keys of other ranks of a CP group: all
   /// gathered, by heads, or in a ring.
-  double exchangeKeys(const Rates &known, const LayerKind &kind,
-                      const CostOptions &options, const TokenSums &part,
-                      bool backward) const;
-  double goRound(const Rates &known, const LayerKind &kind,
-                 const CostOptions &options, const TokenSums &part,
-                 bool backward) const;
+  double exchangeKeys(const Work &work, bool backward) const;
+  double goRound(const Work &work, bool backward) const;
   /// Whether ranks of a CP group have heads of all tokens in attention.
   bool exchangesHeads(const CostOptions &options) const;
   /// Bytes of other ranks' keys, and of their gradients, inside a layer.
@@ -232,8 +242,7 @@ private:
   /// mean).
   double getSlowest(int kind, const CostOptions &options,
                     const RankLayer *cut) const;
-  void addMessages(const Rates &known, int kind, const CostOptions &options,
-                   const TokenSums &part, Times &times) const;
+  void addMessages(const Work &work, Times &times) const;
   /// Of a layer that is cut as `layer`, or by rule.
   double keptByKind(const RankLayer *layer, int kind,
                     const CostOptions &options, const TokenSums &part) const;
@@ -276,11 +285,9 @@ private:
     std::vector<Rate> beside;
   };
   /// Seconds of one of `strips` strips of it.
-  double stripOf(const Message &message, const CostOptions &options,
-                 const TokenSums &part, int strips) const;
+  double stripOf(const Work &work, const Message &message, int strips) const;
   struct Rates {
-    int tp, cp, ep, etp;
-    bool sequenceParallel;
+    CostOptions options;    ///< but for what is saved and how messages travel
     const RankLayer *layer; ///< made of this one; null: by rule
     std::vector<Rate> forward, input, weight;
     std::vector<Message> forwardMessages, backwardMessages;
@@ -309,13 +316,11 @@ private:
   static double sum(const std::vector<Rate> &list, bool Rate::*is,
                     const TokenSums &part);
   /// What collectives of a TP group add to a layer's operations.
-  double exposed(const std::vector<Message> &messages,
-                 const std::vector<Rate> &list, const CostOptions &options,
-                 const TokenSums &part) const;
+  double exposed(const Work &work, const std::vector<Message> &messages,
+                 const std::vector<Rate> &list) const;
   /// The same of one that travels beside products in strips; the other: of all,
   /// in the node's `pieces`.
-  double inStrips(const Message &message, const CostOptions &options,
-                  const TokenSums &part) const;
+  double inStrips(const Work &work, const Message &message) const;
   double inStrips(const std::vector<Rate> &list, double collectives,
                   const TokenSums &part) const;
   /// Of a kind of layer; made once for a layout (by two threads at once:

@@ -56,15 +56,13 @@ CollectiveBlocks ModuleCost::blocks(int index, const CostOptions &options,
     for (const Exchange &exchange : layer->backwardExchanges)
       look(exchange);
   } else if (kind.forwardReduces + kind.backwardReduces > 0) {
-    // A sample's tokens are cut, a block has some of each.
-    look(options.sequenceParallel
-             ? Exchange{CollectiveKind::ReduceScatter,
-                        kind.reduced,
-                        0,
-                        1,
-                        {},
-                        perItem(1)}
-             : Exchange{CollectiveKind::AllReduce, kind.reduced});
+    Exchange sum{CollectiveKind::AllReduce, kind.reduced};
+    if (options.sequenceParallel) {
+      // A sample's tokens are cut, a block has some of each.
+      sum.kind = CollectiveKind::ReduceScatter;
+      sum.rows = perItem(1);
+    }
+    look(sum);
   }
   return most;
 }
@@ -94,15 +92,14 @@ double ModuleCost::sumBlocks(int begin, int end, int tp, int64_t replicas,
     auto blockOf = [&](int64_t count) {
       return double(rt::combinedBytes(kind, kSummed, count, over));
     };
-    int64_t count = countOf(parameters * description.gradientBytes),
+    int64_t count = countOf(parameters * description.bytes.gradient),
             most = countOf(double(kBucketBytes));
     return double(count / most) * blockOf(most) + blockOf(count % most);
   };
-  double shared = expertsHere(begin, end, tp, experts),
-         own = rankParameters(begin, end, tp) -
-               expertsElsewhere(begin, end, tp, experts) - shared -
-               tiedParameters(begin, end, tp);
-  return blocksOf(own, replicas) + blocksOf(shared, replicas * tp / experts);
+  Parameters all = parameters(begin, end, tp, experts);
+  return blocksOf(all.own - all.experts - tiedParameters(begin, end, tp),
+                  replicas) +
+         blocksOf(all.experts, replicas * tp / experts);
 }
 
 } // namespace dt::planner

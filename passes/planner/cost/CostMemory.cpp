@@ -8,11 +8,6 @@
 
 namespace dt::planner {
 
-double ModuleCost::keptByKind(int index, const CostOptions &options,
-                              const TokenSums &part) const {
-  return keptByKind(partitioned(index, options), index, options, part);
-}
-
 double ModuleCost::keptByKind(const RankLayer *layer, int index,
                               const CostOptions &options,
                               const TokenSums &part) const {
@@ -27,11 +22,6 @@ double ModuleCost::keptByKind(const RankLayer *layer, int index,
           kind.keptSequence[save].at(part) /
               (options.sequenceParallel ? tp : 1)) /
          options.cp;
-}
-
-double ModuleCost::keptForWeights(int index, const CostOptions &options,
-                                  const TokenSums &part) const {
-  return keptForWeights(partitioned(index, options), index, options, part);
 }
 
 double ModuleCost::keptForWeights(const RankLayer *layer, int index,
@@ -130,21 +120,15 @@ double ModuleCost::kept(int begin, int end, const CostOptions &options,
   if (begin < end)
     bytes = keptAtStart(partitioned(description.layers[begin], options),
                         options, part);
-  for (int i = begin; i < end;) {
-    int kind = description.layers[i], run = i;
-    while (run < end && description.layers[run] == kind)
-      ++run;
-    bytes += keptByKind(kind, options, part) * double(run - i);
-    i = run;
-  }
+  description.forRuns(begin, end, [&](int kind, int count) {
+    bytes += keptByKind(kind, options, part) * double(count);
+  });
   return bytes;
 }
 
 double ModuleCost::rankParameters(int begin, int end, int tp) const {
   // Where tokens are cut a table of positions may be, too: it counts whole.
-  CostOptions options;
-  options.tp = tp;
-  options.sequenceParallel = false;
+  CostOptions options{tp, Save::Vjp, /*sequenceParallel=*/false};
   double sum = 0;
   for (int i = begin; i < end; ++i) {
     int kind = description.layers[i];
@@ -158,8 +142,7 @@ double ModuleCost::rankParameters(int begin, int end, int tp) const {
 }
 
 double ModuleCost::rankShare(const Tie &tie, int tp) const {
-  CostOptions whole, cut;
-  whole.sequenceParallel = cut.sequenceParallel = false;
+  CostOptions whole{1, Save::Vjp, /*sequenceParallel=*/false}, cut = whole;
   cut.tp = tp;
   // What else a layer has may be cut less.
   double share = 1;
@@ -182,20 +165,15 @@ double ModuleCost::tiedParameters(int begin, int end, int tp) const {
   return sum;
 }
 
-double ModuleCost::expertsHere(int begin, int end, int tp,
-                               int64_t experts) const {
+ModuleCost::Parameters ModuleCost::parameters(int begin, int end, int tp,
+                                              int64_t experts) const {
+  double all = rankParameters(begin, end, tp), sum = 0;
   if (experts <= tp)
-    return 0;
-  double sum = 0;
+    return {all, all, 0};
   for (int i = begin; i < end; ++i)
     sum += description.kinds[description.layers[i]].expertParameters;
-  return sum / double(experts);
-}
-
-double ModuleCost::expertsElsewhere(int begin, int end, int tp,
-                                    int64_t experts) const {
-  return expertsHere(begin, end, tp, experts) *
-         (double(experts) / double(tp) - 1);
+  double here = sum / double(experts);
+  return {all, all - here * (double(experts) / double(tp) - 1), here};
 }
 
 double ModuleCost::snapshot(int begin, int end, int tp, int64_t shards,
@@ -209,8 +187,6 @@ double ModuleCost::snapshot(int begin, int end, int tp, int64_t shards,
 StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
                                   int64_t experts) const {
   StateBytes bytes;
-  ParameterBytes usual{description.weightBytes, description.gradientBytes,
-                       description.optimizerBytes};
   auto add = [&](double parameters, const ParameterBytes &each, int64_t over) {
     bytes.parameters += parameters * each.weight;
     if (!description.trainable)
@@ -224,17 +200,16 @@ StateBytes ModuleCost::stateBytes(int begin, int end, int tp, int64_t shards,
       std::max<int64_t>(1, shards * tp / std::max<int64_t>(1, experts));
   for (int i = begin; i < end; ++i) {
     const LayerKind &kind = description.kinds[description.layers[i]];
-    double all = rankParameters(i, i + 1, tp),
-           shared = expertsHere(i, i + 1, tp, experts);
-    ParameterBytes each = kind.bytes.value_or(usual);
-    add(all - expertsElsewhere(i, i + 1, tp, experts) - shared, each, shards);
-    add(shared, each, others);
+    Parameters all = parameters(i, i + 1, tp, experts);
+    ParameterBytes each = kind.bytes.value_or(description.bytes);
+    add(all.own - all.experts, each, shards);
+    add(all.experts, each, others);
   }
   // Copies of other stages' parameters are summed in full, updated as a whole.
   for (const Tie &tie : description.ties)
     if (int count = tie.count(begin, end)) {
       double share = rankShare(tie, tp);
-      ParameterBytes each = tie.bytes.value_or(usual);
+      ParameterBytes each = tie.bytes.value_or(description.bytes);
       add(-count * share, each, shards);
       bool isWhole = count == int(tie.layers.size());
       if (!isWhole && each.gradient > 0)

@@ -15,24 +15,24 @@ using namespace llvm;
 
 namespace dt::planner {
 
-double ModuleCost::exposed(const std::vector<Message> &messages,
-                           const std::vector<Rate> &list,
-                           const CostOptions &options,
-                           const TokenSums &part) const {
+double ModuleCost::exposed(const Work &work,
+                           const std::vector<Message> &messages,
+                           const std::vector<Rate> &list) const {
+  const CostOptions &options = work.options;
   double whole = 0, seconds = 0, covered = 0;
   for (const Message &message : messages) {
-    double one = stripOf(message, options, part, 1);
+    double one = stripOf(work, message, 1);
     whole += one;
     if (options.overlap > 1 && !message.beside.empty())
-      seconds += inStrips(message, options, part);
+      seconds += inStrips(work, message);
     else
       (isCovered(message.exchange, options) ? covered : seconds) += one;
   }
   if (options.overlap == 0 && cluster.nodes[node].pieces > 1)
-    return inStrips(list, whole, part);
-  return seconds + (covered > 0
-                        ? std::max(0.0, covered - sum(list, &Rate::cut, part))
-                        : 0);
+    return inStrips(list, whole, work.part);
+  if (covered > 0)
+    covered = std::max(0.0, covered - sum(list, &Rate::cut, work.part));
+  return seconds + covered;
 }
 
 double ModuleCost::sum(const std::vector<Rate> &list, bool Rate::*is,
@@ -45,14 +45,13 @@ double ModuleCost::sum(const std::vector<Rate> &list, bool Rate::*is,
 
 /// Strips follow one another on both sides, each product behind or before its
 /// collective: the first or the last strip of one side has nothing beside it.
-double ModuleCost::inStrips(const Message &message, const CostOptions &options,
-                            const TokenSums &part) const {
-  int strips = options.overlap;
-  double travels = stripOf(message, options, part, strips);
+double ModuleCost::inStrips(const Work &work, const Message &message) const {
+  int strips = work.options.overlap;
+  double travels = stripOf(work, message, strips);
   double whole = 0, strip = 0;
   for (const Rate &rate : message.beside) {
-    whole += rate.at(part);
-    strip += rate.at(part * (1.0 / strips));
+    whole += rate.at(work.part);
+    strip += rate.at(work.part * (1.0 / strips));
   }
   // Where ranks compute on cores, these also carry the messages.
   double longer =
@@ -93,9 +92,8 @@ bool ModuleCost::exchangesHeads(const CostOptions &options) const {
 
 /// A rank attends to n blocks of keys, its own first, and merges what they
 /// give. The next block comes meanwhile, if there is a stream for it.
-double ModuleCost::goRound(const Rates &known, const LayerKind &kind,
-                           const CostOptions &options, const TokenSums &part,
-                           bool backward) const {
+double ModuleCost::goRound(const Work &work, bool backward) const {
+  const auto &[index, kind, known, options, part] = work;
   bool runsAgain = backward && known.layer && options.save == Save::None;
   double n = options.cp, block = kind.exchanged.at(part) / options.tp / n,
          results = block / 2 * description.keys.shared,
@@ -117,18 +115,17 @@ double ModuleCost::goRound(const Rates &known, const LayerKind &kind,
                     ? travels
                     : std::max(0.0, travels - attention / n),
          seconds = (n - 1) * (late + merges);
-  return runsAgain ? seconds + goRound(known, kind, options, part, false)
-                   : seconds;
+  return runsAgain ? seconds + goRound(work, false) : seconds;
 }
 
-double ModuleCost::exchangeKeys(const Rates &known, const LayerKind &kind,
-                                const CostOptions &options,
-                                const TokenSums &part, bool backward) const {
-  double bytes = kind.exchanged.at(part) / options.tp;
+double ModuleCost::exchangeKeys(const Work &work, bool backward) const {
+  const Rates &known = work.known;
+  const CostOptions &options = work.options;
+  double bytes = work.kind.exchanged.at(work.part) / options.tp;
   if (options.cp == 1 || bytes <= 0)
     return 0;
   if (options.ring)
-    return goRound(known, kind, options, part, backward);
+    return goRound(work, backward);
   Group group = cluster.getGroup(node, options.cp, options.tp);
   // Keys, values, queries and results, or the gradients of these.
   if (exchangesHeads(options))
@@ -142,7 +139,7 @@ double ModuleCost::exchangeKeys(const Rates &known, const LayerKind &kind,
   // these wait.
   bool covers = known.layer && !cluster.nodes[node].cores;
   auto lateBehind = [&](const std::vector<Rate> &list, bool covered) {
-    double products = covered ? sum(list, &Rate::product, part) : 0;
+    double products = covered ? sum(list, &Rate::product, work.part) : 0;
     return std::max(0.0, once - products);
   };
   return lateBehind(known.input, covers) +
@@ -150,24 +147,23 @@ double ModuleCost::exchangeKeys(const Rates &known, const LayerKind &kind,
 }
 
 /// Keys of the other ranks of a CP group; by rule, tokens to experts and back.
-double ModuleCost::exchange(const Rates &known, const LayerKind &kind,
-                            const CostOptions &options, const TokenSums &part,
-                            bool backward) const {
-  double seconds = exchangeKeys(known, kind, options, part, backward);
-  if (known.layer || !options.leavesGroup())
+double ModuleCost::exchange(const Work &work, bool backward) const {
+  const CostOptions &options = work.options;
+  double seconds = exchangeKeys(work, backward);
+  if (work.known.layer || !options.leavesGroup())
     return seconds;
   int etp = options.getExpertTP();
-  double rows = kind.dispatched.at(part) / options.cp /
+  double rows = work.kind.dispatched.at(work.part) / options.cp /
                 (options.sequenceParallel ? options.tp : 1);
   return seconds +
          2 * (cluster.allToAll(cluster.getGroup(node, options.ep, etp), rows) +
               cluster.allGather(cluster.getGroup(node, etp, 1), rows * etp));
 }
 
-double ModuleCost::stripOf(const Message &message, const CostOptions &options,
-                           const TokenSums &part, int strips) const {
+double ModuleCost::stripOf(const Work &work, const Message &message,
+                           int strips) const {
   const auto &[exchange, group, beside] = message;
-  double bytes = exchange.bytes.at(part) / options.cp / strips;
+  double bytes = exchange.bytes.at(work.part) / work.options.cp / strips;
   switch (rt::formOf(exchange.kind).travel) {
   case rt::Travel::RoundTrip:
     return cluster.allReduce(group, bytes);
@@ -184,21 +180,19 @@ double ModuleCost::stripOf(const Message &message, const CostOptions &options,
 }
 
 /// Recomputation of everything repeats the forward's messages too.
-void ModuleCost::addMessages(const Rates &known, int index,
-                             const CostOptions &options, const TokenSums &part,
-                             Times &times) const {
-  const LayerKind &kind = description.kinds[index];
-  double there = exposed(known.forwardMessages, known.forward, options, part) +
-                 exchange(known, kind, options, part, false);
+void ModuleCost::addMessages(const Work &work, Times &times) const {
+  const Rates &known = work.known;
+  double there = exposed(work, known.forwardMessages, known.forward) +
+                 exchange(work, /*backward=*/false);
   times.forward += there;
   times.reduce += there;
   if (!description.hasBackward())
     return;
-  double back = exposed(known.backwardMessages, known.input, options, part) +
-                exchange(known, kind, options, part, true);
+  double back = exposed(work, known.backwardMessages, known.input) +
+                exchange(work, /*backward=*/true);
   times.reduce += back;
   // A layer that is described says itself what it does again.
-  if (options.save == Save::None && !known.layer) {
+  if (work.options.save == Save::None && !known.layer) {
     times.again += there;
     back += there;
   }

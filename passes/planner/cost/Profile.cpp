@@ -46,7 +46,7 @@ LayerProfile readLayer(const JsonReader &json) {
     ProfilePoint point = readPoint(entry);
     int tp = 1;
     entry.read("tp", tp, 1, 4096);
-    std::vector<ProfilePoint> &points = layer.points[tp];
+    std::vector<ProfilePoint> &points = layer[tp];
     if (!points.empty() && point.tokens <= points.back().tokens)
       entry.at("tokens").fail("expected more tokens than in the point before "
                               "of the same TP: points ascend");
@@ -56,7 +56,7 @@ LayerProfile readLayer(const JsonReader &json) {
           "'weight' is given at all points of a layer and TP or at none");
     points.push_back(point);
   }
-  if (layer.points.empty())
+  if (layer.empty())
     json.fail("expected at least one measured point");
   return layer;
 }

@@ -35,10 +35,8 @@ struct ProfilePoint {
   }
 };
 
-struct LayerProfile {
-  /// By TP degree; points by tokens, ascending.
-  std::map<int, std::vector<ProfilePoint>> points;
-};
+/// Of a layer, by TP degree; points by tokens, ascending.
+using LayerProfile = std::map<int, std::vector<ProfilePoint>>;
 
 struct Profile {
   std::string device;

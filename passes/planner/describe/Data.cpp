@@ -289,12 +289,11 @@ Expected<std::unique_ptr<Data>> openData(StringRef name) {
   return parseData((*buffer)->getBuffer(), name);
 }
 
-std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
-                              int64_t batch) {
+std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t count) {
   std::vector<Sample> result;
-  result.reserve(batch);
-  for (int64_t i = 0; i < batch; ++i)
-    result.push_back(data.draw(seed, uint64_t(step) * uint64_t(batch) + i));
+  result.reserve(count);
+  for (int64_t i = 0; i < count; ++i)
+    result.push_back(data.draw(seed, uint64_t(i)));
   return result;
 }
 

@@ -27,16 +27,13 @@ struct Sample : ItemSize {
   /// image, latent positions of a target). Kinds at the end may be missing.
   std::vector<std::vector<ItemSize>> items;
 
-  llvm::ArrayRef<ItemSize> get(ItemKind kind) const {
-    size_t index = size_t(kind) - 1;
-    return index < items.size() ? llvm::ArrayRef(items[index])
-                                : llvm::ArrayRef<ItemSize>();
-  }
-  /// The same, where a sample itself is an item of its kind.
+  /// Of its items of a kind; it is one itself.
   llvm::ArrayRef<ItemSize> getSizes(ItemKind kind) const {
-    return kind == ItemKind::Sample
-               ? llvm::ArrayRef<ItemSize>(static_cast<const ItemSize &>(*this))
-               : get(kind);
+    if (kind == ItemKind::Sample)
+      return static_cast<const ItemSize &>(*this);
+    if (items.size() < size_t(kind))
+      return {};
+    return items[size_t(kind) - 1];
   }
   std::vector<ItemSize> &of(ItemKind kind) {
     if (items.size() < size_t(kind))
@@ -87,9 +84,8 @@ llvm::Expected<std::unique_ptr<Data>> parseData(llvm::StringRef json,
 /// "packed", "documents", or a file.
 llvm::Expected<std::unique_ptr<Data>> openData(llvm::StringRef nameOrFile);
 
-/// The global batch of a step.
-std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t step,
-                              int64_t batch);
+/// The first global batch, of so many samples.
+std::vector<Sample> drawBatch(const Data &data, uint64_t seed, int64_t count);
 
 /// Work of a sample in a module that counts `kind`.
 TokenSums momentsOf(const Sample &sample, ItemKind kind);

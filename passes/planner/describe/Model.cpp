@@ -57,15 +57,14 @@ double flopsOf(const Op &op, const TokenSums &part) {
 Error wrong(const Twine &what) { return createStringError(what); }
 
 bool good(double value) { return std::isfinite(value) && value >= 0; }
+bool good(const ParameterBytes &bytes) {
+  return good(bytes.weight) && good(bytes.gradient) && good(bytes.optimizer);
+}
 bool good(const std::optional<ParameterBytes> &bytes) {
-  return !bytes || (good(bytes->weight) && good(bytes->gradient) &&
-                    good(bytes->optimizer));
+  return !bytes || good(*bytes);
 }
 bool good(const Linear &value) {
-  for (double figure : value.all())
-    if (!good(figure))
-      return false;
-  return true;
+  return all_of(value.all(), [](double figure) { return good(figure); });
 }
 
 Error checkOp(const Module &module, const LayerKind &kind, const Op &op) {
@@ -81,11 +80,10 @@ Error checkOp(const Module &module, const LayerKind &kind, const Op &op) {
 template <typename Layer>
 Error checkOps(const Module &module, const LayerKind &kind,
                const Layer &layer) {
-  for (const std::vector<Op> *ops :
-       {&layer.forward, &layer.input, &layer.weight})
-    for (const Op &op : *ops)
-      if (Error error = checkOp(module, kind, op))
-        return error;
+  for (const Op &op :
+       concat<const Op>(layer.forward, layer.input, layer.weight))
+    if (Error error = checkOp(module, kind, op))
+      return error;
   return Error::success();
 }
 
@@ -93,19 +91,17 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
                      const RankLayer &layer) {
   if (Error error = checkOps(module, kind, layer))
     return error;
-  bool fine = good(layer.kept) && good(layer.keptToWeights) &&
-              good(layer.keptForWeights) && good(layer.keptAtStart) &&
-              good(layer.handedOut) && good(layer.scratch) &&
-              good(layer.scratchOfHalves) && good(layer.parameters);
-  for (const std::vector<Exchange> *exchanges :
-       {&layer.forwardExchanges, &layer.backwardExchanges})
-    for (const Exchange &exchange : *exchanges) {
-      fine &= good(exchange.bytes) && good(exchange.rows) &&
-              exchange.over >= 0 && exchange.stride >= 1;
-      for (const Op &op : exchange.beside)
-        if (Error error = checkOp(module, kind, op))
-          return error;
-    }
+  bool fine = good(layer.parameters);
+  for (auto [key, bytes] : kRankLayer)
+    fine &= good(layer.*bytes);
+  for (const Exchange &exchange : concat<const Exchange>(
+           layer.forwardExchanges, layer.backwardExchanges)) {
+    fine &= good(exchange.bytes) && good(exchange.rows) && exchange.over >= 0 &&
+            exchange.stride >= 1;
+    for (const Op &op : exchange.beside)
+      if (Error error = checkOp(module, kind, op))
+        return error;
+  }
   if (fine)
     return Error::success();
   return wrong("module '" + module.name + "', layer '" + kind.name +
@@ -113,16 +109,17 @@ Error checkRankLayer(const Module &module, const LayerKind &kind,
 }
 
 Error checkModule(const Module &module) {
+  auto fail = [&](const Twine &what) {
+    return wrong("module '" + module.name + "'" + what);
+  };
   if (module.layers.empty())
-    return wrong("module '" + module.name + "' has no layers");
-  if (!good(module.weightBytes) || !good(module.gradientBytes) ||
-      !good(module.optimizerBytes) || module.maxTP < 1)
-    return wrong("module '" + module.name +
-                 "': expected finite bytes a parameter and a TP of at least 1");
+    return fail(" has no layers");
+  if (!good(module.bytes) || module.maxTP < 1)
+    return fail(": expected finite bytes a parameter and a TP of at least 1");
   for (int kind : module.layers)
     if (kind < 0 || kind >= int(module.kinds.size()))
-      return wrong(formatv("module '{0}' names layer kind {1} of {2}",
-                           module.name, kind, module.kinds.size()));
+      return fail(
+          formatv(" names layer kind {0} of {1}", kind, module.kinds.size()));
   for (const LayerKind &kind : module.kinds) {
     if (Error error = checkOps(module, kind, kind))
       return error;
@@ -134,8 +131,8 @@ Error checkModule(const Module &module) {
     for (int i = 0; i < 3; ++i)
       fine &= good(kind.keptSplit[i]) && good(kind.keptSequence[i]);
     if (!fine)
-      return wrong("module '" + module.name + "', layer '" + kind.name +
-                   "': expected finite figures of at least 0");
+      return fail(", layer '" + kind.name +
+                  "': expected finite figures of at least 0");
   }
   for (const Tie &tie : module.ties) {
     bool fine = tie.layers.size() > 1 && tie.layers.front() >= 0 &&
@@ -145,14 +142,12 @@ Error checkModule(const Module &module) {
       fine = fine && good(tie.parameters) && good(tie.bytes) &&
              tie.parameters <= module.kinds[module.layers[layer]].parameters;
     if (!fine)
-      return wrong("module '" + module.name +
-                   "', ties: expected two or more of its layers, ascending, "
-                   "and parameters that each of them has");
+      return fail(", ties: expected two or more of its layers, ascending, and "
+                  "parameters that each of them has");
   }
   for (auto &[layout, layers] : module.partitioned) {
     if (layout.tp < 1 || layers.size() != module.kinds.size())
-      return wrong("module '" + module.name +
-                   "', partitioned: expected an entry for each kind of layer");
+      return fail(", partitioned: expected an entry for each kind of layer");
     for (auto [kind, layer] : zip(module.kinds, layers))
       if (Error error = checkRankLayer(module, kind, layer))
         return error;

@@ -109,9 +109,12 @@ struct Linear {
   friend bool operator==(const Linear &a, const Linear &b) {
     return a.all() == b.all();
   }
-  /// Whether it grows with the other measure.
-  bool hasOther() const { return other || product || otherSquare; }
 };
+/// Their keys in files.
+inline constexpr std::pair<const char *, double Linear::*> kLinear[] = {
+    {"item", &Linear::item},       {"token", &Linear::token},
+    {"square", &Linear::square},   {"other", &Linear::other},
+    {"product", &Linear::product}, {"other_square", &Linear::otherSquare}};
 inline Linear perItem(double value) { return {value, 0, 0}; }
 
 struct Op {
@@ -158,7 +161,7 @@ struct LayerKind {
   std::string name;
   std::vector<Op> forward, input, weight; ///< gradients of inputs, of weights
   double parameters = 0;                  ///< number, split by TP
-  std::optional<ParameterBytes> bytes;    ///< none: as the module's
+  std::optional<ParameterBytes> bytes;    ///< none: the module's
   /// All-reduced over the TP group: bytes of one, and how many.
   Linear reduced;
   int forwardReduces = 0, backwardReduces = 0;
@@ -220,6 +223,15 @@ struct RankLayer {
   bool chained = false;
   Linear keptAtStart;
 };
+/// Keys in files of its bytes.
+inline constexpr std::pair<const char *, Linear RankLayer::*> kRankLayer[] = {
+    {"kept", &RankLayer::kept},
+    {"kept_to_weights", &RankLayer::keptToWeights},
+    {"kept_for_weights", &RankLayer::keptForWeights},
+    {"kept_at_start", &RankLayer::keptAtStart},
+    {"handed_out", &RankLayer::handedOut},
+    {"scratch", &RankLayer::scratch},
+    {"scratch_of_halves", &RankLayer::scratchOfHalves}};
 
 /// Samples, or a kind of which a sample holds several. A model may have more
 /// kinds than there are names here: Model::items says what they are called.
@@ -291,8 +303,7 @@ struct Module {
   /// Most TP that its heads and widths divide by.
   int maxTP = 8;
   KeyHeads keys;
-  /// ParameterBytes of all.
-  double weightBytes = 2, gradientBytes = 4, optimizerBytes = 12;
+  ParameterBytes bytes; ///< where kinds and ties have none of their own
 
   /// The layers of a layout; without sequence parallelism if they know none.
   /// Null: divided by rule.
@@ -304,6 +315,16 @@ struct Module {
   /// are described that a unit may have (dialects/dist/SharedExperts.h).
   std::vector<int> listExpertRanks(int tp, int64_t cp, int64_t dp) const;
   double getParameters() const;
+  /// Calls f(kind, count) for runs of equal layers from `begin` to before
+  /// `end`.
+  template <typename Function>
+  void forRuns(int begin, int end, Function f) const {
+    for (int i = begin, next = i; i < end; i = next) {
+      while (next < end && layers[next] == layers[i])
+        ++next;
+      f(layers[i], next - i);
+    }
+  }
   /// The most tokens of its own items that a part may have; 0: no bound.
   double getPartTokens() const;
   /// Whether any of its figures grows with the other measure of its items.

@@ -33,10 +33,11 @@ Linear readLinear(const JsonReader &json, StringRef key) {
   if (!json.has(key))
     return {};
   JsonReader value = json.at(key);
-  value.keys({"item", "token", "square", "other", "product", "other_square"});
-  return {figure(value, "item"),    figure(value, "token"),
-          figure(value, "square"),  figure(value, "other"),
-          figure(value, "product"), figure(value, "other_square")};
+  value.keys(to_vector_of<StringRef>(make_first_range(kLinear)));
+  Linear result;
+  for (auto [name, member] : kLinear)
+    result.*member = figure(value, name);
+  return result;
 }
 
 std::optional<ParameterBytes> readBytes(const JsonReader &json) {
@@ -177,13 +178,8 @@ RankLayer readRankLayer(const JsonReader &json, const std::vector<Op> &table) {
   readOps("weight", layer.weight);
   layer.forwardExchanges = readExchanges(json, "forward_exchanges");
   layer.backwardExchanges = readExchanges(json, "backward_exchanges");
-  layer.kept = readLinear(json, "kept");
-  layer.keptToWeights = readLinear(json, "kept_to_weights");
-  layer.keptForWeights = readLinear(json, "kept_for_weights");
-  layer.keptAtStart = readLinear(json, "kept_at_start");
-  layer.handedOut = readLinear(json, "handed_out");
-  layer.scratch = readLinear(json, "scratch");
-  layer.scratchOfHalves = readLinear(json, "scratch_of_halves");
+  for (auto [key, bytes] : kRankLayer)
+    layer.*bytes = readLinear(json, key);
   layer.parameters = figure(json, "parameters");
   json.read("chained", layer.chained);
   return layer;
@@ -255,9 +251,9 @@ Module readModule(const JsonReader &json, const Model &model) {
   json.read("item_other", module.mostOther, 1, kMost);
   for (const JsonReader &entry : json.listIfAny("bounds"))
     module.bounds.push_back(readBound(entry, model));
-  json.read("weight_bytes", module.weightBytes, 0, kMost);
-  json.read("gradient_bytes", module.gradientBytes, 0, kMost);
-  json.read("optimizer_bytes", module.optimizerBytes, 0, kMost);
+  json.read("weight_bytes", module.bytes.weight, 0, kMost);
+  json.read("gradient_bytes", module.bytes.gradient, 0, kMost);
+  json.read("optimizer_bytes", module.bytes.optimizer, 0, kMost);
   for (const JsonReader &kind : json.at("kinds").list())
     module.kinds.push_back(readKind(kind));
   readLayers(json.at("layers"), module);

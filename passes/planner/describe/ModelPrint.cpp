@@ -25,18 +25,9 @@ constexpr size_t kLineWidth = 160;
 
 OrderedJson print(const Linear &value) {
   OrderedJson json = OrderedJson::object();
-  if (value.item)
-    json["item"] = value.item;
-  if (value.token)
-    json["token"] = value.token;
-  if (value.square)
-    json["square"] = value.square;
-  if (value.other)
-    json["other"] = value.other;
-  if (value.product)
-    json["product"] = value.product;
-  if (value.otherSquare)
-    json["other_square"] = value.otherSquare;
+  for (auto [key, member] : kLinear)
+    if (value.*member)
+      json[key] = value.*member;
   return json;
 }
 
@@ -45,7 +36,8 @@ void put(OrderedJson &json, const char *key, const Linear &value) {
     json[key] = print(value);
 }
 
-void put(OrderedJson &json, const char *key, double value) {
+/// A number or a flag.
+template <typename T> void put(OrderedJson &json, const char *key, T value) {
   if (value)
     json[key] = value;
 }
@@ -64,11 +56,16 @@ OrderedJson print(const Op &op) {
   put(json, "flops", op.flops);
   put(json, "bytes", op.bytes);
   put(json, "fixed_bytes", op.fixedBytes);
-  if (op.cheap)
-    json["cheap"] = true;
-  if (op.expert)
-    json["expert"] = true;
+  put(json, "cheap", op.cheap);
+  put(json, "expert", op.expert);
   return json;
+}
+
+OrderedJson print(const std::vector<Op> &ops) {
+  OrderedJson list = OrderedJson::array();
+  for (const Op &op : ops)
+    list.push_back(print(op));
+  return list;
 }
 
 void put(OrderedJson &json, const std::optional<ParameterBytes> &bytes) {
@@ -84,24 +81,14 @@ OrderedJson print(const LayerKind &kind) {
   put(json, "parameters", kind.parameters);
   put(json, kind.bytes);
   put(json, "expert_parameters", kind.expertParameters);
-  const std::pair<const char *, const std::vector<Op> *> lists[] = {
-      {"forward", &kind.forward},
-      {"input", &kind.input},
-      {"weight", &kind.weight}};
-  for (auto &[key, ops] : lists) {
-    json[key] = OrderedJson::array();
-    for (const Op &op : *ops)
-      json[key].push_back(print(op));
-  }
+  json["forward"] = print(kind.forward);
+  json["input"] = print(kind.input);
+  json["weight"] = print(kind.weight);
   put(json, "reduced", kind.reduced);
-  put(json, "forward_reduces", double(kind.forwardReduces));
-  put(json, "backward_reduces", double(kind.backwardReduces));
-  put(json, "routes", double(kind.routes));
+  put(json, "forward_reduces", kind.forwardReduces);
+  put(json, "backward_reduces", kind.backwardReduces);
+  put(json, "routes", kind.routes);
   put(json, "capacity", kind.capacity);
-  // Counts are integers.
-  for (const char *key : {"forward_reduces", "backward_reduces", "routes"})
-    if (json.contains(key))
-      json[key] = int64_t(json[key].get<double>());
   for (int save = 0; save < 3; ++save) {
     OrderedJson kept = OrderedJson::object();
     put(kept, "split", kind.keptSplit[save]);
@@ -127,12 +114,10 @@ OrderedJson print(const std::vector<Exchange> &exchanges) {
       json["stride"] = exchange.stride;
     }
     put(json, "rows", exchange.rows);
-    for (const Op &op : exchange.beside)
-      json["beside"].push_back(print(op));
-    if (exchange.covered)
-      json["covered"] = true;
-    if (exchange.coveredInHalves)
-      json["covered_in_halves"] = true;
+    if (!exchange.beside.empty())
+      json["beside"] = print(exchange.beside);
+    put(json, "covered", exchange.covered);
+    put(json, "covered_in_halves", exchange.coveredInHalves);
     if (json == before) {
       list.back()["count"] = list.back().value("count", 1) + 1;
       continue;
@@ -169,22 +154,15 @@ OrderedJson printPartitioned(const Module &module) {
         json["forward_exchanges"] = print(layer.forwardExchanges);
       if (!layer.backwardExchanges.empty())
         json["backward_exchanges"] = print(layer.backwardExchanges);
-      put(json, "kept", layer.kept);
-      put(json, "kept_to_weights", layer.keptToWeights);
-      put(json, "kept_for_weights", layer.keptForWeights);
-      put(json, "kept_at_start", layer.keptAtStart);
-      put(json, "handed_out", layer.handedOut);
-      put(json, "scratch", layer.scratch);
-      put(json, "scratch_of_halves", layer.scratchOfHalves);
-      if (layer.chained)
-        json["chained"] = true;
+      for (auto [key, bytes] : kRankLayer)
+        put(json, key, layer.*bytes);
+      put(json, "chained", layer.chained);
       kinds.push_back(std::move(json));
     }
     OrderedJson json = {{"tp", layout.tp}, {"save", rt::textOf(layout.save)}};
     if (layout.ep > 1)
       json["ep"] = layout.ep;
-    if (layout.sequenceParallel)
-      json["sequence_parallel"] = true;
+    put(json, "sequence_parallel", layout.sequenceParallel);
     json["kinds"] = std::move(kinds);
     layouts.push_back(std::move(json));
   }
@@ -219,8 +197,7 @@ void write(const OrderedJson &json, size_t indent, std::string &out) {
 OrderedJson print(const PartBound &bound, const Model &model) {
   OrderedJson json;
   json["item"] = model.getName(bound.kind).str();
-  if (bound.isOther)
-    json["other"] = true;
+  put(json, "other", bound.isOther);
   json["name"] = bound.name;
   json["most"] = bound.most;
   return json;
@@ -238,30 +215,21 @@ OrderedJson print(const Module &module, const Model &model) {
     json["key_heads"] = {{"count", module.keys.count},
                          {"shared", module.keys.shared},
                          {"ring", module.keys.ring}};
-  if (module.mostTokens > 0)
-    json["item_tokens"] = module.mostTokens;
-  if (module.mostOther > 0)
-    json["item_other"] = module.mostOther;
+  put(json, "item_tokens", module.mostTokens);
+  put(json, "item_other", module.mostOther);
   for (const PartBound &bound : module.bounds)
     json["bounds"].push_back(print(bound, model));
-  json["weight_bytes"] = module.weightBytes;
-  json["gradient_bytes"] = module.gradientBytes;
-  json["optimizer_bytes"] = module.optimizerBytes;
+  json["weight_bytes"] = module.bytes.weight;
+  json["gradient_bytes"] = module.bytes.gradient;
+  json["optimizer_bytes"] = module.bytes.optimizer;
   json["kinds"] = OrderedJson::array();
   for (const LayerKind &kind : module.kinds)
     json["kinds"].push_back(print(kind));
   json["layers"] = OrderedJson::array();
-  for (size_t i = 0; i < module.layers.size();) {
-    size_t run = i;
-    while (run < module.layers.size() && module.layers[run] == module.layers[i])
-      ++run;
-    if (run - i == 1)
-      json["layers"].push_back(module.layers[i]);
-    else
-      json["layers"].push_back(
-          OrderedJson::array({module.layers[i], int64_t(run - i)}));
-    i = run;
-  }
+  module.forRuns(0, int(module.layers.size()), [&](int kind, int count) {
+    json["layers"].push_back(count == 1 ? OrderedJson(kind)
+                                        : OrderedJson::array({kind, count}));
+  });
   for (const Tie &tie : module.ties) {
     json["ties"].push_back(
         {{"layers", tie.layers}, {"parameters", tie.parameters}});

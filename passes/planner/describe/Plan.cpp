@@ -436,31 +436,31 @@ std::string printPlan(const Plan &plan, const Model &model) {
       Json::array({Json{{"units", names}, {"schedule", plan.schedule}}});
   json["reorder"] = rt::textOf(plan.reorder);
   const Prediction &p = plan.predicted;
-  json["predicted"] = {
-      {"policy", plan.policy},       {"costs", p.costs},
-      {"objective", p.objective},    {"step", p.step},
-      {"ceiling", p.getCeiling()},   {"mfu", p.mfu},
-      {"bubble_wall", p.wallBubble}, {"bubble_span", p.spanBubble}};
+  Json &predicted = json["predicted"];
+  predicted = {{"policy", plan.policy},       {"costs", p.costs},
+               {"objective", p.objective},    {"step", p.step},
+               {"ceiling", p.getCeiling()},   {"mfu", p.mfu},
+               {"bubble_wall", p.wallBubble}, {"bubble_span", p.spanBubble}};
   for (auto &[rank, tasks] : p.order)
-    json["predicted"]["order"][std::to_string(rank)] = tasks;
+    predicted["order"][std::to_string(rank)] = tasks;
   if (!p.allocated.empty())
-    json["predicted"]["memory"] = printAllocated(p.allocated);
+    predicted["memory"] = printAllocated(p.allocated);
   if (p.spread) {
-    Json &spread = json["predicted"]["spread"];
+    Json &spread = predicted["spread"];
     spread = {{"percentile", p.spread->percentile},
               {"draws", p.spread->steps.size()}};
     for (auto [percent, step] : listPercentiles(*p.spread))
       spread["steps"][std::to_string(percent)] = step;
   }
   if (plan.fuller)
-    json["predicted"]["with_more_ranks"] = {{"ranks", plan.fuller->first},
-                                            {"step", plan.fuller->second}};
+    predicted["with_more_ranks"] = {{"ranks", plan.fuller->first},
+                                    {"step", plan.fuller->second}};
   if (plan.faster)
-    json["predicted"]["fastest"] = {{"step", plan.faster->step},
-                                    {"has", plan.faster->has},
-                                    {"this_has", plan.faster->here}};
+    predicted["fastest"] = {{"step", plan.faster->step},
+                            {"has", plan.faster->has},
+                            {"this_has", plan.faster->here}};
   if (plan.searched) {
-    Json &searched = json["predicted"]["searched"];
+    Json &searched = predicted["searched"];
     searched = {{"plans", plan.searched->plans},
                 {"simulated", plan.searched->simulated},
                 {"gap", plan.searched->getGap(p.step)}};

@@ -75,6 +75,7 @@ struct UnitPlan {
   int64_t getRank(int position, int64_t replica) const;
 
   Save getSave(int stage) const { return saves.empty() ? save : saves[stage]; }
+  int getStages() const { return pp * vpp; }
   int64_t getRanks() const { return int64_t(tp) * cp * dp * pp; }
   /// Ranks that a layer's experts are divided over.
   int64_t getExpertRanks() const {

@@ -29,21 +29,17 @@ constexpr ShippedFile kModels[] = {
 #include "passes/planner/describe/models.inc"
 };
 
-std::vector<std::string> namesOf(ArrayRef<ShippedFile> files) {
+template <typename Files> std::vector<std::string> namesOf(const Files &files) {
   std::vector<std::string> names;
-  for (const ShippedFile &file : files)
-    names.push_back(file.name.str());
+  for (auto &file : files)
+    names.push_back(StringRef(file.name).str());
   return names;
 }
 
-const ShippedFile *findFile(ArrayRef<ShippedFile> files, StringRef name) {
-  const ShippedFile *file = llvm::find_if(
-      files, [&](const ShippedFile &file) { return file.name == name; });
-  return file == files.end() ? nullptr : file;
-}
-
-const ClusterFile *findCluster(StringRef name) {
-  for (const ClusterFile &file : getClusterFiles())
+/// Null: there is none of this name.
+template <typename Files>
+auto findFile(const Files &files, StringRef name) -> decltype(&files[0]) {
+  for (auto &file : files)
     if (file.name == name)
       return &file;
   return nullptr;
@@ -82,7 +78,7 @@ Expected<Cluster> openHere(StringRef devices) {
         "cluster 'here:" + devices +
         "': expected how many devices this machine is, from 1 to " +
         Twine(kMost));
-  const ClusterFile &like = *findCluster("cpu-2");
+  const ClusterFile &like = *findFile(getClusterFiles(), "cpu-2");
   return describeMachine(getThisMachine(),
                          cantFail(parseCluster(like.json, like.name)), count);
 }
@@ -99,10 +95,7 @@ ClusterFiles &getClusterFiles() {
 }
 
 std::vector<std::string> getShippedClusters() {
-  std::vector<std::string> names;
-  for (const ClusterFile &file : getClusterFiles())
-    names.push_back(file.name);
-  return names;
+  return namesOf(getClusterFiles());
 }
 
 Expected<Model> openModel(StringRef name) {
@@ -120,7 +113,7 @@ std::string listClusters() {
 }
 
 Expected<Cluster> openCluster(StringRef name) {
-  if (const ClusterFile *file = findCluster(name))
+  if (const ClusterFile *file = findFile(getClusterFiles(), name))
     return parseCluster(file->json, (name + ".json").str());
   if (name == kHere || name.starts_with(kHere.str() + ":"))
     return openHere(name.drop_front(kHere.size()));

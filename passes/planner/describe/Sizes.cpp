@@ -88,16 +88,15 @@ private:
     add(where, "forward", layer.forward);
     add(where, "input", layer.input);
     add(where, "weight", layer.weight);
-    for (std::vector<Exchange> *exchanges :
-         {&layer.forwardExchanges, &layer.backwardExchanges})
-      for (Exchange &exchange : *exchanges) {
-        shape.push_back(formatv("{0}, collective {1} over {2} stride {3}",
-                                where, int(exchange.kind), exchange.over,
-                                exchange.stride));
-        add(where + ": a collective", exchange.bytes);
-        add(where + ": rows of a collective", exchange.rows);
-        add(where, "collective beside", exchange.beside);
-      }
+    for (Exchange &exchange :
+         concat<Exchange>(layer.forwardExchanges, layer.backwardExchanges)) {
+      shape.push_back(formatv("{0}, collective {1} over {2} stride {3}", where,
+                              int(exchange.kind), exchange.over,
+                              exchange.stride));
+      add(where + ": a collective", exchange.bytes);
+      add(where + ": rows of a collective", exchange.rows);
+      add(where, "collective beside", exchange.beside);
+    }
     add(where + ": kept bytes", layer.kept);
     add(where + ": kept bytes that weights read", layer.keptToWeights);
     add(where + ": bytes kept for weights", layer.keptForWeights);
@@ -382,49 +381,38 @@ void condense(Model &model) {
 
 Error setMixedPrecision(Model &model, StringRef precision) {
   for (Module &module : model.modules) {
-    if (module.precision != "f32" || module.weightBytes != 4)
+    if (module.precision != "f32" || module.bytes.weight != 4)
       return wrong("module '" + module.name + "' computes in " +
                    module.precision + ", expected f32");
-    double trained = module.gradientBytes / module.weightBytes;
     module.precision = precision.str();
-    module.weightBytes = 2;
-    module.gradientBytes = 4 * trained;
-    module.optimizerBytes = 12 * trained;
-    auto mix = [](std::optional<ParameterBytes> &bytes) {
-      if (bytes) {
-        double trained = bytes->gradient / bytes->weight;
-        bytes = {2, 4 * trained, 12 * trained};
-      }
+    auto mix = [](ParameterBytes &bytes) {
+      double trained = bytes.gradient / bytes.weight;
+      bytes = {2, 4 * trained, 12 * trained};
     };
+    mix(module.bytes);
     for (Tie &tie : module.ties)
-      mix(tie.bytes);
+      if (tie.bytes)
+        mix(*tie.bytes);
     for (LayerKind &kind : module.kinds) {
-      mix(kind.bytes);
+      if (kind.bytes)
+        mix(*kind.bytes);
       halveOps(kind);
       for (Linear *value :
            {&kind.reduced, &kind.output, &kind.exchanged, &kind.dispatched})
         halve(*value);
-      for (int save = 0; save < 3; ++save) {
-        halve(kind.keptSplit[save]);
-        halve(kind.keptSequence[save]);
-      }
+      for (Linear &kept : concat<Linear>(kind.keptSplit, kind.keptSequence))
+        halve(kept);
     }
     for (auto &[layout, layers] : module.partitioned)
       for (RankLayer &layer : layers) {
         halveOps(layer);
-        halve(layer.kept);
-        halve(layer.keptToWeights);
-        halve(layer.keptForWeights);
-        halve(layer.keptAtStart);
-        halve(layer.handedOut);
-        halve(layer.scratch);
-        halve(layer.scratchOfHalves);
-        for (std::vector<Exchange> *exchanges :
-             {&layer.forwardExchanges, &layer.backwardExchanges})
-          for (Exchange &exchange : *exchanges) {
-            halve(exchange.bytes);
-            halveOps(exchange.beside, false);
-          }
+        for (auto [key, bytes] : kRankLayer)
+          halve(layer.*bytes);
+        for (Exchange &exchange : concat<Exchange>(layer.forwardExchanges,
+                                                   layer.backwardExchanges)) {
+          halve(exchange.bytes);
+          halveOps(exchange.beside, false);
+        }
       }
   }
   for (ModelEdge &edge : model.edges)

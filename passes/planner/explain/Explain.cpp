@@ -53,13 +53,12 @@ std::string workOf(const PolicyInput &input, const Plan &plan, int u,
   int node = input.costs.cluster.getNodeKind(layout.firstRank);
   const ModuleCost &cost = input.costs.get(node, u);
   CostOptions options = plan.getOptions(u);
-  int layers = int(input.model().modules[u].layers.size());
   Times times = cost.module(options, part);
   if (times.reduce > 0.25 * times.total())
     return "TP messages";
   if (times.again > 0.25 * times.total())
     return "its work, recomputation included";
-  ModuleCost::Bounds bounds = cost.bounds(0, layers, options, part);
+  ModuleCost::Bounds bounds = cost.bounds(options, part);
   if (bounds.launch > std::max(bounds.compute, bounds.bandwidth))
     return "its work: starting operators";
   return bounds.compute >= bounds.bandwidth ? "its work: computing"
@@ -79,8 +78,7 @@ std::string boundOf(const PolicyInput &input, const Plan &plan,
       if (a == b || x.meets(y))
         busy[a] += plan.predicted.busy[b];
     }
-  size_t busiest =
-      size_t(std::max_element(busy.begin(), busy.end()) - busy.begin());
+  size_t busiest = max_element(busy) - busy.begin();
   std::string memory =
       unit.memory.total() > 0.9 * unit.capacity ? "; its memory is full" : "";
   if (busy[u] < 0.93 * busy[busiest])
@@ -92,9 +90,7 @@ std::string boundOf(const PolicyInput &input, const Plan &plan,
 std::string devicesOf(const Cluster &cluster, const UnitPlan &layout) {
   std::string names;
   int last = -1;
-  for (int node = cluster.getNodeKind(layout.firstRank),
-           end = cluster.getNodeKind(layout.firstRank + layout.getRanks() - 1);
-       node <= end; ++node)
+  for (int node : cluster.getNodeKinds(layout.firstRank, layout.getRanks()))
     if (std::exchange(last, cluster.nodes[node].device) !=
         cluster.nodes[node].device)
       names += (names.empty() ? "" : " and ") + cluster.getDevice(node).name;
@@ -113,10 +109,8 @@ StringRef nameOf(const Plan &plan) {
 PlannedStep::Memory findAllocated(ArrayRef<RankBytes> allocated,
                                   const UnitPlan &unit, double snapshot) {
   allocated = allocated.slice(unit.firstRank, unit.getRanks());
-  const RankBytes &most =
-      *llvm::max_element(allocated, [](const RankBytes &a, const RankBytes &b) {
-        return a.total() < b.total();
-      });
+  const RankBytes &most = *llvm::max_element(
+      allocated, [](auto &a, auto &b) { return a.total() < b.total(); });
   PlannedStep::Memory memory;
   memory.state = {double(most.parameters), double(most.gradients),
                   double(most.moments), double(most.sums)};
@@ -242,9 +236,7 @@ std::vector<Explanation::Relaxation> relax(const PolicyInput &input,
   std::vector<Sample> twice = input.batch;
   twice.insert(twice.end(), input.batch.begin(), input.batch.end());
   replan("twice the batch (seconds for as many samples)", now, twice, 0.5);
-  llvm::sort(result,
-             [](const Explanation::Relaxation &a,
-                const Explanation::Relaxation &b) { return a.step < b.step; });
+  llvm::sort(result, [](auto &a, auto &b) { return a.step < b.step; });
   return result;
 }
 
@@ -259,7 +251,7 @@ Explanation::Spread spreadOf(const PolicyInput &input, const Plan &plan,
   options.requireMemory = false;
   for (int i = 1; i <= seeds; ++i) {
     std::vector<Sample> batch =
-        drawBatch(data, first + uint64_t(i), 0, input.samples());
+        drawBatch(data, first + uint64_t(i), input.samples());
     auto a = expectedToOptional(
              simulateStep(input.costs, plan, batch, options)),
          b = expectedToOptional(

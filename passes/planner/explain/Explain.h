@@ -88,9 +88,9 @@ void printText(llvm::raw_ostream &os, const Explanation &explanation,
 /// The plan file with all of this under `predicted`.
 std::string printJson(const Explanation &explanation, const Model &model);
 /// Explanation and timeline in one file that needs no other. Where there are
-/// more than `lanes` ranks, one stands for all that do the same.
+/// many ranks, one stands for all that do the same.
 llvm::Error printHtml(llvm::raw_ostream &os, const Explanation &explanation,
-                      const PolicyInput &input, int lanes = 64);
+                      const PolicyInput &input);
 
 /// A spread of ratios: step of `base`'s plan over `plan`'s, data of other
 /// seeds.

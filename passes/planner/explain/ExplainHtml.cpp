@@ -13,6 +13,7 @@
 #include "passes/picture/Units.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
 #include <numeric>
@@ -42,9 +43,8 @@ std::vector<std::vector<int64_t>> ranksOf(const PlannedStep &step,
     end = std::max(end, unit.firstRank + unit.getRanks());
   std::vector<size_t> order(step.planRank.size());
   std::iota(order.begin(), order.end(), 0);
-  llvm::sort(order, [&](size_t a, size_t b) {
-    return std::make_pair(step.planRank[a], a) <
-           std::make_pair(step.planRank[b], b);
+  llvm::stable_sort(order, [&](size_t a, size_t b) {
+    return step.planRank[a] < step.planRank[b];
   });
   std::vector<std::vector<int64_t>> ranks(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -113,15 +113,14 @@ std::string PlanPage::subtitle() const {
                       : p.costs == "profile" ? "the profile"
                                              : "the profile where it has "
                                                "them, else on the cost model";
-  return std::to_string(e.plan.ranks) + " of " +
-         std::to_string(cluster.getNumDevices()) + " devices of " +
-         cluster.name + ". Schedule " + e.plan.schedule +
-         ", items assigned by " + planner::getName(e.plan.assign).str() +
-         ", reorder " + rt::textOf(e.plan.reorder) +
-         ". Predicted; figures rest on " + costs + "." +
-         (e.plan.notExecutable.empty()
-              ? ""
-              : " Priced only: " + e.plan.notExecutable + ".");
+  return formatv("{0} of {1} devices of {2}. Schedule {3}, items assigned by "
+                 "{4}, reorder {5}. Predicted; figures rest on {6}.{7}",
+                 e.plan.ranks, cluster.getNumDevices(), cluster.name,
+                 e.plan.schedule, planner::getName(e.plan.assign),
+                 rt::textOf(e.plan.reorder), costs,
+                 e.plan.notExecutable.empty()
+                     ? ""
+                     : " Priced only: " + e.plan.notExecutable + ".");
 }
 
 void PlanPage::addTiles() {
@@ -160,14 +159,15 @@ void PlanPage::addDevices() {
     block.group = int64_t(layout.tp) * layout.cp;
     block.replicas = layout.dp;
     block.positions = layout.pp;
-    block.notes = {
-        "TP " + std::to_string(layout.tp) + " · DP " +
-            std::to_string(layout.dp) + " · PP " + std::to_string(layout.pp) +
-            (layout.vpp > 1 ? " · VPP " + std::to_string(layout.vpp) : "") +
-            (layout.cp > 1 ? " · CP " + std::to_string(layout.cp) +
-                                 (layout.ring ? " in a ring" : "")
-                           : ""),
-        (count == 1 ? "rank " : "ranks ") + picture::printRanges(ranks)};
+    std::string degrees =
+        formatv("TP {0} · DP {1} · PP {2}", layout.tp, layout.dp, layout.pp);
+    if (layout.vpp > 1)
+      degrees += formatv(" · VPP {0}", layout.vpp);
+    if (layout.cp > 1)
+      degrees +=
+          formatv(" · CP {0}{1}", layout.cp, layout.ring ? " in a ring" : "");
+    block.notes = {degrees, (count == 1 ? "rank " : "ranks ") +
+                                picture::printRanges(ranks)};
     block.ranks = std::move(ranks);
     blocks.push_back(std::move(block));
   }
@@ -363,12 +363,13 @@ void PlanPage::addMemory() {
 
 } // namespace
 
-Error printHtml(raw_ostream &os, const Explanation &e, const PolicyInput &input,
-                int lanes) {
+Error printHtml(raw_ostream &os, const Explanation &e,
+                const PolicyInput &input) {
+  constexpr int kMostLanes = 64;
   auto step = simulateStep(input.costs, e.plan, input.batch);
   if (!step)
     return step.takeError();
-  if (step->problem.ranks > lanes) {
+  if (step->problem.ranks > kMostLanes) {
     StepOptions options;
     options.fold = true;
     options.requireMemory = false;

@@ -23,62 +23,38 @@ int64_t Cluster::getNumDevices() const {
   return sum;
 }
 
-/// The kind of node of a rank; of `rank` is left what it is among that kind's.
-static int findKind(const Cluster &cluster, int64_t &rank) {
-  int kind = 0;
-  for (; kind + 1 < int(cluster.nodes.size()); ++kind) {
-    if (rank < cluster.getNumDevices(kind))
+Cluster::Site Cluster::getSite(int64_t rank) const {
+  Site site;
+  const NodeKind *node = nodes.data();
+  for (; site.kind + 1 < int(nodes.size()); ++site.kind, ++node) {
+    if (rank < getNumDevices(site.kind))
       break;
-    rank -= cluster.getNumDevices(kind);
+    rank -= getNumDevices(site.kind);
+    site.node += node->count;
+    site.nic += int64_t(node->count) * node->nics;
   }
-  return kind;
+  site.node += rank / node->devices;
+  site.place = rank % node->devices;
+  site.nic += rank / node->devices * node->nics +
+              site.place * node->nics / node->devices;
+  return site;
 }
 
-int Cluster::getNodeKind(int64_t rank) const { return findKind(*this, rank); }
-
-bool Cluster::hasSeveralKinds() const {
-  return any_of(nodes, [&](const NodeKind &node) {
-    return node.device != nodes.front().device;
-  });
+iota_range<int> Cluster::getNodeKinds(int64_t first, int64_t ranks) const {
+  return seq_inclusive(getNodeKind(first), getNodeKind(first + ranks - 1));
 }
 
 bool Cluster::hasSeveralKinds(int64_t first, int64_t ranks) const {
-  for (int node = getNodeKind(first), last = getNodeKind(first + ranks - 1);
-       node < last; ++node)
-    if (nodes[node].device != nodes[last].device)
-      return true;
-  return false;
+  return any_of(getNodeKinds(first, ranks), [&](int node) {
+    return nodes[node].device != nodes[getNodeKind(first)].device;
+  });
 }
 
 double Cluster::getLeastMemory(int64_t first, int64_t ranks) const {
   double least = INFINITY;
-  for (int node = getNodeKind(first), last = getNodeKind(first + ranks - 1);
-       node <= last; ++node)
+  for (int node : getNodeKinds(first, ranks))
     least = std::min(least, getMemory(node));
   return least;
-}
-
-int64_t Cluster::getNode(int64_t rank) const {
-  int kind = findKind(*this, rank);
-  int64_t before = 0;
-  for (int i = 0; i < kind; ++i)
-    before += nodes[i].count;
-  return before + rank / nodes[kind].devices;
-}
-
-int64_t Cluster::getPlace(int64_t rank) const {
-  int kind = findKind(*this, rank);
-  return rank % nodes[kind].devices;
-}
-
-int64_t Cluster::getNic(int64_t rank) const {
-  int kind = findKind(*this, rank);
-  int64_t before = 0;
-  for (int i = 0; i < kind; ++i)
-    before += int64_t(nodes[i].count) * nodes[i].nics;
-  const NodeKind &node = nodes[kind];
-  return before + rank / node.devices * node.nics +
-         rank % node.devices * node.nics / node.devices;
 }
 
 Group Cluster::getGroup(int node, int64_t size, int64_t stride,
@@ -177,21 +153,14 @@ double Cluster::allToAll(const Group &group, double bytes) const {
   return time;
 }
 
-Link Cluster::pointToPoint(int from, int to, bool sameNode,
-                           int64_t sharing) const {
+Link Cluster::pointToPoint(int from, int to, bool sameNode) const {
   if (sameNode)
     return nodes[from].inside;
-  auto side = [&](int node) {
-    Link link = nodes[node].network;
-    double share =
-        double(nodes[node].nics) / double(std::max<int64_t>(1, sharing));
-    link.bandwidth *= std::min(1.0, share);
-    return link;
-  };
-  Link a = side(from), b = side(to);
-  a.latency = std::max(a.latency, b.latency);
-  a.bandwidth = std::min(a.bandwidth, b.bandwidth);
-  return a;
+  Link link = nodes[from].network;
+  const Link &other = nodes[to].network;
+  link.latency = std::max(link.latency, other.latency);
+  link.bandwidth = std::min(link.bandwidth, other.bandwidth);
+  return link;
 }
 
 Expected<Cluster> Cluster::take(int64_t wanted) const {

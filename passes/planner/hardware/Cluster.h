@@ -14,6 +14,7 @@
 
 #include "passes/planner/hardware/Measured.h"
 
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
@@ -144,39 +145,43 @@ public:
 
   bool isOnHost() const { return onHost.value_or(nodes.front().cores > 0); }
   int64_t getNumDevices() const;
-  /// Of devices, on all nodes or on those of a range of ranks.
-  bool hasSeveralKinds() const;
-  bool hasSeveralKinds(int64_t first, int64_t ranks) const;
   int64_t getNumDevices(int node) const {
     return int64_t(nodes[node].devices) * nodes[node].count;
   }
   const DeviceKind &getDevice(int node) const {
     return devices[nodes[node].device];
   }
-  /// Kind of node of a rank, when ranks fill nodes in the order of the file.
-  int getNodeKind(int64_t rank) const;
-  /// Number of the node that a rank is in, over all kinds.
-  int64_t getNode(int64_t rank) const;
+  /// Where a rank is, when ranks fill nodes in the order of the file: the kind
+  /// of node, over all kinds the numbers of the node and of the NIC that it
+  /// sends by, and its place in the node, from 0.
+  struct Site {
+    int kind = 0;
+    int64_t node = 0, nic = 0, place = 0;
+  };
+  Site getSite(int64_t rank) const;
+  int getNodeKind(int64_t rank) const { return getSite(rank).kind; }
+  int64_t getNode(int64_t rank) const { return getSite(rank).node; }
   /// Of ranks that follow one another; -1 if they are in several.
   int64_t getNodeOfAll(int64_t first, int64_t ranks) const {
     int64_t node = getNode(first);
     return node == getNode(first + ranks - 1) ? node : -1;
   }
+  /// Kinds of nodes that a range of ranks lies on.
+  llvm::iota_range<int> getNodeKinds(int64_t first, int64_t ranks) const;
+  /// Of devices, on those or on all nodes.
+  bool hasSeveralKinds(int64_t first, int64_t ranks) const;
+  bool hasSeveralKinds() const { return hasSeveralKinds(0, getNumDevices()); }
   /// Bytes that a plan may use on a device.
   double getMemory(int node) const {
     return getDevice(node).memory - getDevice(node).reserve;
   }
-  /// The least of it on the kinds of nodes that a range of ranks lies on.
+  /// The least of it on a range of ranks.
   double getLeastMemory(int64_t first, int64_t ranks) const;
   /// A group of `size` ranks, `stride` apart, on nodes of a kind. The first
   /// stands at place `first` of its node: where that is late in the node, even
   /// a small group is on two.
   Group getGroup(int node, int64_t size, int64_t stride,
                  int64_t first = 0) const;
-  /// Place of a rank in its node, from 0.
-  int64_t getPlace(int64_t rank) const;
-  /// Number of the NIC that a rank sends by, over all nodes.
-  int64_t getNic(int64_t rank) const;
 
   /// Seconds. Ring or tree, whichever is faster; over nodes first inside, then
   /// between them.
@@ -188,8 +193,8 @@ public:
   double allToAll(const Group &group, double bytes) const; ///< of a rank
   /// Of these seconds, those that each NIC is at work in a ring of allGather().
   double onNics(const Group &group, double bytes) const;
-  /// Between two ranks; `sharing` messages on a node's NICs at once.
-  Link pointToPoint(int from, int to, bool sameNode, int64_t sharing) const;
+  /// Between two ranks, by kind of node.
+  Link pointToPoint(int from, int to, bool sameNode) const;
 
   /// The same cluster with this many devices: nodes are taken in order, the
   /// last one may be part of a node. Error if there are not so many.

@@ -135,8 +135,8 @@ public:
     const LayerPrices &prices =
         input.prices(pace, layout.getOptions(), 1, node);
     double kept = prices.kept.back();
-    double weights = module.weightBytes;
-    weights += module.trainable ? module.gradientBytes : 0;
+    double weights = module.bytes.weight;
+    weights += module.trainable ? module.bytes.gradient : 0;
     // All stages hold a microbatch each once the pipeline is full.
     double fraction = layout.pp > 1 ? 0.5 : 1;
     return prices.parameters.back() * weights / (layout.tp * layout.pp) +

@@ -53,10 +53,10 @@ FormulaUnit describe(const PolicyInput &input, int module, Save save,
   options.tp = 1;
   double parameters = description.getParameters();
   unit.parameters =
-      parameters * (description.weightBytes +
-                    (description.trainable ? description.gradientBytes : 0));
+      parameters * (description.bytes.weight +
+                    (description.trainable ? description.bytes.gradient : 0));
   unit.optimizer =
-      description.trainable ? parameters * description.optimizerBytes : 0;
+      description.trainable ? parameters * description.bytes.optimizer : 0;
   unit.activations = cost.kept(0, layers, options, part);
   return unit;
 }

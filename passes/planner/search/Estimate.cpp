@@ -135,9 +135,9 @@ double reductionTime(const PolicyInput &input, const UnitPrices &prices) {
       cluster.nodes.front().cores > 0
           ? 1
           : std::max(1.0, double(module.layers.size()) / (unit.pp * unit.vpp));
-  return cluster.reduceScatter(group, parameters * module.gradientBytes) /
+  return cluster.reduceScatter(group, parameters * module.bytes.gradient) /
              buckets +
-         cluster.allGather(group, parameters * module.weightBytes);
+         cluster.allGather(group, parameters * module.bytes.weight);
 }
 
 /// A unit's largest item over the mean part, where a replica may get it alone;
@@ -167,14 +167,14 @@ Needs needsOf(const PolicyInput &input, const Plan &plan,
               const UnitPrices &prices, double largest, int64_t inFlight) {
   const UnitPlan &unit = prices.unit;
   const Module &module = input.model().modules[unit.module];
-  double weight = module.weightBytes;
+  double weight = module.bytes.weight;
   if (module.trainable)
-    weight +=
-        module.gradientBytes + module.optimizerBytes / double(unit.getShards());
+    weight += module.bytes.gradient +
+              module.bytes.optimizer / double(unit.getShards());
   // Blocks of sums are as large as gradients.
   if (module.trainable && unit.getSumRanks() > 1 &&
       input.costs.cluster.isOnHost())
-    weight += module.gradientBytes;
+    weight += module.bytes.gradient;
   // A replica may get the largest item, and then hold as much of it as others
   // of all theirs.
   double factor = prices.factor * std::max(prices.fullest, largest);

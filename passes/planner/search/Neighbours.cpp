@@ -107,8 +107,7 @@ private:
         int64_t size = int64_t(unit.tp) * unit.pp;
         if (int(u) == input.model().pace || plan.ranks + size > input.gpus())
           continue;
-        double work =
-            input.costs.work(int(u), input.cache->getTotal(int(u)), 1);
+        double work = input.costs.work(int(u), input.cache->getTotal(int(u)));
         if (work / double(unit.getRanks()) > most) {
           most = work / double(unit.getRanks());
           to = int(u);

@@ -85,7 +85,7 @@ double UnitBound::gather(int begin, int end) const {
     return 0;
   return cluster.allGather(cluster.getGroup(node, unit.getSumRanks(), unit.tp),
                            cost.rankParameters(begin, end, unit.tp) *
-                               module.weightBytes);
+                               module.bytes.weight);
 }
 
 } // namespace dt::planner

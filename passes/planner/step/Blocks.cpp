@@ -19,96 +19,79 @@ namespace dt::planner {
 
 int slowestNode(const Costs &costs, const Plan &plan, int unit, int64_t first,
                 int64_t ranks) {
-  int slowest = costs.cluster.getNodeKind(first),
-      last = costs.cluster.getNodeKind(first + ranks - 1);
-  if (slowest == last)
-    return slowest;
+  auto kinds = costs.cluster.getNodeKinds(first, ranks);
+  if (kinds.size() == 1)
+    return *kinds.begin();
   // Of parts of any usual size: kinds differ in rates, and in what messages of
   // a TP group take.
   CostOptions options = plan.getOptions(unit);
   TokenSums part = TokenSums::of(1024) * 4;
-  auto secondsOf = [&](int node) {
-    return costs.get(node, unit).module(options, part).total();
-  };
-  double most = secondsOf(slowest);
-  for (int node = slowest + 1; node <= last; ++node)
-    if (double seconds = secondsOf(node); seconds > most) {
-      slowest = node;
-      most = seconds;
-    }
-  return slowest;
+  std::vector<double> seconds;
+  for (int node : kinds)
+    seconds.push_back(costs.get(node, unit).module(options, part).total());
+  return *kinds.begin() + int(max_element(seconds) - seconds.begin());
 }
 
 namespace {
 
-/// Of a unit.
-class Weigher {
-public:
-  Weigher(const Costs &costs, ArrayRef<TokenSums> items, const Plan &plan,
-          const UnitPlan &unit)
-      : costs(costs), items(items), plan(plan), unit(unit) {}
-
-  std::vector<UnitPlan::Block> run() const {
-    std::vector<UnitPlan::Block> blocks = cut();
-    if (blocks.size() < 2)
-      return {};
-    // Smaller parts have slower kernels, so shares are found in two steps.
-    std::vector<double> shares(blocks.size(), 1);
-    for (int round = 0; round < 2; ++round) {
-      std::vector<double> speeds;
-      int64_t first = unit.firstRank;
-      double mean = 0;
-      for (auto [block, share] : zip_equal(blocks, shares)) {
-        int64_t ranks = block.replicas * int64_t(unit.tp) * unit.pp;
-        speeds.push_back(share / secondsOf(first, ranks, share));
-        mean += speeds.back() * double(block.replicas) / double(unit.dp);
-        first += ranks;
-      }
-      if (!std::isfinite(mean) || mean <= 0)
-        return {};
-      for (auto [speed, share] : zip_equal(speeds, shares))
-        share = speed / mean;
+/// Whole replicas on each kind, in the order of ranks. One that begins on the
+/// last devices of a kind counts as one of the next.
+std::vector<UnitPlan::Block> cutBlocks(const Cluster &cluster,
+                                       const UnitPlan &unit) {
+  int64_t size = int64_t(unit.tp) * unit.pp, next = unit.firstRank,
+          end = next + unit.getRanks(), kindEnd = 0;
+  std::vector<UnitPlan::Block> blocks;
+  for (size_t i = 0; i < cluster.nodes.size(); ++i) {
+    kindEnd += cluster.getNumDevices(int(i));
+    if (i + 1 < cluster.nodes.size() &&
+        cluster.nodes[i].device == cluster.nodes[i + 1].device)
+      continue;
+    if (int64_t fit = (std::min(end, kindEnd) - next) / size; fit > 0) {
+      blocks.push_back({fit, 1});
+      next += fit * size;
     }
-    double most = *max_element(shares);
-    for (auto [block, share] : zip_equal(blocks, shares))
-      block.speed = std::max(1, int(std::lround(1000 * share / most)));
-    return blocks;
   }
+  return blocks;
+}
 
-private:
-  /// Whole replicas on each kind, in the order of ranks. One that begins on the
-  /// last devices of a kind counts as one of the next.
-  std::vector<UnitPlan::Block> cut() const {
-    const Cluster &cluster = costs.cluster;
-    int64_t size = int64_t(unit.tp) * unit.pp, next = unit.firstRank,
-            end = next + unit.getRanks(), kindEnd = 0;
-    std::vector<UnitPlan::Block> blocks;
-    for (size_t i = 0; i < cluster.nodes.size(); ++i) {
-      kindEnd += cluster.getNumDevices(int(i));
-      if (i + 1 < cluster.nodes.size() &&
-          cluster.nodes[i].device == cluster.nodes[i + 1].device)
-        continue;
-      if (int64_t fit = (std::min(end, kindEnd) - next) / size; fit > 0) {
-        blocks.push_back({fit, 1});
-        next += fit * size;
-      }
-    }
-    return blocks;
-  }
-
-  /// A replica with so much of the mean part, on its ranks' slowest kind.
-  double secondsOf(int64_t first, int64_t ranks, double share) const {
-    int u = unit.module, node = slowestNode(costs, plan, u, first, ranks);
+/// The blocks of a unit; `items`: of the batch.
+std::vector<UnitPlan::Block> weighBlocks(const Costs &costs,
+                                         const TokenSums &items,
+                                         const Plan &plan,
+                                         const UnitPlan &unit) {
+  int u = unit.module;
+  std::vector<UnitPlan::Block> blocks = cutBlocks(costs.cluster, unit);
+  if (blocks.size() < 2)
+    return {};
+  // A replica with so much of the mean part, on its ranks' slowest kind.
+  auto secondsOf = [&](int64_t first, int64_t ranks, double share) {
+    int node = slowestNode(costs, plan, u, first, ranks);
     TokenSums part =
-        items[u] * (share / (double(plan.microbatches) * double(unit.dp)));
+        items * (share / (double(plan.microbatches) * double(unit.dp)));
     return costs.get(node, u).module(plan.getOptions(u), part).total();
+  };
+  // Smaller parts have slower kernels, so shares are found in two steps.
+  std::vector<double> shares(blocks.size(), 1);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<double> speeds;
+    int64_t first = unit.firstRank;
+    double mean = 0;
+    for (auto [block, share] : zip_equal(blocks, shares)) {
+      int64_t ranks = block.replicas * int64_t(unit.tp) * unit.pp;
+      speeds.push_back(share / secondsOf(first, ranks, share));
+      mean += speeds.back() * double(block.replicas) / double(unit.dp);
+      first += ranks;
+    }
+    if (!std::isfinite(mean) || mean <= 0)
+      return {};
+    for (auto [speed, share] : zip_equal(speeds, shares))
+      share = speed / mean;
   }
-
-  const Costs &costs;
-  ArrayRef<TokenSums> items;
-  const Plan &plan;
-  const UnitPlan &unit;
-};
+  double most = *max_element(shares);
+  for (auto [block, share] : zip_equal(blocks, shares))
+    block.speed = std::max(1, int(std::lround(1000 * share / most)));
+  return blocks;
+}
 
 } // namespace
 
@@ -126,7 +109,7 @@ void placeBlocks(const Costs &costs, ArrayRef<TokenSums> items, Plan &plan) {
     if (weighs && isAlone(unit) && unit.dp > 1 && unit.cp == 1 &&
         unit.ep == 1 &&
         costs.cluster.hasSeveralKinds(unit.firstRank, unit.getRanks()))
-      unit.blocks = Weigher(costs, items, plan, unit).run();
+      unit.blocks = weighBlocks(costs, items[unit.module], plan, unit);
 }
 
 } // namespace dt::planner

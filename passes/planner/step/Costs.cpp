@@ -30,22 +30,20 @@ Costs::Costs(const Cluster &cluster, const Model &model, const Profile *profile)
     };
     // Through three points far enough apart to see the square.
     double a = 512, b = 2048, c = 8192;
-    auto fit = [&](double fa, double fb, double fc, double &item, double &token,
-                   double &square) {
-      square =
+    auto fit = [&](double fa, double fb, double fc) -> Linear {
+      double square =
           std::max(0.0, ((fc - fb) / (c - b) - (fb - fa) / (b - a)) / (c - a));
-      token = std::max(0.0, (fb - fa) / (b - a) - square * (a + b));
-      item = std::max(0.0, fa - token * a - square * a * a);
+      double token = std::max(0.0, (fb - fa) / (b - a) - square * (a + b));
+      return {std::max(0.0, fa - token * a - square * a * a), token, square};
     };
-    ItemCost cost;
-    fit(nanoseconds(a, 0), nanoseconds(b, 0), nanoseconds(c, 0), cost.item,
-        cost.token, cost.square);
+    ItemCost cost{fit(nanoseconds(a, 0), nanoseconds(b, 0), nanoseconds(c, 0))};
     if (model.modules[m].hasOther()) {
-      double alone;
-      fit(nanoseconds(0, a), nanoseconds(0, b), nanoseconds(0, c), alone,
-          cost.other, cost.otherSquare);
+      Linear alone =
+          fit(nanoseconds(0, a), nanoseconds(0, b), nanoseconds(0, c));
+      cost.other = alone.token;
+      cost.otherSquare = alone.square;
       if (cost.token <= 0 && cost.square <= 0)
-        cost.item = alone;
+        cost.item = alone.item;
       cost.product =
           std::max(0.0, nanoseconds(b, b) - cost.at(TokenSums::of(b, b))) /
           (b * b);
@@ -68,35 +66,25 @@ StringRef Costs::getSource(int module) const {
   return whole ? "profile" : isMeasured(module) ? "profile and model" : "model";
 }
 
-double Costs::workOn(int node, int module, const TokenSums &all,
-                     double count) const {
+double Costs::workOn(int node, int module, const TokenSums &all) const {
   std::lock_guard<std::mutex> lock(mutex);
-  auto [known, isNew] = works.try_emplace({node, module, all, count}, 0);
-  if (isNew)
-    known->second = priceWork(node, module, all, count);
-  return known->second;
-}
-
-double Costs::priceWork(int node, int module, const TokenSums &all,
-                        double count) const {
-  if (all.empty())
-    return 0;
-  double best = INFINITY;
+  auto [known, isNew] = works.try_emplace({node, module, all}, 0);
+  double &best = known->second;
+  if (!isNew || all.empty())
+    return best;
+  best = INFINITY;
   for (int tp = 1; tp <= model.modules[module].maxTP; tp *= 2) {
-    CostOptions options;
-    options.tp = tp;
-    options.save = Save::All;
-    TokenSums mean = all * (1 / count);
-    Times times = get(node, module).module(options, mean);
-    best = std::min(best, times.total() * count * tp);
+    CostOptions options{tp, Save::All};
+    Times times = get(node, module).module(options, all);
+    best = std::min(best, times.total() * tp);
   }
   return best;
 }
 
-double Costs::work(int module, const TokenSums &all, double count) const {
+double Costs::work(int module, const TokenSums &all) const {
   double best = all.empty() ? 0 : INFINITY;
   for (size_t node = 0; node < cluster.nodes.size(); ++node)
-    best = std::min(best, workOn(int(node), module, all, count));
+    best = std::min(best, workOn(int(node), module, all));
   return best;
 }
 
@@ -122,7 +110,7 @@ double Costs::workBound(const std::vector<Sample> &batch) const {
   for (size_t m = 0; m < modules; ++m)
     for (int kind : kinds)
       seconds[m].push_back(
-          workOn(kind, int(m), momentsOf(batch, model.modules[m].item), 1));
+          workOn(kind, int(m), momentsOf(batch, model.modules[m].item)));
   auto bound = [&](const std::vector<double> &price) {
     double sum = 0;
     for (const std::vector<double> &own : seconds) {

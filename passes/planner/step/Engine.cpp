@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <queue>
 
 using namespace llvm;
@@ -35,14 +36,17 @@ public:
     running.push({clock + double(duration), node, width});
     wanted += width;
   }
-  /// Time of the next end, if nothing changes; the task.
-  bool next(Time now, Time &when, Node &node) const {
+  struct Next {
+    Time time;
+    Node node;
+  };
+  /// The task that ends next, if nothing changes; none where none runs.
+  std::optional<Next> next(Time now) const {
     if (running.empty())
-      return false;
+      return std::nullopt;
     double left = running.top().end - (clock + double(now - last) * rate());
-    when = now + std::max<Time>(0, Time(std::ceil(left / rate() - 1e-6)));
-    node = running.top().node;
-    return true;
+    return Next{now + std::max<Time>(0, Time(std::ceil(left / rate() - 1e-6))),
+                running.top().node};
   }
   void finish(Time now) {
     advance(now);
@@ -128,8 +132,7 @@ private:
   void finish();
   void optimize();
   Time durationOf(Node node) const {
-    return graph.getTime(node) +
-           (merged[node] ? graph.getTime(weightOf(node)) : 0);
+    return graph.getTime(node, /*split=*/!merged[node]);
   }
   int widthOf(int rank) const {
     return options.width.empty() ? 1 : options.width[rank];
@@ -286,11 +289,9 @@ void Engine::begin(Node node, Time now) {
 
 /// Asks again when the next task of a core group ends; older answers are void.
 void Engine::watch(int group, Time now) {
-  Time when;
-  Node node;
   watched[group] = made;
-  if (groups[group].next(now, when, node))
-    post(when, GroupEnds, group);
+  if (auto next = groups[group].next(now))
+    post(next->time, GroupEnds, group);
 }
 
 Time Engine::take(int link, Time from, Time time) {
@@ -366,16 +367,15 @@ void Engine::taskEnded(Node node, Time now) {
 /// What comes after the tasks: gradients, optimizer, barrier.
 void Engine::finish() {
   int ranks = problem.ranks;
-  std::vector<Time> last(ranks, 0), first(ranks, -1);
+  result.reduced.assign(ranks, 0);
   for (int rank = 0; rank < ranks; ++rank) {
-    for (Node node : lists[rank])
-      last[rank] = std::max(last[rank], result.end[node]);
-    if (!lists[rank].empty())
-      first[rank] = result.start[lists[rank].front()];
-    result.span.push_back(lists[rank].empty() ? 0 : last[rank] - first[rank]);
-    result.tasks = std::max(result.tasks, last[rank]);
+    const std::vector<Node> &list = lists[rank];
+    Time &last = result.reduced[rank];
+    for (Node node : list)
+      last = std::max(last, result.end[node]);
+    result.span.push_back(list.empty() ? 0 : last - result.start[list.front()]);
+    result.tasks = std::max(result.tasks, last);
   }
-  result.reduced = last;
   sumGradients(graph, lists, options.reductions, taken, result);
   optimize();
   for (Time done : result.done)
@@ -397,18 +397,17 @@ void Engine::optimize() {
     llvm::sort(queue);
     CoreGroup cores(options.cores[group].cores);
     size_t begun = 0;
-    Time now = 0, when;
-    int rank;
+    Time now = 0;
     while (true) {
-      bool ends = cores.next(now, when, rank);
-      if (begun < queue.size() && (!ends || queue[begun].first <= when)) {
-        now = queue[begun].first;
-        rank = queue[begun++].second;
+      auto next = cores.next(now);
+      if (begun < queue.size() && (!next || queue[begun].first <= next->time)) {
+        int rank = queue[begun].second;
+        now = queue[begun++].first;
         cores.start(now, options.optimizer[rank], rank, widthOf(rank));
-      } else if (ends) {
-        now = when;
+      } else if (next) {
+        now = next->time;
         cores.finish(now);
-        result.done[rank] = now;
+        result.done[next->node] = now;
       } else {
         break;
       }
@@ -434,9 +433,7 @@ void Engine::runEvents() {
       inbox[event.id].waiting = 0;
       tryStartFirst(event.id, now);
     } else if (current.order == watched[event.id]) {
-      Time when;
-      Node node;
-      groups[event.id].next(now, when, node);
+      Node node = groups[event.id].next(now)->node;
       groups[event.id].finish(now);
       watch(event.id, now);
       taskEnded(node, now);
@@ -464,13 +461,10 @@ Expected<Simulation> Engine::run() {
 } // namespace
 
 double Simulation::getSpanBubble() const {
-  Time longest = 0, work = 0;
-  for (size_t i = 0; i < span.size(); ++i)
-    if (span[i] > longest) {
-      longest = span[i];
-      work = busy[i];
-    }
-  return longest > 0 ? 1 - double(work) / double(longest) : 0;
+  auto longest = llvm::max_element(span);
+  if (longest == span.end() || *longest == 0)
+    return 0;
+  return 1 - double(busy[longest - span.begin()]) / double(*longest);
 }
 
 Expected<Simulation> simulate(const TaskGraph &graph, const Solution &solution,

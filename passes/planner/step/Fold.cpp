@@ -13,31 +13,28 @@
 
 namespace dt::planner {
 
-scheduler::Solution
-StepBuilder::expand(const scheduler::Problem &problem,
-                    const StepBuilder &folded,
-                    const scheduler::Solution &solution) const {
+Solution StepBuilder::expand(const Problem &problem, const StepBuilder &folded,
+                             const Solution &solution) const {
   // Which replica of a stage a rank runs, and whose list it takes.
   std::vector<std::vector<std::pair<int, int>>> replicas(ranks);
   std::vector<int> source(ranks, -1);
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
-    int position = plan.getPosition(plan.units[info.unit], info.index);
     for (int64_t r = 0; r < classes[info.unit]; ++r)
       for (int rank : problem.stages[s].replicas[r]) {
         replicas[rank].emplace_back(int(s), int(r));
-        source[rank] = shared ? int(rank / folded.shrink)
-                              : folded.ranksOf(info.unit, position,
-                                               folded.classOf(info.unit, r))[0];
+        source[rank] =
+            shared ? int(rank / folded.shrink)
+                   : folded.ranksOf(info, folded.classOf(info.unit, r))[0];
       }
   }
-  scheduler::Solution result;
+  Solution result;
   result.ranks.resize(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     if (source[rank] < 0)
       continue;
     result.ranks[rank] = solution.ranks[source[rank]];
-    for (scheduler::Task &task : result.ranks[rank])
+    for (Task &task : result.ranks[rank])
       for (auto [stage, replica] : replicas[rank])
         if (stage == task.stage)
           task.replica = replica;

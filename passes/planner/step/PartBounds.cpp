@@ -56,13 +56,6 @@ double fullestSlice(llvm::ArrayRef<int32_t> items, int64_t count,
 
 } // namespace
 
-PartBounds::PartBounds(const Model &model, const Plan &plan,
-                       const std::vector<Sample> &batch)
-    : model(model), plan(plan), batch(batch),
-      bounded(llvm::any_of(model.modules, [](const Module &module) {
-        return !module.bounds.empty();
-      })) {}
-
 std::vector<double> PartBounds::rowsOf(int module,
                                        const PartBound &bound) const {
   ItemKind own = model.modules[module].item;
@@ -71,7 +64,7 @@ std::vector<double> PartBounds::rowsOf(int module,
     if (own == ItemKind::Sample)
       rows.push_back(measureOf(sample, bound));
     else
-      for (const ItemSize &size : sample.get(own))
+      for (const ItemSize &size : sample.getSizes(own))
         rows.push_back(bound.kind == own ? measureOf(size, bound) : 0);
   return rows;
 }

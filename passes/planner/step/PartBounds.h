@@ -18,10 +18,9 @@ namespace dt::planner {
 class PartBounds {
 public:
   PartBounds(const Model &model, const Plan &plan,
-             const std::vector<Sample> &batch);
+             const std::vector<Sample> &batch)
+      : model(model), plan(plan), batch(batch) {}
 
-  /// Whether any module has bounds.
-  bool any() const { return bounded; }
   bool has(int module) const { return !model.modules[module].bounds.empty(); }
 
   /// The first part of a module that is larger than a bound, in words; empty:
@@ -46,7 +45,6 @@ private:
   const Model &model;
   const Plan &plan;
   const std::vector<Sample> &batch;
-  bool bounded = false;
 };
 
 } // namespace dt::planner

@@ -8,8 +8,6 @@
 
 #include "passes/planner/step/Parts.h"
 
-#include <algorithm>
-
 namespace dt::planner {
 
 SampleSums::SampleSums(const Model &model, const std::vector<Sample> &batch,
@@ -43,6 +41,20 @@ std::vector<std::vector<int32_t>> SampleSums::getParts(
   std::vector<std::vector<int32_t>> made = make();
   std::lock_guard<std::mutex> lock(mutex);
   return parts.try_emplace(count, std::move(made)).first->second;
+}
+
+TokenSums Parts::Items::getSum(int microbatch) const {
+  TokenSums sum;
+  for (int r = 0; r < replicas; ++r)
+    sum += moments[size_t(microbatch) * replicas + r];
+  return sum;
+}
+
+TokenSums Parts::Items::getMean() const {
+  TokenSums sum;
+  for (const TokenSums &part : moments)
+    sum += part;
+  return sum * (1 / double(std::max<size_t>(1, moments.size())));
 }
 
 void Parts::permute(const std::vector<int32_t> &order) {

@@ -27,6 +27,25 @@ void sortDearestFirst(Ids &ids, const std::vector<int64_t> &costs) {
   });
 }
 
+Ids countUp(size_t count) {
+  Ids ids(count);
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+/// Groups of some of those that have loads.
+std::vector<Ids> partitionOf(const Ids &some, const std::vector<int64_t> &loads,
+                             const reorder::PartitionOptions &options) {
+  std::vector<int64_t> own;
+  for (int32_t one : some)
+    own.push_back(loads[one]);
+  std::vector<Ids> groups = reorder::partition(own, options).groups;
+  for (Ids &group : groups)
+    for (int32_t &one : group)
+      one = some[one];
+  return groups;
+}
+
 class Builder {
 public:
   Builder(const Model &model, const Plan &plan,
@@ -98,28 +117,17 @@ private:
   /// As programs pack (runtime/data): microbatches that are about equally full,
   /// and of each the parts of replicas.
   void byRows() {
-    auto cut = [&](const Ids &samples, const std::vector<int64_t> &shares,
-                   int groups) {
-      std::vector<int64_t> own;
-      for (int32_t sample : samples)
-        own.push_back(shares[sample]);
-      reorder::PartitionOptions options;
-      options.groups = groups;
-      std::vector<Ids> parts = reorder::partition(own, options).groups;
-      for (Ids &part : parts)
-        for (int32_t &place : part)
-          place = samples[place];
-      return parts;
-    };
-    Ids all(batch.size());
-    std::iota(all.begin(), all.end(), 0);
+    reorder::PartitionOptions microbatches, replicas;
+    microbatches.groups = int(plan.microbatches);
+    replicas.groups = dp;
     std::vector<int64_t> shares = bounds.getSampleShares(), own = shares;
     if (bounds.has(model.pace) &&
         model.modules[model.pace].item == ItemKind::Sample)
       own = bounds.getItemShares(model.pace);
     slots.clear();
-    for (const Ids &microbatch : cut(all, shares, int(plan.microbatches)))
-      for (Ids &part : cut(microbatch, own, dp))
+    for (const Ids &microbatch :
+         reorder::partition(shares, microbatches).groups)
+      for (Ids &part : partitionOf(microbatch, own, replicas))
         slots.push_back(std::move(part));
   }
 
@@ -136,8 +144,7 @@ private:
     reorder::Partition lpt = reorder::partitionLPT(loads, options);
     for (int r = 0; r < dp; ++r) {
       std::vector<Ids> own = intoMicrobatches(lpt.groups[r]);
-      Ids order(own.size());
-      std::iota(order.begin(), order.end(), 0);
+      Ids order = countUp(own.size());
       if (plan.ordersMicrobatches() && own.size() > 1)
         order = fillIntervals(own);
       for (size_t k = 0; k < own.size(); ++k)
@@ -191,12 +198,10 @@ private:
     std::vector<Ids> together = groupParts(own, pace);
     for (int k = 0; k < int(together.size()); ++k) {
       // The most expensive part to the replica that has done least so far.
-      Ids &group = together[k], replicas(dp);
+      Ids &group = together[k], replicas = countUp(dp);
       sortDearestFirst(group, pace);
-      std::iota(replicas.begin(), replicas.end(), 0);
-      std::sort(replicas.begin(), replicas.end(), [&](int32_t a, int32_t b) {
-        return sum[a] != sum[b] ? sum[a] < sum[b] : a < b;
-      });
+      llvm::stable_sort(replicas,
+                        [&](int32_t a, int32_t b) { return sum[a] < sum[b]; });
       for (size_t i = 0; i < group.size(); ++i) {
         sum[replicas[i]] += pace[group[i]];
         slot(k, replicas[i]) = std::move(own[group[i]]);
@@ -229,7 +234,7 @@ private:
           load += paceLoad[sample];
         own.emplace_back(-load, std::move(slot(k, r)));
       }
-      std::sort(own.begin(), own.end());
+      llvm::sort(own);
       for (int k = 0; k < int(plan.microbatches); ++k)
         slot(k, r) = std::move(own[k].second);
     }
@@ -248,8 +253,7 @@ private:
       beat = std::max(beat, sum / double(plan.microbatches));
     }
     std::vector<int64_t> others = sumUp(otherLoad, parts);
-    Ids order(pace.size());
-    std::iota(order.begin(), order.end(), 0);
+    Ids order = countUp(pace.size());
     sortDearestFirst(order, pace);
     double scale = 16.0 * dp / double(ranksOf(model.pace));
     auto longest = [&](size_t k) {
@@ -275,14 +279,7 @@ private:
     options.effort = effort.effort * options.groups / plan.microbatches;
     if (options.groups == 1)
       return {parts};
-    std::vector<int64_t> own;
-    for (int32_t part : parts)
-      own.push_back(loads[part]);
-    std::vector<Ids> groups = reorder::partition(own, options).groups;
-    for (Ids &group : groups)
-      for (int32_t &part : group)
-        part = parts[part];
-    return groups;
+    return partitionOf(parts, loads, options);
   }
 
   void placeAll() {
@@ -310,7 +307,7 @@ private:
   void placeEvenly(int m) {
     Parts::Items &items = parts.modules[m];
     const UnitPlan &unit = plan.units[m];
-    int64_t replicas = plan.units[m].dp;
+    int64_t replicas = unit.dp;
     bool own = m == model.pace;
     items.replicas = int(replicas);
     items.moments.assign(size_t(parts.microbatches) * replicas, {});
@@ -388,8 +385,7 @@ private:
   void stay(Parts::Items &items, const std::vector<Ids> &ofSample, int k) {
     for (int r = 0; r < dp; ++r)
       for (int32_t sample : slot(k, r))
-        for (int32_t item : ofSample[sample])
-          items.parts[size_t(k) * dp + r].push_back(item);
+        llvm::append_range(items.parts[size_t(k) * dp + r], ofSample[sample]);
   }
 
   /// Every item by itself, over all replicas, by what it weighs.
@@ -397,23 +393,17 @@ private:
               const std::vector<int64_t> &weights,
               std::vector<int32_t> replicaSpeeds) {
     Ids all;
-    std::vector<int64_t> loads;
     for (int r = 0; r < dp; ++r)
       for (int32_t sample : slot(k, r))
-        for (int32_t item : ofSample[sample]) {
-          all.push_back(item);
-          loads.push_back(weights[item]);
-        }
+        llvm::append_range(all, ofSample[sample]);
     reorder::PartitionOptions options;
     options.groups = items.replicas;
     options.effort = effort.itemEffort;
     options.speeds = std::move(replicaSpeeds);
-    std::vector<Ids> groups = reorder::partition(loads, options).groups;
+    std::vector<Ids> groups = partitionOf(all, weights, options);
     for (int r = 0; r < items.replicas; ++r) {
-      Ids &part = items.parts[size_t(k) * items.replicas + r];
-      for (int32_t i : groups[r])
-        part.push_back(all[i]);
-      std::sort(part.begin(), part.end());
+      llvm::sort(groups[r]);
+      items.parts[size_t(k) * items.replicas + r] = std::move(groups[r]);
     }
   }
 
@@ -438,9 +428,9 @@ private:
               : reorder::partitionLPT(loads, options).groups;
       for (int r = 0; r < to; ++r)
         for (int32_t i : parts[r])
-          for (int32_t item : ofSample[samples[i]])
-            items.parts[size_t(k) * items.replicas + g * to + r].push_back(
-                item);
+          llvm::append_range(
+              items.parts[size_t(k) * items.replicas + g * to + r],
+              ofSample[samples[i]]);
     }
   }
   static std::vector<Ids> inTurn(size_t count, int groups) {

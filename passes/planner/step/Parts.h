@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <tuple>
 
@@ -85,6 +84,9 @@ struct Parts {
     std::vector<TokenSums> moments;
     int replicas = 1;
     std::vector<int32_t> replica; ///< where each item is
+    /// Of a microbatch; of the mean part.
+    TokenSums getSum(int microbatch) const;
+    TokenSums getMean() const;
   };
   std::vector<Items> modules;
   /// Not empty: a part is larger than a program lets it be, in words.

@@ -10,6 +10,7 @@
 #include "passes/scheduler/core/Schedule.h"
 #include "runtime/reorder/Order.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
@@ -48,9 +49,8 @@ namespace {
 
 /// The order of tasks alone, of a problem that has passed check(): that of
 /// messages is for programs, not for times.
-Expected<scheduler::Solution> solve(const scheduler::TaskGraph &graph,
-                                    const std::string &name,
-                                    int64_t effort = 0) {
+Expected<Solution> solve(const TaskGraph &graph, const std::string &name,
+                         int64_t effort = 0) {
   scheduler::SolveOptions options;
   options.communicate = false;
   options.effort = effort;
@@ -63,9 +63,9 @@ bool isStatic(const Plan &plan) {
 }
 
 /// Order of microbatches: the pipeline of the slowest replica of each stage.
-Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
-                                         const Plan &plan, int64_t effort) {
-  scheduler::Problem small = full;
+Expected<std::vector<int32_t>> findOrder(const Problem &full, const Plan &plan,
+                                         int64_t effort) {
+  Problem small = full;
   int n = small.microbatches;
   std::map<std::vector<int>, int> rankOf; // shared ranks stay shared
   std::vector<std::vector<int64_t>> rows;
@@ -96,7 +96,7 @@ Expected<std::vector<int32_t>> findOrder(const scheduler::Problem &full,
   if (Error error = small.check())
     return std::move(error);
   // Where the order of tasks is searched, 1F1B's stands for it.
-  scheduler::TaskGraph graph(small);
+  TaskGraph graph(small);
   auto solution = planner::solve(graph, isStatic(plan) ? plan.schedule
                                                        : std::string("1f1b"));
   if (!solution)
@@ -123,39 +123,39 @@ bool wantsOrder(const Plan &plan, const Model &model) {
 std::string namesOf(const Model &model, const Plan &plan, size_t host) {
   std::vector<std::string> names = {"'" + model.modules[host].name + "'"};
   const UnitPlan &own = plan.units[host];
-  for (size_t u = 0; u < plan.units.size(); ++u) {
+  for (size_t u = 0; u < plan.units.size(); ++u)
     if (u != host && plan.units[u].meets(own))
       names.push_back("'" + model.modules[u].name + "'");
-  }
-  std::string text = names.size() > 1 ? "modules " : "module ";
-  for (size_t i = 0; i < names.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " and ") + names[i];
-  return text + (names.size() > 1 ? " on the same devices do" : " does");
+  if (names.size() == 1)
+    return "module " + names[0] + " does";
+  return "modules " + join(ArrayRef(names).drop_back(), ", ") + " and " +
+         names.back() + " on the same devices do";
+}
+
+/// Bytes that the fullest rank of a unit has too few.
+double lackOf(const Costs &costs, const Plan &plan, const PlannedStep &result,
+              size_t u) {
+  return result.memory[u].total() -
+         costs.cluster.getLeastMemory(plan.units[u].firstRank,
+                                      plan.units[u].getRanks());
 }
 
 Error checkMemory(const Costs &costs, const Plan &plan,
                   const PlannedStep &result) {
   for (size_t u = 0; u < plan.units.size(); ++u) {
-    double has = costs.cluster.getLeastMemory(plan.units[u].firstRank,
-                                              plan.units[u].getRanks());
-    double needs = result.memory[u].total();
-    if (needs <= has)
+    double missing = lackOf(costs, plan, result, u);
+    if (missing <= 0)
       continue;
+    const PlannedStep::Memory &m = result.memory[u];
     std::string text = formatv(
         "{0} not fit: {1:f0} bytes a device, {2:f0} more than there are "
         "(weights and optimizer {3:f0}, activations {4:f0}, workspace {5:f0}, "
         "message buffers {6:f0}, checkpoint {7:f0}{8})",
-        namesOf(costs.model, plan, u), needs, needs - has,
-        result.memory[u].state.total(), result.memory[u].activations,
-        result.memory[u].workspace,
-        result.memory[u].buffers + result.memory[u].messages,
-        result.memory[u].snapshot,
-        result.memory[u].beyond > 0
-            ? formatv(", measured beyond these {0:f0}", result.memory[u].beyond)
-                  .str()
-            : "");
-    return make_error<DoesNotFit>(int(u), needs - has, result.memory[u].waiting,
-                                  std::move(text));
+        namesOf(costs.model, plan, u), m.total(), missing, m.state.total(),
+        m.activations, m.workspace, m.buffers + m.messages, m.snapshot,
+        m.beyond > 0 ? formatv(", measured beyond these {0:f0}", m.beyond).str()
+                     : "");
+    return make_error<DoesNotFit>(int(u), missing, m.waiting, std::move(text));
   }
   return Error::success();
 }
@@ -172,7 +172,7 @@ double peakOf(const Costs &costs) {
 
 /// Busy shares by unit, bubbles, and where device time goes.
 void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
-             const scheduler::TaskGraph &graph, PlannedStep &result) {
+             const TaskGraph &graph, PlannedStep &result) {
   Prediction &p = result.predicted;
   const Simulation &sim = result.simulation;
   const std::vector<double> &devices = result.devices;
@@ -181,7 +181,7 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     busy += devices[rank] * double(sim.busy[rank]);
     all += devices[rank];
-    for (const scheduler::Task &task : result.solution.ranks[rank]) {
+    for (const Task &task : result.solution.ranks[rank]) {
       int node = graph.getNode(task);
       int unit = result.problem.stages[task.stage].unit;
       if (is_contained(result.unitsOfRank[rank], unit))
@@ -208,7 +208,7 @@ void account(const Costs &costs, const Plan &plan, const StepBuilder &builder,
 
 void predict(const Costs &costs, const Plan &plan,
              const std::vector<Sample> &batch, const StepBuilder &builder,
-             const scheduler::TaskGraph &graph, PlannedStep &result) {
+             const TaskGraph &graph, PlannedStep &result) {
   Prediction &p = result.predicted;
   p = plan.predicted;
   p.step = double(result.simulation.step) * 1e-9;
@@ -235,7 +235,7 @@ void predict(const Costs &costs, const Plan &plan,
 /// The folded problem, microbatches in the best order that was found.
 Error buildFolded(const Plan &plan, const Model &model,
                   const StepOptions &options, Parts &parts, StepBuilder &folded,
-                  scheduler::Problem &problem) {
+                  Problem &problem) {
   problem = folded.build(parts);
   if (Error error = problem.check())
     return error;
@@ -250,18 +250,17 @@ Error buildFolded(const Plan &plan, const Model &model,
 }
 
 /// The order of tasks, found on the folded problem.
-Expected<scheduler::Solution> solveFolded(const Plan &plan,
-                                          const StepOptions &options,
-                                          const StepBuilder &folded,
-                                          const scheduler::Problem &problem,
-                                          const std::vector<double> &less) {
+Expected<Solution> solveFolded(const Plan &plan, const StepOptions &options,
+                               const StepBuilder &folded,
+                               const Problem &problem,
+                               const std::vector<double> &less) {
   if (isStatic(plan))
-    return planner::solve(scheduler::TaskGraph(problem), plan.schedule,
+    return planner::solve(TaskGraph(problem), plan.schedule,
                           options.scheduleEffort);
-  scheduler::Problem limited = problem;
+  Problem limited = problem;
   folded.limitMemory(limited, less);
   if (!plan.compiled)
-    return planner::solve(scheduler::TaskGraph(limited), plan.schedule,
+    return planner::solve(TaskGraph(limited), plan.schedule,
                           options.scheduleEffort);
   // As dist-schedule finds it.
   return scheduler::solveMerged(limited, plan.schedule, options.scheduleEffort);
@@ -272,7 +271,7 @@ void recordOrder(const PlannedStep &result, Prediction &predicted) {
   predicted.order.clear();
   for (size_t rank = 0; rank < result.solution.ranks.size(); ++rank) {
     std::string &text = predicted.order[result.planRank[rank]];
-    for (const scheduler::Task &task : result.solution.ranks[rank])
+    for (const Task &task : result.solution.ranks[rank])
       text += formatv("{0}{1} {2} {3}", text.empty() ? "" : ", ",
                       scheduler::getLetter(task.kind),
                       result.problem.stages[task.stage].name, task.microbatch);
@@ -281,17 +280,16 @@ void recordOrder(const PlannedStep &result, Prediction &predicted) {
 
 /// Why no order of tasks fits the memory: what the least demanding one lacks.
 Error explainNoOrder(const Costs &costs, const Plan &plan,
-                     const StepBuilder &folded, scheduler::Problem problem,
-                     Error why) {
+                     const StepBuilder &folded, Problem problem, Error why) {
   problem.memory.clear();
   auto solution =
-      expectedToOptional(planner::solve(scheduler::TaskGraph(problem), "1f1b"));
+      expectedToOptional(planner::solve(TaskGraph(problem), "1f1b"));
   if (!solution)
     return why;
   PlannedStep result;
   result.problem = std::move(problem);
   result.solution = std::move(*solution);
-  folded.describe(scheduler::TaskGraph(result.problem), result);
+  folded.describe(TaskGraph(result.problem), result);
   Error missing = checkMemory(costs, plan, result);
   if (!missing)
     return why;
@@ -305,9 +303,7 @@ bool lowerLimits(const Costs &costs, const Plan &plan,
                  const PlannedStep &result, std::vector<double> &less) {
   bool any = false;
   for (size_t u = 0; u < plan.units.size() && !isStatic(plan); ++u) {
-    double over = result.memory[u].total() -
-                  costs.cluster.getLeastMemory(plan.units[u].firstRank,
-                                               plan.units[u].getRanks());
+    double over = lackOf(costs, plan, result, u);
     if (over <= 0 || over >= result.memory[u].activations)
       continue;
     less[u] += 1.1 * over;
@@ -330,7 +326,7 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
     return createStringError(parts.tooLarge);
   StepBuilder folded(costs, plan, true);
   std::optional<StepBuilder> full;
-  scheduler::Problem problem;
+  Problem problem;
   if (Error error =
           buildFolded(plan, costs.model, options, parts, folded, problem))
     return std::move(error);
@@ -338,7 +334,7 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
   bool fold =
       options.fold || (!cores && !options.slowdowns &&
                        costs.cluster.levels.empty() && folded.isUniform(parts));
-  scheduler::Problem whole;
+  Problem whole;
   if (!fold) {
     full.emplace(costs, plan, false, options.slowdowns);
     whole = full->build(parts);
@@ -346,12 +342,12 @@ Expected<PlannedStep> simulateStep(const Costs &costs, const Plan &plan,
       return std::move(error);
   }
   StepBuilder &builder = fold ? folded : *full;
-  std::optional<scheduler::Problem> nominal;
+  std::optional<Problem> nominal;
   if (plan.compiled)
     folded.makeNominal(nominal.emplace(problem));
   std::vector<double> less(plan.units.size(), 0);
   PlannedStep result;
-  std::optional<scheduler::TaskGraph> graph;
+  std::optional<TaskGraph> graph;
   for (int tries = 0;; ++tries) {
     auto solution =
         solveFolded(plan, options, folded, nominal ? *nominal : problem, less);
@@ -438,7 +434,7 @@ Expected<PlannedStep> simulateFitting(const Costs &costs, Plan &plan,
 
 std::vector<std::pair<Time, int64_t>>
 getMemoryOverTime(const PlannedStep &result, int rank) {
-  scheduler::TaskGraph graph(result.problem);
+  TaskGraph graph(result.problem);
   scheduler::Timeline timeline;
   timeline.start = result.simulation.start;
   timeline.end = result.simulation.end;

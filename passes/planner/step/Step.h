@@ -45,19 +45,16 @@ public:
   /// optimizer: no plan is faster.
   double workBound(const std::vector<Sample> &batch) const;
   /// The same for one module on one device, on a kind of node or the best.
-  double workOn(int node, int module, const TokenSums &all, double count) const;
-  double work(int module, const TokenSums &all, double count) const;
+  double workOn(int node, int module, const TokenSums &all) const;
+  double work(int module, const TokenSums &all) const;
 
 private:
-  double priceWork(int node, int module, const TokenSums &all,
-                   double count) const;
-
   size_t modules;
   std::vector<std::unique_ptr<ModuleCost>> costs;
   /// Answers of workOn(): searches ask the same of thousands of plans, several
   /// of them at once.
   mutable std::mutex mutex;
-  mutable std::map<std::tuple<int, int, TokenSums, double>, double> works;
+  mutable std::map<std::tuple<int, int, TokenSums>, double> works;
 };
 
 /// The kind of node that a unit's layers take longest on, of those that a range

@@ -24,29 +24,25 @@ StepBuilder::StepBuilder(const Costs &costs, const Plan &plan, bool fold,
   for (const UnitPlan &unit : plan.units) {
     nodes.push_back(
         slowestNode(costs, plan, unit.module, unit.firstRank, unit.getRanks()));
-    std::vector<int> &own = nodesOfBlocks.emplace_back();
+    Replicas &own = replicas.emplace_back();
     int64_t first = unit.firstRank;
     for (const UnitPlan::Block &block : unit.blocks) {
       int64_t ranks = block.replicas * unit.tp * unit.pp;
-      own.push_back(slowestNode(costs, plan, unit.module, first, ranks));
+      own.add(block.replicas,
+              slowestNode(costs, plan, unit.module, first, ranks), block.speed);
       first += ranks;
     }
-    if (own.empty())
-      own = {nodes.back()};
-  }
-  for (size_t u = 0; u < plan.units.size(); ++u) {
-    layouts.emplace_back();
-    for (int s = 0; s < plan.units[u].pp * plan.units[u].vpp; ++s)
-      for (int node : nodesOfBlocks[u]) {
-        CostOptions options = plan.getOptions(int(u), s);
-        if (!layouts[u].count({options.save, node}))
-          layouts[u][{options.save, node}] =
-              costs.get(node, int(u)).getRatedOptions(options);
-      }
+    if (unit.blocks.empty())
+      own.add(unit.dp, nodes.back(), 1);
   }
   layOutRanks();
-  for (const UnitPlan &unit : plan.units)
-    addStages(unit);
+  for (const UnitPlan &unit : plan.units) {
+    stageBase.push_back(int(stages.size()));
+    for (int s = 0; s < unit.getStages(); ++s)
+      stages.push_back({unit.module, s, plan.getPosition(unit, s), unit.cuts[s],
+                        unit.cuts[s + 1]});
+  }
+  fillRanks();
 }
 
 /// One rank of the problem for a replica's TP group, unless units of unequal TP
@@ -83,14 +79,31 @@ void StepBuilder::layOutRanks() {
   ranks = int(shared ? (plan.ranks / shrink + grain - 1) / grain : next);
 }
 
-std::vector<int> StepBuilder::ranksOf(int u, int position,
+void StepBuilder::fillRanks() {
+  planRank.assign(ranks, 0);
+  width.assign(ranks, 1);
+  for (const StageInfo &info : stages) {
+    const UnitPlan &unit = plan.units[info.unit];
+    for (int64_t c = 0; c < classes[info.unit]; ++c)
+      for (int rank : ranksOf(info, c)) {
+        planRank[rank] =
+            shared ? rank * grain * shrink
+                   : unit.getRank(info.position, beginOf(info.unit, c));
+        width[rank] =
+            int(shared ? grain * shrink
+                       : int64_t(unit.tp) * unit.cp * sizeOf(info.unit, c));
+      }
+  }
+}
+
+std::vector<int> StepBuilder::ranksOf(const StageInfo &info,
                                       int64_t replica) const {
-  const UnitPlan &unit = plan.units[u];
-  int64_t group = int64_t(position) * classes[u] + replica;
+  const UnitPlan &unit = plan.units[info.unit];
+  int64_t group = int64_t(info.position) * classes[info.unit] + replica;
   if (!shared)
-    return {int(rankBase[u] + group)};
+    return {int(rankBase[info.unit] + group)};
   int64_t size = int64_t(unit.tp) * unit.cp;
-  int64_t first = (shrink == 1 ? unit.getRank(position, replica)
+  int64_t first = (shrink == 1 ? unit.getRank(info.position, replica)
                                : unit.firstRank / shrink + group * size) /
                   grain;
   std::vector<int> result(size / grain);
@@ -104,34 +117,27 @@ int64_t StepBuilder::nodeOfReplica(int u, int position, int64_t replica) const {
                                     int64_t(unit.tp) * unit.cp);
 }
 
-void StepBuilder::addStages(const UnitPlan &unit) {
-  stageBase.push_back(int(stages.size()));
-  for (int s = 0; s < unit.pp * unit.vpp; ++s)
-    stages.push_back({unit.module, s});
-}
-
-const std::vector<StepBuilder::KindPrice> &
+const std::vector<StepBuilder::Price> &
 StepBuilder::price(int u, Save save, const TokenSums &part,
                    int64_t replica) const {
   int node = nodeOf(u, replica);
   auto [known, isNew] = prices[u].try_emplace({save, node, part});
-  std::vector<KindPrice> &kinds = known->second;
+  std::vector<Price> &kinds = known->second;
   if (!isNew)
     return kinds;
   const ModuleCost &cost = costs.get(node, u);
-  double slices = slicesOf(u, part);
-  TokenSums slice = part * (1.0 / slices);
+  CostOptions options = plan.getOptions(u);
+  options.save = save;
+  TokenSums slice = sliceOf(u, part);
   kinds.resize(costs.model.modules[u].kinds.size());
   for (size_t kind = 0; kind < kinds.size(); ++kind)
-    kinds[kind].add(cost.price(int(kind), layouts[u].at({save, node}), slice),
-                    slices);
+    kinds[kind].add(cost.price(int(kind), options, slice), slicesOf(u, part));
   return kinds;
 }
 
 double StepBuilder::loadOf(const StageInfo &stage, const Parts &parts, int k,
                            int64_t r) const {
-  double share = double(plan.units[stage.unit].cuts[stage.index + 1] -
-                        plan.units[stage.unit].cuts[stage.index]) /
+  double share = double(stage.end - stage.begin) /
                  double(costs.model.modules[stage.unit].layers.size());
   return share * costs.items[stage.unit].at(parts.get(stage.unit, k, int(r))) /
          speedOf(stage.unit, r);
@@ -141,8 +147,7 @@ double StepBuilder::slowdownOf(const StageInfo &stage, int64_t r) const {
   if (!slowdowns)
     return 1;
   const UnitPlan &unit = plan.units[stage.unit];
-  auto first =
-      slowdowns->begin() + unit.getRank(plan.getPosition(unit, stage.index), r);
+  auto first = slowdowns->begin() + unit.getRank(stage.position, r);
   return *std::max_element(first, first + unit.tp * unit.cp);
 }
 
@@ -168,10 +173,9 @@ int64_t StepBuilder::slowestOf(const StageInfo &stage, const Parts &parts,
 }
 
 /// All stages of a unit: a part is priced once for all of them.
-void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
-                               int u) {
+void StepBuilder::addUnitTimes(Problem &problem, const Parts &parts, int u) {
   const UnitPlan &unit = plan.units[u];
-  int count = unit.pp * unit.vpp;
+  int count = unit.getStages();
   const Module &module = costs.model.modules[u];
   // Layers of every kind in every stage.
   std::vector<std::vector<double>> layers(
@@ -181,17 +185,17 @@ void StepBuilder::addUnitTimes(scheduler::Problem &problem, const Parts &parts,
       ++layers[s][module.layers[i]];
   for (int k = 0; k < parts.microbatches; k += unit.span)
     for (int64_t c = 0; c < classes[u]; ++c) {
-      int64_t r = slowestOf({u, 0}, parts, k, c);
-      std::map<Save, const std::vector<KindPrice> *> bySave;
+      int64_t r = slowestOf(stages[stageBase[u]], parts, k, c);
+      std::map<Save, const std::vector<Price> *> bySave;
       for (int s = 0; s < count; ++s) {
         const StageInfo &info = stages[stageBase[u] + s];
-        const std::vector<KindPrice> *&kinds = bySave[unit.getSave(s)];
+        const std::vector<Price> *&kinds = bySave[unit.getSave(s)];
         if (!kinds)
           kinds = &price(u, unit.getSave(s), parts.get(u, k, int(r)), r);
-        KindPrice sum;
+        Price sum;
         for (size_t kind = 0; kind < kinds->size(); ++kind)
           sum.add((*kinds)[kind], layers[s][kind]);
-        sum.kept += (*kinds)[module.layers[unit.cuts[s]]].keptAtStart;
+        sum.kept += (*kinds)[module.layers[info.begin]].keptAtStart;
         if (hasWeightsOnly(info))
           sum.times.weight += std::exchange(sum.times.input, 0);
         record(problem, stageBase[u] + s, parts, k, c, r, sum);
@@ -209,11 +213,11 @@ bool StepBuilder::hasWeightsOnly(const StageInfo &info) const {
 bool StepBuilder::splitsBackward(const StageInfo &info) const {
   const UnitPlan &unit = plan.units[info.unit];
   return !plan.getTraits().splitsBackward ||
-         plan.getTraits().splits(unit.pp * unit.vpp,
+         plan.getTraits().splits(unit.getStages(),
                                  unit.getSave(info.index) == Save::None);
 }
 
-void StepBuilder::makeNominal(scheduler::Problem &problem) const {
+void StepBuilder::makeNominal(Problem &problem) const {
   auto mean = [](auto &values, auto get) {
     double sum = 0;
     for (const auto &value : values)
@@ -259,40 +263,39 @@ bool StepBuilder::isDirect(int from, int to) const {
           (countsSamples(from) && countsSamples(to)));
 }
 
-void StepBuilder::recordTimes(const scheduler::Problem &problem,
+void StepBuilder::recordTimes(const Problem &problem,
                               Prediction &predicted) const {
   predicted.times.assign(plan.units.size(), {});
   predicted.sources.clear();
-  for (size_t u = 0; u < plan.units.size(); ++u) {
+  for (size_t u = 0; u < plan.units.size(); ++u)
     predicted.sources.push_back(costs.getSource(int(u)).str());
-    const UnitPlan &unit = plan.units[u];
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StageInfo &info = stages[s];
+    int u = info.unit;
     const Module &module = costs.model.modules[u];
-    std::vector<int32_t> speeds = unit.getSpeeds();
-    int64_t fastest =
-        std::max_element(speeds.begin(), speeds.end()) - speeds.begin();
-    for (int s = 0; s < unit.pp * unit.vpp; ++s) {
-      const scheduler::Stage &stage = problem.stages[stageBase[u] + s];
-      double item = 0;
-      for (int i = unit.cuts[s]; i < unit.cuts[s + 1]; ++i)
-        item += price(int(u), unit.getSave(s), largest[u],
-                      fastest)[module.layers[i]]
-                    .times.total();
-      StageTimes &times = predicted.times[u].emplace_back();
-      times.forward = stage.forward.values[0];
-      times.input = stage.input.values[0];
-      times.weight = stage.weight.values[0];
-      // Of the largest item, where they differ.
-      double items = module.countLargest(largest[u]);
-      times.item = toTime(item / std::max(1.0, items));
-      times.keeps = stage.activation.values[0];
-      times.waits = stage.weightActivation.values[0];
-      times.late = stage.late->values[0];
-      for (const std::vector<int> &replica : stage.replicas)
-        for (int rank : replica)
-          if (!problem.memory.empty() &&
-              (!times.room || problem.memory[rank] < times.room))
-            times.room = std::max<int64_t>(1, problem.memory[rank]);
-    }
+    const scheduler::Stage &stage = problem.stages[s];
+    const std::vector<double> &speeds = replicas[u].speeds;
+    const std::vector<Price> &kinds =
+        price(u, plan.units[u].getSave(info.index), largest[u],
+              llvm::max_element(speeds) - speeds.begin());
+    double item = 0;
+    for (int i = info.begin; i < info.end; ++i)
+      item += kinds[module.layers[i]].times.total();
+    StageTimes &times = predicted.times[u].emplace_back();
+    times.forward = stage.forward.values[0];
+    times.input = stage.input.values[0];
+    times.weight = stage.weight.values[0];
+    // Of the largest item, where they differ.
+    double items = module.countLargest(largest[u]);
+    times.item = toTime(item / std::max(1.0, items));
+    times.keeps = stage.activation.values[0];
+    times.waits = stage.weightActivation.values[0];
+    times.late = stage.late->values[0];
+    forRanks(stage, [&](int rank) {
+      if (!problem.memory.empty() &&
+          (!times.room || problem.memory[rank] < times.room))
+        times.room = std::max<int64_t>(1, problem.memory[rank]);
+    });
   }
   // Pipeline edges come first, one behind each stage but a unit's last.
   size_t edge = 0;
@@ -306,9 +309,8 @@ void StepBuilder::recordTimes(const scheduler::Problem &problem,
                                             : problem.edges[broker].latency);
 }
 
-void StepBuilder::record(scheduler::Problem &problem, int index,
-                         const Parts &parts, int k, int64_t klass, int64_t r,
-                         const KindPrice &sum) {
+void StepBuilder::record(Problem &problem, int index, const Parts &parts, int k,
+                         int64_t klass, int64_t r, const Price &sum) {
   scheduler::Stage &stage = problem.stages[index];
   const UnitPlan &unit = plan.units[stages[index].unit];
   size_t at = size_t(k) * classes[unit.module] + klass;
@@ -343,7 +345,7 @@ void StepBuilder::weighReplicas(const Parts &parts) {
                          speedOf(pace, int64_t(r));
 }
 
-void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
+void StepBuilder::addTimes(Problem &problem, const Parts &parts) {
   work = {};
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
@@ -363,20 +365,19 @@ void StepBuilder::addTimes(scheduler::Problem &problem, const Parts &parts) {
     for (const TokenSums &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))
         largest[u] = part;
-  setPacking();
+  packing.clear();
+  for (const ModelEdge &edge : costs.model.edges)
+    packing.push_back({packingOf(edge, false), packingOf(edge, true)});
   together.assign(plan.units.size(), {});
   for (size_t u = 0; u < plan.units.size(); ++u)
-    for (int k = 0; k < parts.microbatches; ++k) {
-      TokenSums &sum = together[u].emplace_back();
-      for (int r = 0; r < parts.modules[u].replicas; ++r)
-        sum += parts.get(int(u), k, r);
-    }
+    for (int k = 0; k < parts.microbatches; ++k)
+      together[u].push_back(parts.modules[u].getSum(k));
   for (size_t u = 0; u < plan.units.size(); ++u)
     addUnitTimes(problem, parts, int(u));
 }
 
-scheduler::Problem StepBuilder::build(const Parts &parts) {
-  scheduler::Problem problem;
+Problem StepBuilder::build(const Parts &parts) {
+  Problem problem;
   problem.ranks = ranks;
   problem.microbatches = parts.microbatches;
   for (const UnitPlan &unit : plan.units)
@@ -386,12 +387,11 @@ scheduler::Problem StepBuilder::build(const Parts &parts) {
     const UnitPlan &unit = plan.units[info.unit];
     scheduler::Stage stage;
     stage.name = costs.model.modules[info.unit].name;
-    if (unit.pp * unit.vpp > 1)
+    if (unit.getStages() > 1)
       stage.name += "." + std::to_string(info.index);
     stage.unit = info.unit;
     for (int64_t r = 0; r < classes[info.unit]; ++r)
-      stage.replicas.push_back(
-          ranksOf(info.unit, plan.getPosition(unit, info.index), r));
+      stage.replicas.push_back(ranksOf(info, r));
     problem.stages.push_back(std::move(stage));
   }
   addTimes(problem, plan.hasSpans() ? parts.joinTasks(plan) : parts);
@@ -401,25 +401,14 @@ scheduler::Problem StepBuilder::build(const Parts &parts) {
   return problem;
 }
 
-std::vector<int> StepBuilder::stagesOf(const UnitPlan &unit,
-                                       int position) const {
-  std::vector<int> result;
-  for (int s = 0; s < unit.pp * unit.vpp; ++s)
-    if (plan.getPosition(unit, s) == position)
-      result.push_back(stageBase[unit.module] + s);
-  return result;
-}
-
 /// Whether pipelines cross nodes in all replicas of a unit or in none.
 bool StepBuilder::messagesAreAlike() const {
-  for (const StageInfo &info : stages) {
-    const UnitPlan &unit = plan.units[info.unit];
-    if (info.index + 1 == unit.pp * unit.vpp)
+  for (size_t s = 0; s + 1 < stages.size(); ++s) {
+    if (stages[s].unit != stages[s + 1].unit)
       continue;
     std::vector<bool> inside =
-        staysInside(info.unit, plan.getPosition(unit, info.index),
-                    plan.getPosition(unit, info.index + 1));
-    if (std::count(inside.begin(), inside.end(), inside[0]) != unit.dp)
+        staysInside(stages[s].unit, stages[s].position, stages[s + 1].position);
+    if (!llvm::all_equal(inside))
       return false;
   }
   return true;

@@ -20,10 +20,24 @@
 
 namespace dt::planner {
 
+using scheduler::Kind;
+using scheduler::Problem;
+using scheduler::Solution;
+using scheduler::Task;
+using scheduler::TaskGraph;
+
 /// Nanoseconds; what is beyond all that schedules take (hours) is an error of
 /// theirs.
 inline Time toTime(double seconds) {
   return Time(std::llround(std::min(seconds * 1e9, 0x1p46)));
+}
+
+/// Calls f(rank) for all ranks of a stage.
+template <typename Function>
+void forRanks(const scheduler::Stage &stage, Function f) {
+  for (const std::vector<int> &replica : stage.replicas)
+    for (int rank : replica)
+      f(rank);
 }
 
 /// With `fold`, replicas that do the same are one: of each class the slowest
@@ -36,33 +50,29 @@ public:
   StepBuilder(const Costs &costs, const Plan &plan, bool fold = false,
               const std::vector<double> *slowdowns = nullptr);
 
-  scheduler::Problem build(const Parts &parts);
-  EngineOptions getEngineOptions(const scheduler::Problem &problem,
-                                 bool links) const;
+  Problem build(const Parts &parts);
+  EngineOptions getEngineOptions(const Problem &problem, bool links) const;
   /// Ranks and memory, from the problem and the order of tasks.
-  void describe(const scheduler::TaskGraph &graph, PlannedStep &result) const;
+  void describe(const TaskGraph &graph, PlannedStep &result) const;
   /// Adds outputs that wait for the forwards that use them, once it is known
   /// when tasks run: at the receiver where nothing bounds them there, else,
   /// where no gradient comes back, at the sender those that the receiver has no
   /// buffer for yet.
-  void addWaiting(const scheduler::TaskGraph &graph, PlannedStep &result) const;
+  void addWaiting(const TaskGraph &graph, PlannedStep &result) const;
   /// Tells schedules that search how much activations may take; `less` by unit:
   /// bytes that replicas hold beyond what stands for them.
-  void limitMemory(scheduler::Problem &problem,
-                   const std::vector<double> &less) const;
+  void limitMemory(Problem &problem, const std::vector<double> &less) const;
   /// Of a folded problem with mean parts: its figures, for the program's own.
-  void recordTimes(const scheduler::Problem &problem,
-                   Prediction &predicted) const;
+  void recordTimes(const Problem &problem, Prediction &predicted) const;
   /// Whether all replicas of a class have equal parts, and no class is cut: the
   /// folded problem then takes exactly as long.
   bool isUniform(const Parts &parts) const;
   /// The folded problem's order of tasks for every replica.
-  scheduler::Solution expand(const scheduler::Problem &problem,
-                             const StepBuilder &folded,
-                             const scheduler::Solution &solution) const;
+  Solution expand(const Problem &problem, const StepBuilder &folded,
+                  const Solution &solution) const;
   /// As a program has it: every part is the mean one, and keeps what the
   /// fullest does.
-  void makeNominal(scheduler::Problem &problem) const;
+  void makeNominal(Problem &problem) const;
   /// Device-seconds of the last problem: all tasks, and of them communication
   /// in TP groups and work done twice.
   struct Work {
@@ -71,35 +81,40 @@ public:
   const Work &getWork() const { return work; }
 
 private:
-  struct StageInfo {
-    int unit, index; ///< unit and number of its stage
-  };
-  /// Times and kept bytes of a part, by layer kind.
-  struct KindPrice : ModuleCost::Price {
-    void add(const ModuleCost::Price &other, double count) {
-      times += other.times * count;
-      kept += other.kept * count;
-      keptToWeights += other.keptToWeights * count;
-      keptForWeights += other.keptForWeights * count;
-      keptAtStart += other.keptAtStart * count;
+  /// By replica of a unit: the kind of node, and how fast it is beside others
+  /// (1 where all are alike); of all together, and of the fastest.
+  struct Replicas {
+    std::vector<int> nodes;
+    std::vector<double> speeds;
+    double all = 0, most = 0;
+    void add(int64_t count, int node, double speed) {
+      nodes.insert(nodes.end(), count, node);
+      speeds.insert(speeds.end(), count, speed);
+      all += double(count) * speed;
+      most = std::max(most, speed);
     }
   };
+  struct StageInfo {
+    int unit, index; ///< unit and number of its stage
+    int position;    ///< in the unit's pipeline
+    int begin, end;  ///< layers
+  };
+  using Price = ModuleCost::Price;
+  using Held = std::vector<PlannedStep::Memory>; ///< by rank
 
   void layOutRanks();
+  /// First ranks and widths, once there are stages.
+  void fillRanks();
   /// By rank: what it holds all the time.
-  void holdAlways(const scheduler::Problem &problem,
-                  std::vector<PlannedStep::Memory> &held) const;
+  void holdAlways(const Problem &problem, Held &held) const;
   /// Of every unit its fullest rank, with all that the rank holds.
   void findFullest(PlannedStep &result) const;
   /// Of another unit's items what the fullest part of a unit has.
   TokenSums fullestOf(int unit, int other) const;
   /// Adds blocks that collectives go through.
-  void holdCollectives(const scheduler::Problem &problem,
-                       std::vector<PlannedStep::Memory> &held) const;
+  void holdCollectives(const Problem &problem, Held &held) const;
   /// The largest that a stage's calls need, one at a time.
   CollectiveBlocks callsOf(const StageInfo &stage) const;
-  /// What its gradients are summed in.
-  double sumsOf(const StageInfo &stage) const;
   /// What a task packs of an edge of the model, at one end of it, in one
   /// direction: nothing on the rank that has all of the other end itself.
   struct Packing {
@@ -107,17 +122,14 @@ private:
     int64_t alone = -1; ///< that rank; -1: there is none
     double at(int64_t rank) const { return rank == alone ? 0 : bytes; }
   };
-  void setPacking();
   Packing packingOf(const ModelEdge &edge, bool atConsumer) const;
   /// Adds what ranks have packed at once in their orders of tasks; as yet
   /// without any, for one that goes back at once.
-  void holdPacked(const scheduler::Problem &problem,
-                  const scheduler::Solution *solution,
-                  std::vector<PlannedStep::Memory> &held) const;
+  void holdPacked(const Problem &problem, const Solution *solution,
+                  Held &held) const;
   /// Adds messages of ranks to themselves, as long as they wait.
-  void holdStashed(const scheduler::Problem &problem,
-                   const scheduler::Solution &solution,
-                   std::vector<PlannedStep::Memory> &held) const;
+  void holdStashed(const Problem &problem, const Solution &solution,
+                   Held &held) const;
   /// Calls f(bytes, sends, gradient) for what a replica packs in a stage for a
   /// task, each way.
   template <typename Function>
@@ -125,7 +137,7 @@ private:
   /// Calls f(edge, stage, bytes, counted) for edges of the problem whose
   /// messages may wait at a stage beyond the `counted` ones of holdAlways().
   template <typename Function>
-  void forWaitingEdges(const scheduler::Problem &problem, Function f) const;
+  void forWaitingEdges(const Problem &problem, Function f) const;
   /// What a stage holds for a moment, while one of its tasks runs.
   double workspaceOf(const StageInfo &stage) const;
   template <typename PartOf, typename Function>
@@ -137,21 +149,20 @@ private:
   struct Slot {
     double early = 0, whole = 0, late = 0;
   };
-  Slot slotOf(int stage, const KindPrice &sum, bool halves, const Parts &parts,
+  Slot slotOf(int stage, const Price &sum, bool halves, const Parts &parts,
               int k, int64_t replica) const;
   /// Whether replica i of a unit sends to replica i of another alone: they
   /// share out the same samples alike (chooseBroker() in passes/schedule).
   bool isDirect(int from, int to) const;
   /// Bytes that a stage hands to the next.
   const Linear &outputOf(const StageInfo &stage) const;
-  void addStages(const UnitPlan &unit);
-  void addTimes(scheduler::Problem &problem, const Parts &parts);
-  void addUnitTimes(scheduler::Problem &problem, const Parts &parts, int unit);
+  void addTimes(Problem &problem, const Parts &parts);
+  void addUnitTimes(Problem &problem, const Parts &parts, int unit);
   bool splitsBackward(const StageInfo &stage) const;
   /// Where no gradient of inputs comes out, a program has one half only.
   bool hasWeightsOnly(const StageInfo &stage) const;
-  void record(scheduler::Problem &problem, int stage, const Parts &parts, int k,
-              int64_t klass, int64_t replica, const KindPrice &sum);
+  void record(Problem &problem, int stage, const Parts &parts, int k,
+              int64_t klass, int64_t replica, const Price &sum);
   /// Of a class: the replica with most to do in microbatch k.
   int64_t slowestOf(const StageInfo &stage, const Parts &parts, int k,
                     int64_t klass) const;
@@ -160,77 +171,51 @@ private:
   double loadOf(const StageInfo &stage, const Parts &parts, int k,
                 int64_t replica) const;
   void weighReplicas(const Parts &parts);
-  const std::vector<KindPrice> &
-  price(int unit, Save save, const TokenSums &part, int64_t replica) const;
-  void addEdges(scheduler::Problem &problem, const Parts &parts);
-  void addContrast(scheduler::Problem &problem, const Parts &parts);
+  /// Of a part, by kind of layer.
+  const std::vector<Price> &price(int unit, Save save, const TokenSums &part,
+                                  int64_t replica) const;
+  void addEdges(Problem &problem, const Parts &parts);
+  void addContrast(Problem &problem, const Parts &parts);
   double contrastTime(int unit, const Parts &parts) const;
-  void addPipelineEdge(scheduler::Problem &problem, const Parts &parts,
-                       size_t stage);
+  void addPipelineEdge(Problem &problem, const Parts &parts, size_t stage);
   std::vector<std::pair<int64_t, double>>
   gatherItems(const Parts &parts, const ModelEdge &edge, int carrier) const;
-  void addBroker(scheduler::Problem &problem, const Parts &parts,
-                 const ModelEdge &edge);
+  void addBroker(Problem &problem, const Parts &parts, const ModelEdge &edge);
   /// The edge of these messages, if there are any.
-  void addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
+  void addRoutes(Problem &problem, const ModelEdge &edge,
                  std::vector<scheduler::Route> routes);
-  void addEvenBroker(scheduler::Problem &problem, const Parts &parts,
+  void addEvenBroker(Problem &problem, const Parts &parts,
                      const ModelEdge &edge, int carrier);
   void addReductions(EngineOptions &engine) const;
-  void addReduction(EngineOptions &engine, int unit, int stage, int begin,
-                    int end) const;
+  void addReduction(EngineOptions &engine, int stage) const;
   void addLinks(EngineOptions &engine) const;
-  void addMessages(const scheduler::Problem &problem,
-                   EngineOptions &engine) const;
+  void addMessages(const Problem &problem, EngineOptions &engine) const;
   /// What so many seconds on every NIC of a unit's pipeline position take of
   /// the links.
   std::vector<std::pair<int, Time>> takesOf(const EngineOptions &engine,
                                             int unit, int position,
                                             double seconds) const;
   void addCores(EngineOptions &engine) const;
-  std::vector<int> ranksOf(int unit, int position, int64_t replica) const;
+  std::vector<int> ranksOf(const StageInfo &stage, int64_t replica) const;
   int nodeOf(int unit) const { return nodes[unit]; }
-  int nodeOf(int unit, int64_t replica) const {
-    return nodesOfBlocks[unit][blockOf(unit, replica)];
+  const ModuleCost &costOf(int unit) const {
+    return costs.get(nodeOf(unit), unit);
   }
-  /// The one that a replica is in.
-  size_t blockOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks = plan.units[unit].blocks;
-    size_t block = 0;
-    while (block + 1 < blocks.size() && replica >= blocks[block].replicas)
-      replica -= blocks[block++].replicas;
-    return block;
+  int nodeOf(int unit, int64_t replica) const {
+    return replicas[unit].nodes[replica];
+  }
+  double speedOf(int unit, int64_t replica) const {
+    return replicas[unit].speeds[replica];
   }
   /// Of what a unit has in a microbatch, over an equal share.
-  double shareOf(int unit, int64_t replica) const {
-    const UnitPlan &own = plan.units[unit];
-    double all = 0;
-    for (const UnitPlan::Block &block : own.blocks)
-      all += double(block.replicas) * block.speed;
-    return own.blocks.empty() ? 1
-                              : speedOf(unit, replica) * double(own.dp) / all;
-  }
-  double mostOfShares(int unit) const {
-    double most = 0;
-    int64_t first = 0;
-    for (const UnitPlan::Block &block : plan.units[unit].blocks) {
-      most = std::max(most, shareOf(unit, first));
-      first += block.replicas;
-    }
-    return first ? most : 1;
-  }
-  /// Beside other replicas; 1 where all are alike.
-  double speedOf(int unit, int64_t replica) const {
-    const std::vector<UnitPlan::Block> &blocks = plan.units[unit].blocks;
-    return blocks.empty() ? 1 : blocks[blockOf(unit, replica)].speed;
-  }
-  bool isOneNode() const {
-    return costs.cluster.getNumDevices() <= costs.cluster.nodes.front().devices;
+  double shareOf(int unit, double speed) const {
+    return speed * double(plan.units[unit].dp) / replicas[unit].all;
   }
   /// The node of a replica's ranks at a pipeline position; -1 if they are on
   /// several.
   int64_t nodeOfReplica(int unit, int position, int64_t replica) const;
-  std::vector<int64_t> nodesOfEnd(int unit, bool last) const;
+  /// The same of a stage, by replica.
+  std::vector<int64_t> nodesOf(const StageInfo &stage) const;
   /// By replica: whether messages from one pipeline position to another stay
   /// inside a node.
   std::vector<bool> staysInside(int unit, int from, int to) const;
@@ -243,10 +228,6 @@ private:
     double total() const { return occupied + latency; }
   };
   Wire wireOf(int from, int to, double bytes, bool sameNode) const;
-  /// First rank of the plan that a rank of the problem stands for.
-  int64_t planRankOf(int unit, int position, int64_t klass) const {
-    return plan.units[unit].getRank(position, beginOf(unit, klass));
-  }
   /// The first replica of a class, and how many it has.
   int64_t beginOf(int unit, int64_t klass) const {
     return klass ? classEnds[unit][klass - 1] : 0;
@@ -259,11 +240,13 @@ private:
     return std::max(
         1.0, std::min(double(plan.units[unit].sub), std::floor(part.items)));
   }
+  TokenSums sliceOf(int unit, const TokenSums &part) const {
+    return part * (1 / slicesOf(unit, part));
+  }
   int firstStageOf(int unit) const { return stageBase[unit]; }
   int lastStageOf(int unit) const {
-    return stageBase[unit] + plan.units[unit].pp * plan.units[unit].vpp - 1;
+    return stageBase[unit] + plan.units[unit].getStages() - 1;
   }
-  std::vector<int> stagesOf(const UnitPlan &unit, int position) const;
   int64_t classOf(int unit, int64_t replica) const {
     const std::vector<int64_t> &ends = classEnds[unit];
     if (ends.size() == 1)
@@ -276,12 +259,10 @@ private:
   bool fold;
   const std::vector<double> *slowdowns;
   std::vector<StageInfo> stages;
-  std::vector<int> nodes; ///< kind of node, by unit: the slowest
-  std::vector<std::vector<int>> nodesOfBlocks; ///< by unit and block
-  /// By unit, saved set and kind of node.
-  std::vector<std::map<std::pair<Save, int>, ModuleCost::RatedOptions>> layouts;
-  std::vector<int> stageBase;   ///< by unit
-  std::vector<int64_t> classes; ///< replicas in the problem, by unit
+  std::vector<int> nodes;         ///< kind of node, by unit: the slowest
+  std::vector<Replicas> replicas; ///< by unit
+  std::vector<int> stageBase;     ///< by unit
+  std::vector<int64_t> classes;   ///< replicas in the problem, by unit
   /// By unit and class: its last replica, and one.
   std::vector<std::vector<int64_t>> classEnds;
   int64_t grain = 1;              ///< ranks of the plan a rank of the problem
@@ -296,19 +277,23 @@ private:
   std::vector<double> replicaLoads; ///< of the pacing unit, over the step
   /// By unit and part: problems are built again in another order.
   mutable std::vector<
-      std::map<std::tuple<Save, int, TokenSums>, std::vector<KindPrice>>>
+      std::map<std::tuple<Save, int, TokenSums>, std::vector<Price>>>
       prices;
   /// By edge of the problem: the part of its latency that occupies no NIC.
   std::vector<Time> overhead;
   Work work;
   bool shared = false;
   int ranks = 0;
+  /// By rank: the first of the plan's that it stands for, and how many these
+  /// are.
+  std::vector<int64_t> planRank;
+  std::vector<int> width;
 };
 
 /// The order problem of a schedule: its tasks by start, and what each waits
 /// for. Rows are forward, input and weight times of every stage.
-reorder::OrderProblem makeOrderProblem(const scheduler::TaskGraph &graph,
-                                       const scheduler::Solution &solution,
+reorder::OrderProblem makeOrderProblem(const TaskGraph &graph,
+                                       const Solution &solution,
                                        const scheduler::Timeline &timeline,
                                        std::vector<std::vector<int64_t>> rows);
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace dt::planner {
 
@@ -30,7 +31,7 @@ StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
     double lanes = std::min(x.tp * x.cp, y.tp * y.cp);
     return {0, cluster.nodes[nodeOf(from)].inside.time(bytes / lanes)};
   }
-  Link link = cluster.pointToPoint(nodeOf(from), nodeOf(to), false, 1);
+  Link link = cluster.pointToPoint(nodeOf(from), nodeOf(to), false);
   // The slower end's NICs, each at the slower kind's rate.
   double nics = std::min(nicsOf(from), nicsOf(to));
   return {bytes / (link.bandwidth * nics), link.latency};
@@ -38,12 +39,11 @@ StepBuilder::Wire StepBuilder::wireOf(int from, int to, double bytes,
 
 const Linear &StepBuilder::outputOf(const StageInfo &stage) const {
   const Module &module = costs.model.modules[stage.unit];
-  int last = plan.units[stage.unit].cuts[stage.index + 1] - 1;
-  return module.kinds[module.layers[last]].output;
+  return module.kinds[module.layers[stage.end - 1]].output;
 }
 
-void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
-                                  const Parts &parts, size_t s) {
+void StepBuilder::addPipelineEdge(Problem &problem, const Parts &parts,
+                                  size_t s) {
   const StageInfo &a = stages[s];
   const UnitPlan &unit = plan.units[a.unit];
   scheduler::Edge edge;
@@ -51,14 +51,8 @@ void StepBuilder::addPipelineEdge(scheduler::Problem &problem,
   edge.to = int(s + 1);
   edge.gradient = costs.model.modules[a.unit].hasBackward();
   // The mean part: what a message of activations weighs.
-  TokenSums sum;
-  for (const TokenSums &part : parts.modules[a.unit].moments)
-    sum += part;
-  double count =
-      double(std::max<size_t>(1, parts.modules[a.unit].moments.size()));
-  double bytes = outputOf(a).at(sum * (1 / count));
-  int from = plan.getPosition(unit, a.index),
-      to = plan.getPosition(unit, a.index + 1);
+  double bytes = outputOf(a).at(parts.modules[a.unit].getMean());
+  int from = a.position, to = stages[s + 1].position;
   if (from == to) { // the turn of a V
     overhead.push_back(0);
     problem.edges.push_back(std::move(edge));
@@ -95,13 +89,10 @@ std::vector<bool> StepBuilder::staysInside(int u, int from, int to) const {
   return inside;
 }
 
-/// By replica: the node that a unit's first or last stage is on.
-std::vector<int64_t> StepBuilder::nodesOfEnd(int u, bool last) const {
-  const UnitPlan &unit = plan.units[u];
-  int position = plan.getPosition(unit, last ? unit.pp * unit.vpp - 1 : 0);
+std::vector<int64_t> StepBuilder::nodesOf(const StageInfo &info) const {
   std::vector<int64_t> result;
-  for (int64_t r = 0; r < unit.dp; ++r)
-    result.push_back(nodeOfReplica(u, position, r));
+  for (int64_t r = 0; r < plan.units[info.unit].dp; ++r)
+    result.push_back(nodeOfReplica(info.unit, info.position, r));
   return result;
 }
 
@@ -144,7 +135,7 @@ StepBuilder::gatherItems(const Parts &parts, const ModelEdge &edge,
   return sent;
 }
 
-void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
+void StepBuilder::addBroker(Problem &problem, const Parts &parts,
                             const ModelEdge &edge) {
   // The items that travel are the consumer's if it counts something else than
   // samples, else the producer's.
@@ -158,8 +149,8 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
       gatherItems(parts, edge, carrier);
   // Of a class's messages the longest stands for all.
   int64_t froms = classes[edge.from], tos = classes[edge.to];
-  std::vector<int64_t> fromNodes = nodesOfEnd(edge.from, /*last=*/true),
-                       toNodes = nodesOfEnd(edge.to, /*last=*/false);
+  std::vector<int64_t> fromNodes = nodesOf(stages[lastStageOf(edge.from)]),
+                       toNodes = nodesOf(stages[firstStageOf(edge.to)]);
   // Both are straight lines over the bytes.
   double farLatency = wireOf(edge.from, edge.to, 0, false).total(),
          nearLatency = wireOf(edge.from, edge.to, 0, true).total();
@@ -195,7 +186,7 @@ void StepBuilder::addBroker(scheduler::Problem &problem, const Parts &parts,
   addRoutes(problem, edge, std::move(routes));
 }
 
-void StepBuilder::addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
+void StepBuilder::addRoutes(Problem &problem, const ModelEdge &edge,
                             std::vector<scheduler::Route> routes) {
   if (routes.empty())
     return;
@@ -210,7 +201,7 @@ void StepBuilder::addRoutes(scheduler::Problem &problem, const ModelEdge &edge,
 
 /// Without items: one message between each pair of classes, as large as an even
 /// share.
-void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
+void StepBuilder::addEvenBroker(Problem &problem, const Parts &parts,
                                 const ModelEdge &edge, int carrier) {
   std::vector<scheduler::Route> routes;
   const Parts::Items &items = parts.modules[carrier];
@@ -223,9 +214,7 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
   int64_t node = nodeOfUnit(edge.from);
   bool inside = node >= 0 && node == nodeOfUnit(edge.to);
   for (int k = 0; k < parts.microbatches; ++k) {
-    TokenSums sum;
-    for (int r = 0; r < items.replicas; ++r)
-      sum += parts.get(carrier, k, r);
+    TokenSums sum = items.getSum(k);
     if (sum.empty())
       continue;
     double bytes = edge.bytes.at(sum) / double(std::max(senders, receivers));
@@ -237,7 +226,7 @@ void StepBuilder::addEvenBroker(scheduler::Problem &problem, const Parts &parts,
   addRoutes(problem, edge, std::move(routes));
 }
 
-void StepBuilder::addEdges(scheduler::Problem &problem, const Parts &parts) {
+void StepBuilder::addEdges(Problem &problem, const Parts &parts) {
   overhead.clear();
   brokers.clear();
   for (size_t s = 0; s + 1 < stages.size(); ++s)
@@ -276,24 +265,22 @@ double StepBuilder::contrastTime(int u, const Parts &parts) const {
 }
 
 /// The task of all ranks that hold embeddings, over the whole batch.
-void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
+void StepBuilder::addContrast(Problem &problem, const Parts &parts) {
   scheduler::Stage sync;
   sync.name = "contrast";
   sync.batchSync = true;
   sync.hasBackward = sync.hasWeight = false;
-  std::vector<int> all, from;
+  std::set<int> all;
+  std::vector<int> from;
   double seconds = 0;
   for (int tower : costs.model.contrast.towers) {
     int stage = lastStageOf(tower);
     sync.unit = problem.stages[stage].unit;
     seconds = std::max(seconds, contrastTime(tower, parts));
     from.push_back(stage);
-    for (const std::vector<int> &replica : problem.stages[stage].replicas)
-      all.insert(all.end(), replica.begin(), replica.end());
+    forRanks(problem.stages[stage], [&](int rank) { all.insert(rank); });
   }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  sync.replicas = {all};
+  sync.replicas.emplace_back(all.begin(), all.end());
   sync.forward = scheduler::Table(toTime(seconds));
   int index = int(problem.stages.size());
   problem.stages.push_back(std::move(sync));
@@ -311,37 +298,32 @@ void StepBuilder::addContrast(scheduler::Problem &problem, const Parts &parts) {
 /// replicas.
 void StepBuilder::addReductions(EngineOptions &engine) const {
   engine.optimizer.assign(ranks, 0);
-  for (const UnitPlan &unit : plan.units) {
-    int u = unit.module;
-    if (!costs.model.modules[u].trainable)
-      continue;
-    for (int s = 0; s < unit.pp * unit.vpp; ++s)
-      addReduction(engine, u, stageBase[u] + s, unit.cuts[s], unit.cuts[s + 1]);
-  }
+  for (size_t s = 0; s < stages.size(); ++s)
+    if (costs.model.modules[stages[s].unit].trainable)
+      addReduction(engine, int(s));
 }
 
-/// Of layers [begin, end) of a unit, which are in a stage. Where ranks share
-/// cores, so do their sums: all ranks are at it then, when all is done.
-void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
-                               int begin, int end) const {
+/// Of a stage. Where ranks share cores, so do their sums: all ranks are at it
+/// then, when all is done.
+void StepBuilder::addReduction(EngineOptions &engine, int stage) const {
+  const StageInfo &info = stages[stage];
+  int u = info.unit;
   const Module &module = costs.model.modules[u];
   const UnitPlan &unit = plan.units[u];
-  const ModuleCost &cost = costs.get(nodeOf(u), u);
+  const ModuleCost &cost = costOf(u);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
-  int position = plan.getPosition(unit, stages[stage].index);
   int64_t tp = unit.tp, over = std::max(tp, unit.getExpertRanks());
-  double all = cost.rankParameters(begin, end, unit.tp),
-         own = all - cost.expertsElsewhere(begin, end, unit.tp, over),
-         experts = cost.expertsHere(begin, end, unit.tp, over);
+  auto [all, own, experts] =
+      cost.parameters(info.begin, info.end, unit.tp, over);
   // Seconds; of these, on NICs.
   double sum = 0, gather = 0, busy = 0, later = 0;
   auto add = [&](double parameters, int64_t stride) {
     Group group = cluster.getGroup(
         nodeOf(u), std::max<int64_t>(1, unit.getSumRanks() * tp / stride),
-        stride, cluster.getPlace(unit.getRank(position, 0)));
-    double gradients = parameters * module.gradientBytes,
-           weights = unit.zero ? parameters * module.weightBytes : 0;
+        stride, cluster.getSite(unit.getRank(info.position, 0)).place);
+    double gradients = parameters * module.bytes.gradient,
+           weights = unit.zero ? parameters * module.bytes.weight : 0;
     sum += unit.zero ? cluster.reduceScatter(group, gradients)
                      : cluster.allReduce(group, gradients);
     gather += cluster.allGather(group, weights);
@@ -352,11 +334,12 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
   add(experts, over); // these have replicas of their own
   double updated = (unit.zero ? all : own) / double(unit.getShards());
   const DeviceKind &device = cluster.getDevice(nodeOf(u));
-  double update = updated * (costs.profile && costs.profile->update
-                                 ? *costs.profile->update
-                                 : (module.gradientBytes + module.weightBytes +
-                                    2 * module.optimizerBytes) /
-                                       (device.bandwidth * device.stream));
+  double update =
+      updated * (costs.profile && costs.profile->update
+                     ? *costs.profile->update
+                     : (module.bytes.gradient + module.bytes.weight +
+                        2 * module.bytes.optimizer) /
+                           (device.bandwidth * device.stream));
   GradientReduction reduction;
   reduction.stages = {stage};
   if (first.cores > 0) {
@@ -366,30 +349,30 @@ void StepBuilder::addReduction(EngineOptions &engine, int u, int stage,
     sum *= std::max(1.0,
                     std::min<double>(plan.ranks, first.devices) / first.cores);
   } else {
-    reduction.buckets = std::max(1, end - begin);
+    reduction.buckets = std::max(1, info.end - info.begin);
   }
   reduction.duration = toTime(sum);
   if (engine.links > 0) {
-    reduction.takes = takesOf(engine, u, position, busy);
-    for (auto [link, time] : takesOf(engine, u, position, later))
+    reduction.takes = takesOf(engine, u, info.position, busy);
+    for (auto [link, time] : takesOf(engine, u, info.position, later))
       gather = std::max(gather, double(time) * 1e-9);
   }
   for (int64_t r = 0; r < classes[u]; ++r)
-    for (int rank : ranksOf(u, position, r)) {
+    for (int rank : ranksOf(info, r)) {
       reduction.ranks.push_back(rank);
       engine.optimizer[rank] += toTime(update + gather);
     }
   engine.reductions.push_back(std::move(reduction));
 }
 
-EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
+EngineOptions StepBuilder::getEngineOptions(const Problem &problem,
                                             bool links) const {
   EngineOptions engine;
-  if (links && !isOneNode())
-    addLinks(engine);
-  addReductions(engine);
   const Cluster &cluster = costs.cluster;
   const NodeKind &first = cluster.nodes.front();
+  if (links && cluster.getNumDevices() > first.devices)
+    addLinks(engine);
+  addReductions(engine);
   bool oneNode = cluster.getNode(0) == cluster.getNode(plan.ranks - 1);
   engine.barrier = toTime(
       2 * std::ceil(std::log2(double(std::max<int64_t>(2, plan.ranks)))) *
@@ -408,22 +391,10 @@ EngineOptions StepBuilder::getEngineOptions(const scheduler::Problem &problem,
 /// a TP group, or for a part of one; ranks of a folded problem for several.
 void StepBuilder::addCores(EngineOptions &engine) const {
   const NodeKind &first = costs.cluster.nodes.front();
-  std::vector<int64_t> begin(ranks, 0);
-  engine.width.assign(ranks, 1);
-  for (const StageInfo &info : stages) {
-    const UnitPlan &unit = plan.units[info.unit];
-    for (int64_t r = 0; r < classes[info.unit]; ++r)
-      for (int rank : ranksOf(info.unit, info.index % unit.pp, r)) {
-        engine.width[rank] =
-            int(shared ? grain * shrink
-                       : int64_t(unit.tp) * unit.cp * sizeOf(info.unit, r));
-        begin[rank] = shared ? rank * grain * shrink
-                             : planRankOf(info.unit, info.index % unit.pp, r);
-      }
-  }
+  engine.width = width;
   std::map<int64_t, EngineOptions::Cores> nodes;
   for (int rank = 0; rank < ranks; ++rank)
-    nodes[begin[rank] / first.devices].ranks.push_back(rank);
+    nodes[planRank[rank] / first.devices].ranks.push_back(rank);
   for (auto &[node, cores] : nodes) {
     cores.cores = first.cores;
     engine.cores.push_back(std::move(cores));

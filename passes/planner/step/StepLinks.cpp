@@ -34,21 +34,12 @@ void StepBuilder::addLinks(EngineOptions &engine) const {
   }
 }
 
-void StepBuilder::addMessages(const scheduler::Problem &problem,
+void StepBuilder::addMessages(const Problem &problem,
                               EngineOptions &engine) const {
-  const Cluster &cluster = costs.cluster;
-  engine.nic.assign(ranks, -1);
-  engine.node.assign(ranks, -1);
-  for (const StageInfo &info : stages) {
-    const UnitPlan &unit = plan.units[info.unit];
-    int position = plan.getPosition(unit, info.index);
-    for (int64_t r = 0; r < classes[info.unit]; ++r)
-      for (int rank : ranksOf(info.unit, position, r)) {
-        int64_t device =
-            shared ? rank * grain : planRankOf(info.unit, position, r);
-        engine.nic[rank] = int(cluster.getNic(device));
-        engine.node[rank] = int(cluster.getNode(device));
-      }
+  for (int64_t rank : planRank) {
+    Cluster::Site site = costs.cluster.getSite(rank);
+    engine.nic.push_back(int(site.nic));
+    engine.node.push_back(int(site.node));
   }
   engine.overhead = overhead;
   for (const scheduler::Edge &edge : problem.edges) {
@@ -72,8 +63,8 @@ StepBuilder::takesOf(const EngineOptions &engine, int u, int position,
   std::map<int, int64_t> nodeOfNic;
   for (int64_t r = 0; r < unit.dp; ++r)
     for (int i = 0; i < unit.tp * unit.cp; ++i) {
-      int64_t rank = unit.getRank(position, r) + i;
-      nodeOfNic[int(costs.cluster.getNic(rank))] = costs.cluster.getNode(rank);
+      Cluster::Site site = costs.cluster.getSite(unit.getRank(position, r) + i);
+      nodeOfNic[int(site.nic)] = site.node;
     }
   for (auto [nic, node] : nodeOfNic)
     takes.emplace_back(nic, toTime(seconds));

@@ -9,39 +9,30 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace dt::planner {
 
-using scheduler::Kind;
-using scheduler::Task;
-using scheduler::TaskGraph;
-
 double StepBuilder::workspaceOf(const StageInfo &info) const {
   int u = info.unit;
-  const UnitPlan &unit = plan.units[u];
-  int begin = unit.cuts[info.index], end = unit.cuts[info.index + 1];
-  const Module &module = costs.model.modules[u];
-  const ModuleCost &cost = costs.get(nodeOf(u), u);
-  TokenSums slice = largest[u] * (1 / slicesOf(u, largest[u]));
+  const std::vector<int> &layers = costs.model.modules[u].layers;
+  TokenSums slice = sliceOf(u, largest[u]);
   CostOptions options = plan.getOptions(u, info.index);
   bool halves = plan.getTraits().splitsBackward && splitsBackward(info);
   auto gradientBehind = [&](int layer) {
-    return module.kinds[module.layers[layer]].output.at(slice);
+    return costs.model.modules[u].kinds[layers[layer]].output.at(slice);
   };
   double layer = 0;
-  for (int i = begin; i < end; ++i) {
+  for (int i = info.begin; i < info.end; ++i) {
     // Between others of its kind a layer is as the one before.
-    if (i > begin + 1 && i + 1 < end &&
-        module.layers[i] == module.layers[i - 1] &&
-        module.layers[i] == module.layers[i - 2])
+    if (i > info.begin + 1 && i + 1 < info.end && layers[i] == layers[i - 1] &&
+        layers[i] == layers[i - 2])
       continue;
     // Inside a stage a backward in one piece has the gradients of both ends.
-    double ends = !halves && i > begin ? gradientBehind(i - 1) : 0;
-    if (!halves && i + 1 < end)
+    double ends = !halves && i > info.begin ? gradientBehind(i - 1) : 0;
+    if (!halves && i + 1 < info.end)
       ends += gradientBehind(i);
     layer = std::max(
-        layer, cost.workspace(module.layers[i], options, slice, halves, ends));
+        layer, costOf(u).workspace(layers[i], options, slice, halves, ends));
   }
   return layer;
 }
@@ -57,9 +48,8 @@ void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
   double shares = plan.getOptions(info.unit).getStreamShares();
   if (info.index > 0)
     f(outputOf(stages[stage - 1]).at(partOf(info.unit)) / shares, false, back,
-      plan.getPosition(unit, info.index) ==
-          plan.getPosition(unit, info.index - 1));
-  if (info.index + 1 < unit.pp * unit.vpp)
+      info.position == stages[stage - 1].position);
+  if (info.index + 1 < unit.getStages())
     f(outputOf(info).at(partOf(info.unit)) / shares, true, back, false);
   for (const ModelEdge &edge : costs.model.edges) {
     bool sent = lastStageOf(edge.from) == stage,
@@ -86,11 +76,11 @@ TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
        i < end; ++i)
     sum += together[other][i];
   return sum * (double(own) / double(block) / double(plan.units[unit].dp) *
-                shareOf(unit, r));
+                shareOf(unit, speedOf(unit, r)));
 }
 
-StepBuilder::Slot StepBuilder::slotOf(int stage, const KindPrice &sum,
-                                      bool halves, const Parts &parts, int k,
+StepBuilder::Slot StepBuilder::slotOf(int stage, const Price &sum, bool halves,
+                                      const Parts &parts, int k,
                                       int64_t r) const {
   Slot slot;
   slot.whole = halves ? sum.keptToWeights : 0;
@@ -119,52 +109,48 @@ TokenSums StepBuilder::fullestOf(int unit, int other) const {
   const UnitPlan &own = plan.units[unit], &its = plan.units[other];
   return largest[other] * (double(own.span) / double(its.span)) *
          (double(its.dp) / double(own.dp)) *
-         (mostOfShares(unit) / mostOfShares(other));
+         (shareOf(unit, replicas[unit].most) /
+          shareOf(other, replicas[other].most));
 }
 
-void StepBuilder::holdAlways(const scheduler::Problem &problem,
-                             std::vector<PlannedStep::Memory> &held) const {
+void StepBuilder::holdAlways(const Problem &problem, Held &held) const {
   held.assign(ranks, {});
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageInfo &info = stages[s];
-    const UnitPlan &unit = plan.units[info.unit];
-    int64_t shards = unit.getShards();
+    int u = info.unit;
+    const UnitPlan &unit = plan.units[u];
+    const ModuleCost &cost = costOf(u);
     PlannedStep::Memory stage;
-    int u = info.unit, begin = unit.cuts[info.index],
-        end = unit.cuts[info.index + 1];
-    const ModuleCost &cost = costs.get(nodeOf(u), u);
-    stage.state =
-        cost.stateBytes(begin, end, unit.tp, shards, unit.getExpertRanks());
-    stage.buffers = cost.handedOut(begin, end, plan.getOptions(u, info.index),
-                                   largest[u] * (1 / slicesOf(u, largest[u])));
-    stage.snapshot =
-        cost.snapshot(begin, end, unit.tp, shards, unit.getExpertRanks());
+    stage.state = cost.stateBytes(info.begin, info.end, unit.tp,
+                                  unit.getShards(), unit.getExpertRanks());
+    stage.buffers =
+        cost.handedOut(info.begin, info.end, plan.getOptions(u, info.index),
+                       sliceOf(u, largest[u]));
+    stage.snapshot = cost.snapshot(info.begin, info.end, unit.tp,
+                                   unit.getShards(), unit.getExpertRanks());
     stage.workspace = workspaceOf(info);
     // Messages are received ahead; without a backward nothing else holds them.
     forEdgesOf(
-        int(s), [&](int other) { return fullestOf(info.unit, other); },
+        int(s), [&](int other) { return fullestOf(u, other); },
         [&](double bytes, bool sent, bool, bool turn) {
           bool back = problem.stages[s].hasBackward;
           stage.buffers += bytes * ((sent || turn ? 0 : kReceiveDepth) + !back);
         });
-    for (const std::vector<int> &replica : problem.stages[s].replicas)
-      for (int rank : replica) {
-        PlannedStep::Memory &all = held[rank];
-        all.state += stage.state;
-        all.buffers += stage.buffers;
-        all.workspace = std::max(all.workspace, stage.workspace);
-        all.snapshot = std::max(all.snapshot, stage.snapshot);
-        // Of the rank, not of each of its stages.
-        all.beyond = std::max(
-            all.beyond, unit.getBeyond(plan.getPosition(unit, info.index)));
-      }
+    forRanks(problem.stages[s], [&](int rank) {
+      PlannedStep::Memory &all = held[rank];
+      all.state += stage.state;
+      all.buffers += stage.buffers;
+      all.workspace = std::max(all.workspace, stage.workspace);
+      all.snapshot = std::max(all.snapshot, stage.snapshot);
+      // Of the rank, not of each of its stages.
+      all.beyond = std::max(all.beyond, unit.getBeyond(info.position));
+    });
   }
   holdCollectives(problem, held);
 }
 
 template <typename Function>
-void StepBuilder::forWaitingEdges(const scheduler::Problem &problem,
-                                  Function f) const {
+void StepBuilder::forWaitingEdges(const Problem &problem, Function f) const {
   auto look = [&](int e, auto bytesAt) {
     const scheduler::Edge &edge = problem.edges[e];
     const scheduler::Stage &from = problem.stages[edge.from],
@@ -217,7 +203,7 @@ static int countTogether(const std::vector<std::pair<Time, Time>> &lives) {
 
 void StepBuilder::addWaiting(const TaskGraph &graph,
                              PlannedStep &result) const {
-  const scheduler::Problem &problem = result.problem;
+  const Problem &problem = result.problem;
   const std::vector<Time> &start = result.simulation.start,
                           &end = result.simulation.end;
   forWaitingEdges(problem, [&](int e, int stage, double bytes, int counted) {
@@ -259,37 +245,29 @@ void StepBuilder::addWaiting(const TaskGraph &graph,
   findFullest(result);
 }
 
-template <typename Function>
-static void forRanks(const scheduler::Stage &stage, Function f) {
-  for (const std::vector<int> &replica : stage.replicas)
-    for (int rank : replica)
-      f(rank);
-}
-
-void StepBuilder::limitMemory(scheduler::Problem &problem,
+void StepBuilder::limitMemory(Problem &problem,
                               const std::vector<double> &less) const {
-  std::vector<PlannedStep::Memory> held;
+  Held held;
   holdAlways(problem, held);
   holdPacked(problem, nullptr, held);
   forWaitingEdges(problem, [&](int e, int stage, double bytes, int counted) {
     const scheduler::Stage &from = problem.stages[problem.edges[e].from];
     int most =
         from.hasBackward ? 0 : problem.units[from.unit].getRunAhead() + 1;
-    for (const std::vector<int> &replica : problem.stages[stage].replicas)
-      for (int rank : replica)
-        held[rank].buffers += bytes * std::max(0, most - counted);
+    forRanks(problem.stages[stage], [&](int rank) {
+      held[rank].buffers += bytes * std::max(0, most - counted);
+    });
   });
   problem.memory.assign(ranks, std::numeric_limits<int64_t>::max());
   for (size_t s = 0; s < stages.size(); ++s) {
     const UnitPlan &unit = plan.units[stages[s].unit];
     double memory =
         costs.cluster.getLeastMemory(unit.firstRank, unit.getRanks());
-    for (const std::vector<int> &replica : problem.stages[s].replicas)
-      for (int rank : replica)
-        problem.memory[rank] =
-            std::min(problem.memory[rank],
-                     int64_t(std::max(0.0, memory - held[rank].total() -
-                                               less[stages[s].unit])));
+    forRanks(problem.stages[s], [&](int rank) {
+      double left = memory - held[rank].total() - less[stages[s].unit];
+      problem.memory[rank] =
+          std::min(problem.memory[rank], int64_t(std::max(0.0, left)));
+    });
   }
   // A plan file has one bound for all ranks of a stage.
   for (bool lower = plan.compiled; lower;) {
@@ -308,28 +286,20 @@ void StepBuilder::limitMemory(scheduler::Problem &problem,
 }
 
 void StepBuilder::describe(const TaskGraph &graph, PlannedStep &result) const {
-  const scheduler::Problem &problem = result.problem;
-  result.planRank.assign(ranks, 0);
+  const Problem &problem = result.problem;
+  result.planRank = planRank;
   result.devices.assign(ranks, 0);
   result.unitsOfRank.assign(ranks, {});
   holdAlways(problem, result.held);
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const StageInfo &info = stages[s];
-    int position = plan.getPosition(plan.units[info.unit], info.index);
-    for (int64_t r = 0; r < classes[info.unit]; ++r)
-      for (int rank : problem.stages[s].replicas[r]) {
-        std::vector<int> &units = result.unitsOfRank[rank];
-        if (std::find(units.begin(), units.end(), info.unit) == units.end())
-          units.push_back(info.unit);
-        result.planRank[rank] =
-            shared ? rank * grain * shrink : planRankOf(info.unit, position, r);
-        result.devices[rank] = double(plan.units[info.unit].tp) *
-                               plan.units[info.unit].cp *
-                               double(sizeOf(info.unit, r));
-        if (shared) // none in front of the plan's first
-          result.devices[rank] = double(plan.ranks) / double(ranks);
-      }
-  }
+  for (size_t s = 0; s < stages.size(); ++s)
+    forRanks(problem.stages[s], [&](int rank) {
+      std::vector<int> &units = result.unitsOfRank[rank];
+      if (!llvm::is_contained(units, stages[s].unit))
+        units.push_back(stages[s].unit);
+      // Shared: none in front of the plan's first.
+      result.devices[rank] =
+          shared ? double(plan.ranks) / double(ranks) : double(width[rank]);
+    });
   std::vector<scheduler::Bytes> most =
       scheduler::getMostHeld(graph, result.solution);
   for (int rank = 0; rank < ranks; ++rank)
@@ -339,22 +309,22 @@ void StepBuilder::describe(const TaskGraph &graph, PlannedStep &result) const {
 }
 
 void StepBuilder::findFullest(PlannedStep &result) const {
-  const scheduler::Problem &problem = result.problem;
+  const Problem &problem = result.problem;
   result.memory.assign(plan.units.size(), {});
   for (size_t s = 0; s < stages.size(); ++s) {
     PlannedStep::Memory &own = result.memory[stages[s].unit];
-    for (const std::vector<int> &replica : problem.stages[s].replicas)
-      for (int rank : replica)
-        if (result.held[rank].total() > own.total())
-          own = result.held[rank];
+    forRanks(problem.stages[s], [&](int rank) {
+      if (result.held[rank].total() > own.total())
+        own = result.held[rank];
+    });
   }
 }
 
 reorder::OrderProblem makeOrderProblem(const TaskGraph &graph,
-                                       const scheduler::Solution &solution,
+                                       const Solution &solution,
                                        const scheduler::Timeline &timeline,
                                        std::vector<std::vector<int64_t>> rows) {
-  const scheduler::Problem &problem = graph.getProblem();
+  const Problem &problem = graph.getProblem();
   reorder::OrderProblem result;
   result.microbatches = problem.microbatches;
   // A backward that is not split has input and weight time together: a row of

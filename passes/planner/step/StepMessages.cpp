@@ -17,48 +17,40 @@
 
 namespace dt::planner {
 
-using scheduler::Kind;
-using scheduler::Task;
-
 CollectiveBlocks StepBuilder::callsOf(const StageInfo &info) const {
-  const UnitPlan &unit = plan.units[info.unit];
+  int u = info.unit;
+  const UnitPlan &unit = plan.units[u];
   CollectiveBlocks most;
-  int u = info.unit, begin = unit.cuts[info.index],
-      end = unit.cuts[info.index + 1];
-  const ModuleCost &cost = costs.get(nodeOf(u), u);
   const std::vector<int> &layers = costs.model.modules[u].layers;
   CostOptions options = plan.getOptions(u, info.index);
   options.splitBackward &= !hasWeightsOnly(info);
-  TokenSums slice = largest[u] * (1 / slicesOf(u, largest[u]));
-  for (int i = begin; i < end; ++i)
-    if (i == begin || layers[i] != layers[i - 1])
-      most.keepLarger(cost.blocks(layers[i], options, slice));
-  most.keepLarger(cost.tiedBlocks(begin, end, unit.tp, unit.dp * unit.cp));
+  TokenSums slice = sliceOf(u, largest[u]);
+  for (int i = info.begin; i < info.end; ++i)
+    if (i == info.begin || layers[i] != layers[i - 1])
+      most.keepLarger(costOf(u).blocks(layers[i], options, slice));
+  most.keepLarger(
+      costOf(u).tiedBlocks(info.begin, info.end, unit.tp, unit.getSumRanks()));
   return most;
-}
-
-double StepBuilder::sumsOf(const StageInfo &info) const {
-  const UnitPlan &unit = plan.units[info.unit];
-  return costs.get(nodeOf(info.unit), info.unit)
-      .sumBlocks(unit.cuts[info.index], unit.cuts[info.index + 1], unit.tp,
-                 unit.getSumRanks(), unit.zero, unit.getExpertRanks());
 }
 
 /// What is combined is combined in the host's memory; only devices have a
 /// stream beside that of all else.
-void StepBuilder::holdCollectives(
-    const scheduler::Problem &problem,
-    std::vector<PlannedStep::Memory> &held) const {
+void StepBuilder::holdCollectives(const Problem &problem, Held &held) const {
   bool onHost = costs.cluster.isOnHost();
   std::vector<CollectiveBlocks> calls(ranks);
   for (size_t s = 0; s < stages.size(); ++s) {
-    CollectiveBlocks own = callsOf(stages[s]);
-    double sums = onHost ? sumsOf(stages[s]) : 0;
-    for (const std::vector<int> &replica : problem.stages[s].replicas)
-      for (int rank : replica) {
-        held[rank].messages += sums;
-        calls[rank].keepLarger(own);
-      }
+    const StageInfo &info = stages[s];
+    const UnitPlan &unit = plan.units[info.unit];
+    CollectiveBlocks own = callsOf(info);
+    double sums = 0; // what gradients are summed in
+    if (onHost)
+      sums = costOf(info.unit).sumBlocks(info.begin, info.end, unit.tp,
+                                         unit.getSumRanks(), unit.zero,
+                                         unit.getExpertRanks());
+    forRanks(problem.stages[s], [&](int rank) {
+      held[rank].messages += sums;
+      calls[rank].keepLarger(own);
+    });
   }
   for (int rank = 0; rank < ranks; ++rank) {
     const CollectiveBlocks &most = calls[rank];
@@ -77,8 +69,8 @@ StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
   const StageInfo &own = stages[atConsumer ? to : from],
                   &other = stages[atConsumer ? from : to];
   const UnitPlan &here = plan.units[own.unit], &there = plan.units[other.unit];
-  int64_t first = here.getRank(plan.getPosition(here, own.index), 0),
-          begin = there.getRank(plan.getPosition(there, other.index), 0);
+  int64_t first = here.getRank(own.position, 0),
+          begin = there.getRank(other.position, 0);
   bool alike = here.dp == there.dp && here.sub == there.sub &&
                here.span == there.span && here.getSpeeds() == there.getSpeeds(),
        copied = first == begin && here.tp == there.tp;
@@ -87,8 +79,7 @@ StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
     return result;
   int counted = modules[edge.to].item == ItemKind::Sample ? edge.from : edge.to;
   auto partOf = [&](int unit) {
-    TokenSums all = fullestOf(unit, counted);
-    return all * (1 / slicesOf(unit, all));
+    return sliceOf(unit, fullestOf(unit, counted));
   };
   TokenSums part = partOf(own.unit);
   double rows = std::ceil(part.items / here.tp);
@@ -101,12 +92,6 @@ StepBuilder::Packing StepBuilder::packingOf(const ModelEdge &edge,
       there.blocks.empty())
     result.alone = begin;
   return result;
-}
-
-void StepBuilder::setPacking() {
-  packing.clear();
-  for (const ModelEdge &edge : costs.model.edges)
-    packing.push_back({packingOf(edge, false), packingOf(edge, true)});
 }
 
 namespace {
@@ -157,8 +142,7 @@ int countPacked(llvm::ArrayRef<Kind> tasks, int depth, bool sends,
 template <typename Function>
 void StepBuilder::forPackedOf(int stage, int64_t replica, Function f) const {
   const StageInfo &info = stages[stage];
-  const UnitPlan &unit = plan.units[info.unit];
-  int64_t rank = unit.getRank(plan.getPosition(unit, info.index), replica);
+  int64_t rank = plan.units[info.unit].getRank(info.position, replica);
   for (size_t e = 0; e < packing.size(); ++e) {
     const ModelEdge &edge = costs.model.edges[e];
     bool sends = lastStageOf(edge.from) == stage,
@@ -186,9 +170,8 @@ static int countStashed(llvm::ArrayRef<Task> tasks, int from, int fromSpan,
   return most / std::min(fromSpan, toSpan);
 }
 
-void StepBuilder::holdStashed(const scheduler::Problem &problem,
-                              const scheduler::Solution &solution,
-                              std::vector<PlannedStep::Memory> &held) const {
+void StepBuilder::holdStashed(const Problem &problem, const Solution &solution,
+                              Held &held) const {
   for (size_t e = 0; e < packing.size(); ++e) {
     double bytes = std::min(packing[e][0].bytes, packing[e][1].bytes);
     if (bytes == 0)
@@ -196,21 +179,19 @@ void StepBuilder::holdStashed(const scheduler::Problem &problem,
     int from = lastStageOf(costs.model.edges[e].from),
         to = firstStageOf(costs.model.edges[e].to);
     std::set<int> both;
-    for (const std::vector<int> &replica : problem.stages[from].replicas)
-      both.insert(replica.begin(), replica.end());
-    for (const std::vector<int> &replica : problem.stages[to].replicas)
-      for (int rank : replica)
-        if (both.count(rank))
-          held[rank].messages +=
-              bytes * countStashed(solution.ranks[rank], from,
-                                   problem.getSpan(from), to,
-                                   problem.getSpan(to), kReceiveDepth);
+    forRanks(problem.stages[from], [&](int rank) { both.insert(rank); });
+    forRanks(problem.stages[to], [&](int rank) {
+      if (both.count(rank))
+        held[rank].messages +=
+            bytes * countStashed(solution.ranks[rank], from,
+                                 problem.getSpan(from), to, problem.getSpan(to),
+                                 kReceiveDepth);
+    });
   }
 }
 
-void StepBuilder::holdPacked(const scheduler::Problem &problem,
-                             const scheduler::Solution *solution,
-                             std::vector<PlannedStep::Memory> &held) const {
+void StepBuilder::holdPacked(const Problem &problem, const Solution *solution,
+                             Held &held) const {
   std::vector<Kind> tasks;
   auto hold = [&](int stage, int r, int rank, double bytes, bool sends,
                   bool gradient) {

@@ -13,16 +13,13 @@ namespace dt::planner {
 std::string printTrace(const PlannedStep &result) {
   using Json = nlohmann::ordered_json;
   Json events = Json::array();
-  scheduler::TaskGraph graph(result.problem);
-  for (int rank = 0; rank < result.problem.ranks; ++rank) {
-    const std::string &unit =
-        result.problem.units.empty() || result.solution.ranks[rank].empty()
-            ? "idle"
-            : result.problem
-                  .units[result.problem
-                             .stages[result.solution.ranks[rank][0].stage]
-                             .unit]
-                  .name;
+  const scheduler::Problem &problem = result.problem;
+  scheduler::TaskGraph graph(problem);
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const std::vector<scheduler::Task> &tasks = result.solution.ranks[rank];
+    std::string unit =
+        tasks.empty() ? "idle"
+                      : problem.units[problem.stages[tasks[0].stage].unit].name;
     events.push_back({{"name", "thread_name"},
                       {"ph", "M"},
                       {"pid", 0},
@@ -30,11 +27,11 @@ std::string printTrace(const PlannedStep &result) {
                       {"args",
                        {{"name", unit + " rank " +
                                      std::to_string(result.planRank[rank])}}}});
-    for (const scheduler::Task &task : result.solution.ranks[rank]) {
+    for (const scheduler::Task &task : tasks) {
       int node = graph.getNode(task);
       Time start = result.simulation.start[node];
       events.push_back(
-          {{"name", scheduler::getName(result.problem, task)},
+          {{"name", scheduler::getName(problem, task)},
            {"cat", std::string(1, scheduler::getLetter(task.kind))},
            {"ph", "X"},
            {"pid", 0},

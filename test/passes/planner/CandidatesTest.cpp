@@ -188,7 +188,7 @@ TEST(Candidates, TheSimplestMustFit) {
   DeviceKind &device = small.cluster.devices[0];
   const Module &llm = small.model.modules[0];
   double state = llm.getParameters() *
-                 (llm.weightBytes + llm.gradientBytes + llm.optimizerBytes);
+                 (llm.bytes.weight + llm.bytes.gradient + llm.bytes.optimizer);
   device.reserve = 0;
   device.memory = 0.95 * state;
   Plan two = small.plan();
@@ -204,8 +204,8 @@ TEST(Candidates, EveryPolicySettlesOnTheSimplest) {
   Cluster cluster = takeDevices("a800-80g", 24);
   Model model = makeMultimodal(7);
   Costs costs(cluster, model);
-  PolicyInput input{
-      costs, drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 24), 6};
+  PolicyInput input{costs,
+                    drawBatch(*llvm::cantFail(openData("packed")), 1, 24), 6};
   for (const Policy &policy : getPolicies()) {
     SCOPED_TRACE(policy.name);
     auto found = findPlans(policy.name, input);
@@ -234,7 +234,7 @@ TEST(Candidates, AllPlannedSchedules) {
   Cluster cluster = takeDevices("a800-80g", 96);
   Costs costs(cluster, model);
   std::vector<Sample> batch =
-      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 96);
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 96);
   PolicyInput input{costs, batch};
   for (const char *start : {"1f1b", "phased"}) {
     Plan plan;

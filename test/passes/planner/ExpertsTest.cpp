@@ -76,15 +76,15 @@ TEST(Experts, State) {
              whole = cost.stateBytes(0, kLayers, 4, 1, 8);
   EXPECT_EQ(inside.parameters, cost.stateBytes(0, kLayers, 4, 4).parameters);
   EXPECT_EQ(inside.parameters - across.parameters,
-            module.weightBytes * (experts / 4 - experts / 8));
+            module.bytes.weight * (experts / 4 - experts / 8));
   EXPECT_EQ(across.moments, inside.moments);
   // Gradients of experts are summed over replicas of their own: here one.
   StateBytes alone = cost.stateBytes(0, kLayers, 4, 2, 8);
   EXPECT_EQ(alone.sums,
-            module.gradientBytes / 2 *
-                (alone.parameters / module.weightBytes - experts / 8));
+            module.bytes.gradient / 2 *
+                (alone.parameters / module.bytes.weight - experts / 8));
   EXPECT_EQ(whole.moments,
-            module.optimizerBytes * whole.parameters / module.weightBytes);
+            module.bytes.optimizer * whole.parameters / module.bytes.weight);
 }
 
 Profile routingOf(const std::string &layers) {

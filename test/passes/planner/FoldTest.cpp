@@ -14,7 +14,7 @@ using namespace dt::planner;
 namespace {
 
 std::vector<Sample> drawn(const char *name, int count) {
-  return drawBatch(*llvm::cantFail(openData(name)), 1, 0, count);
+  return drawBatch(*llvm::cantFail(openData(name)), 1, count);
 }
 
 Plan disjoint(const PolicyInput &input) {
@@ -323,7 +323,7 @@ TEST(Place, GroupsOverTheBorder) {
   Cluster cluster = takeDevices("a800-80g", 16);
   EXPECT_EQ(cluster.getNode(7), 0);
   EXPECT_EQ(cluster.getNode(8), 1);
-  EXPECT_EQ(cluster.getPlace(11), 3);
+  EXPECT_EQ(cluster.getSite(11).place, 3);
   EXPECT_EQ(cluster.getGroup(0, 4, 1, 4).nodes, 1);
   EXPECT_EQ(cluster.getGroup(0, 4, 1, 6).nodes, 2);
   EXPECT_GT(cluster.allReduce(cluster.getGroup(0, 4, 1, 6), 1e9),

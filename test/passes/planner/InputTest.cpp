@@ -226,12 +226,12 @@ TEST(Data, DrawsAreReproducible) {
     Sample a = data->draw(7, 1000), b = data->draw(7, 1000);
     EXPECT_EQ(a.items, b.items);
     EXPECT_EQ(a.tokens, b.tokens);
-    std::vector<Sample> batch = drawBatch(*data, 1, 0, 500);
+    std::vector<Sample> batch = drawBatch(*data, 1, 500);
     double images = 0;
     for (const Sample &sample : batch) {
       EXPECT_GE(sample.tokens, 1);
       EXPECT_LE(sample.tokens, 8192);
-      images += double(sample.get(ItemKind::Image).size());
+      images += double(sample.getSizes(ItemKind::Image).size());
     }
     EXPECT_GT(images, 500);
   }

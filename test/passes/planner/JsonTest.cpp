@@ -326,7 +326,7 @@ TEST(Explain, SaysWhatAndWhy) {
   Model model = makeMultimodal(7);
   Costs costs(cluster, model);
   auto data = llvm::cantFail(openData("documents"));
-  std::vector<Sample> batch = drawBatch(*data, 1, 0, 32);
+  std::vector<Sample> batch = drawBatch(*data, 1, 32);
   PolicyInput input{costs, batch, 8};
   auto plan = makePlan("joint", input);
   ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());

@@ -29,7 +29,7 @@ void checkLadder(const char *data, int64_t samples,
   Cluster cluster = takeDevices("a800-80g", 48);
   Costs costs(cluster, model);
   std::vector<Sample> batch =
-      drawBatch(*llvm::cantFail(openData(data)), 1, 0, samples);
+      drawBatch(*llvm::cantFail(openData(data)), 1, samples);
   auto rungs = climbLadder({costs, batch, 12});
   ASSERT_TRUE(bool(rungs)) << llvm::toString(rungs.takeError());
   ASSERT_EQ(rungs->size(), expected.size());

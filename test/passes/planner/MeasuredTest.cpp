@@ -128,7 +128,7 @@ TEST(Measured, PricesMessages) {
   Group all = here.getGroup(0, 4, 1);
   EXPECT_NEAR(here.allReduce(all, 4096), 6 * 1.0, 1e-9);
   EXPECT_NEAR(here.allGather(all, 1024), 3 * 0.25, 1e-9);
-  EXPECT_NEAR(here.pointToPoint(0, 0, true, 1).time(128), 128 / 256.0, 1e-9);
+  EXPECT_NEAR(here.pointToPoint(0, 0, true).time(128), 128 / 256.0, 1e-9);
 }
 
 TEST(Measured, Errors) {

@@ -76,7 +76,7 @@ TEST(Messages, SumsAreAsLargeAsGradients) {
     Planned host("cpu-2");
     host.add(1, 2).zero = zero;
     double gradients = host.model.modules[0].getParameters() *
-                       host.model.modules[0].gradientBytes;
+                       host.model.modules[0].bytes.gradient;
     // A small rest is combined by all.
     EXPECT_NEAR(host.getMessages(4)[0], gradients, zero ? 64 : 1 << 15);
   }

@@ -23,7 +23,7 @@ struct Setting {
   Setting(int64_t devices, int64_t samples, const char *data = "packed")
       : cluster(takeDevices("a800-80g", devices)), model(makeMultimodal(7)),
         costs(cluster, model),
-        batch(drawBatch(*llvm::cantFail(openData(data)), 1, 0, samples)) {}
+        batch(drawBatch(*llvm::cantFail(openData(data)), 1, samples)) {}
   PolicyInput input() const { return {costs, batch, 6}; }
   Cluster cluster;
   Model model;

@@ -36,7 +36,7 @@ inline std::string printProfile(const Profile &profile) {
     for (auto &[layer, measured] : layers) {
       models::OrderedJson &list = json["modules"][module][layer] =
           models::OrderedJson::array();
-      for (auto &[tp, points] : measured.points)
+      for (auto &[tp, points] : measured)
         for (const ProfilePoint &point : points) {
           list.push_back({{"tp", tp},
                           {"rows", point.rows},

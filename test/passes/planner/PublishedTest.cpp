@@ -103,7 +103,7 @@ constexpr int kPieces = 4;
 Model modelOf(const Json &row) {
   Model model;
   model.modules = {makeTransformer("gpt", ItemKind::Sample, shapeOf(row))};
-  model.modules[0].gradientBytes =
+  model.modules[0].bytes.gradient =
       row.value("gradient_bytes", row["hardware"] == "A100" ? 4 : 2);
   return model;
 }

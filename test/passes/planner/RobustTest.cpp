@@ -30,7 +30,7 @@ struct DrawnSetting {
     batch = draw(0);
   }
   std::vector<Sample> draw(int number) const {
-    return drawBatch(*data, 1 + uint64_t(number), 0, 64);
+    return drawBatch(*data, 1 + uint64_t(number), 64);
   }
   PolicyInput input() const { return {*costs, batch, 8}; }
   Robustness at(int percentile) const {

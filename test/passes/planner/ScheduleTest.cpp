@@ -386,7 +386,7 @@ TEST(Memory, SearchedOrdersFit) {
   Cluster cluster = load(1296);
   Costs costs(cluster, model);
   std::vector<Sample> batch =
-      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 960);
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 960);
   PolicyInput input{costs, batch};
   double step[2];
   for (bool back : {false, true}) {
@@ -415,7 +415,7 @@ TEST(Memory, PlanFileBoundsSearches) {
   Cluster cluster = load(1296);
   Costs costs(cluster, model);
   std::vector<Sample> batch =
-      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 480);
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 480);
   PolicyInput input{costs, batch};
   for (std::string name : {"1f1b", "zb", "zb-v"}) {
     bool back = name == "zb-v";
@@ -470,7 +470,7 @@ TEST(Step, TooSlow) {
   cluster.devices[0].flops["bf16"] = 1e-30;
   Costs costs(cluster, model);
   std::vector<Sample> batch =
-      drawBatch(*llvm::cantFail(openData("packed")), 1, 0, 4);
+      drawBatch(*llvm::cantFail(openData("packed")), 1, 4);
   EXPECT_CONTAINS(errorOf(makePlan("joint", {costs, batch, 6})),
                   "expected 0 to 2^44");
 }

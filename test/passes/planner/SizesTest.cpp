@@ -48,7 +48,7 @@ SizedModel atTokens(double t) {
   Module module;
   module.name = "m" + std::to_string(int(t));
   module.precision = "f32";
-  module.weightBytes = module.gradientBytes = 4;
+  module.bytes.weight = module.bytes.gradient = 4;
   module.kinds = {kind};
   module.layers = {0};
   module.partitioned[{1, Save::Vjp}] = {layer};
