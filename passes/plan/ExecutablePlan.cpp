@@ -291,8 +291,6 @@ std::vector<Plan> varyPlan(const Plan &plan, const planner::PolicyInput &input,
       if (span >= 1 && span <= kMostSpan && span <= plan.microbatches)
         others.emplace_back(plan).units[u].span = span;
     llvm::append_range(others, planner::varyExperts(input, plan, int(u)));
-    if (unit.cp > 1 && input.model().modules[u].keys.ring)
-      others.emplace_back(plan).units[u].ring = !unit.ring;
     for (int overlap : {unit.overlap * 2, unit.overlap / 2})
       if (unit.tp > 1 && overlap >= 1 && overlap <= kMostStrips)
         others.emplace_back(plan).units[u].overlap = overlap;

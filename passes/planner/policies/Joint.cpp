@@ -56,6 +56,20 @@ std::vector<Plan> fromPublished(const PolicyInput &, const Plan &published) {
   return plans;
 }
 
+/// For where nothing fits unless tokens are cut; keys also in a ring.
+std::vector<Plan> inContext(const PolicyInput &input, ArrayRef<Plan> disjoint) {
+  std::vector<Plan> plans;
+  for (const Plan &plan : disjoint)
+    llvm::append_range(plans, cutTokens(input, plan));
+  for (int cp : {2, 4, 8, 16, 32})
+    llvm::append_range(plans, byItems(uniformPlans(input, cp)));
+  int pace = input.model().pace;
+  if (input.model().modules[pace].keys.ring)
+    for (size_t i = 0, count = plans.size(); i < count; ++i)
+      plans.emplace_back(plans[i]).units[pace].ring = true;
+  return plans;
+}
+
 } // namespace
 
 Expected<Layouts> listJoint(const PolicyInput &input) {
@@ -66,8 +80,12 @@ Expected<Layouts> listJoint(const PolicyInput &input) {
   if (llvm::none_of(disjoint, [&](const Plan &plan) {
         return std::isfinite(estimate(input, plan));
       }))
-    layouts.families["context"] = byItems(contextPlans(input, disjoint));
+    layouts.families["context"] = inContext(input, disjoint);
   addBySchedule(input, std::move(disjoint), "disjoint ", layouts.families);
+  // Of few devices neighbours get there.
+  for (StringRef family : llvm::make_first_range(layouts.families))
+    if (!input.isSmall())
+      layouts.branches.push_back({family.str(), "context", 3, cutTokens});
   // There each unit is on one kind of device; here some may be on several.
   if (input.costs.cluster.hasSeveralKinds()) {
     Cluster mean = meanOfKinds(input.costs.cluster);

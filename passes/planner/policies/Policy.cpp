@@ -84,8 +84,11 @@ static ArrayRef<int> getRounds(const scheduler::Traits &traits) {
   return traits.interleaves ? ArrayRef<int>(kMore) : ArrayRef<int>(kOne);
 }
 
-std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
-                               StringRef schedule, int vpp) {
+/// The plan with another schedule, its backbone in so many rounds; nothing if
+/// there are too few layers or stages.
+static std::optional<Plan> withRounds(const PolicyInput &input,
+                                      const Plan &plan, StringRef schedule,
+                                      int vpp) {
   Plan other = plan;
   other.schedule = schedule.str();
   UnitPlan &unit = other.units[input.model().pace];
@@ -207,6 +210,8 @@ std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan,
   if (unit.etp || !unit.blocks.empty() ||
       (plan.sharesRanks() && plan.units.size() > 1))
     return plans;
+  if (unit.cp > 1 && input.model().modules[u].keys.ring)
+    plans.emplace_back(plan).units[u].ring = !unit.ring;
   // Only the backbone's samples are divided over ranks.
   int count = u == input.model().pace ? 4 : 3;
   for (int more = 0; more < count; ++more)
@@ -224,40 +229,16 @@ std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan,
   return plans;
 }
 
-std::vector<Plan> contextPlans(const PolicyInput &input,
-                               ArrayRef<Plan> disjoint) {
+std::vector<Plan> cutTokens(const PolicyInput &input, const Plan &plan) {
   int pace = input.model().pace;
+  const UnitPlan &unit = plan.units[pace];
   std::vector<Plan> plans;
-  for (int cp : {2, 4, 8, 16, 32}) {
-    for (const Plan &plan : disjoint) {
-      const UnitPlan &unit = plan.units[pace];
-      auto other =
-          withLayout(input, plan, pace, unit.tp, cp, unit.dp / cp, unit.pp);
-      if (other && placeUnits(input, *other))
-        plans.push_back(std::move(*other));
-    }
-    llvm::append_range(plans, uniformPlans(input, cp));
-  }
-  if (input.model().modules[pace].keys.ring)
-    for (size_t i = 0, count = plans.size(); i < count; ++i)
-      plans.emplace_back(plans[i]).units[pace].ring = true;
+  for (int cp : {2, 4, 8})
+    if (auto other =
+            withLayout(input, plan, pace, unit.tp, cp, unit.dp / cp, unit.pp);
+        other && placeUnits(input, *other))
+      plans.push_back(std::move(*other));
   return plans;
-}
-
-void addShared(const PolicyInput &input, std::vector<Plan> &plans) {
-  int pace = input.model().pace;
-  if (input.model().modules[pace].getExperts() == 0)
-    return;
-  auto fits = [&](const Plan &plan) {
-    return std::isfinite(estimate(input, plan));
-  };
-  for (size_t i = 0, count = plans.size(); i < count; ++i) {
-    std::vector<Plan> others;
-    if (!fits(plans[i]))
-      others = varyExperts(input, plans[i], pace);
-    if (auto least = find_if(others, fits); least != others.end())
-      plans.push_back(std::move(*least));
-  }
 }
 
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,

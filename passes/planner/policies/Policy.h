@@ -100,7 +100,7 @@ struct PolicyInput {
   /// Plans near the best that it simulates in full at least, if there are any.
   int finalists = 0;
   /// Seconds of a plan that is known: a search that is kBehind times as slow
-  /// after its first simulations ends with these.
+  /// after its first simulations ends with nothing.
   double known = std::numeric_limits<double>::infinity();
   static constexpr double kBehind = 1.2;
   std::shared_ptr<PriceCache> cache =
@@ -189,8 +189,7 @@ struct Layouts {
   bool apart = false;
   /// Plans by estimate this many times as slow as the best so far are left out.
   double far = 1.5;
-  /// What Plan::policy says of a plan; null: what it says already or, if that
-  /// is nothing, the policy's name.
+  /// What Plan::policy says of a plan; null: the policy's name.
   std::string (*title)(const Plan &) = nullptr;
 };
 
@@ -253,10 +252,6 @@ std::vector<Plan> withSchedules(const PolicyInput &input, const Plan &plan,
                                 bool anyPlacement = false);
 /// Those of them that search for the best place of weight gradients.
 std::vector<Plan> splitBackwards(const PolicyInput &input, const Plan &plan);
-/// The plan with another schedule, its backbone in so many rounds; nothing if
-/// there are too few layers or stages.
-std::optional<Plan> withRounds(const PolicyInput &input, const Plan &plan,
-                               llvm::StringRef schedule, int vpp);
 
 /// TP degrees that the module's widths and a node allow.
 std::vector<int> tensorSizes(const PolicyInput &input, int module);
@@ -324,10 +319,9 @@ std::vector<Rule> distTrainRules(const PolicyInput &input,
                                  int64_t mostMicro = 1, int64_t mostRounds = 1);
 /// Units on ranks of their own, sized so that none waits.
 std::vector<Plan> disjointPlans(const PolicyInput &input);
-/// Of these and of uniform layouts those that cut a sample's tokens over ranks
-/// of the backbone, its keys gathered and, if they may, in a ring.
-std::vector<Plan> contextPlans(const PolicyInput &input,
-                               llvm::ArrayRef<Plan> disjoint);
+/// The plan with each sample's tokens over 2, 4 or 8 ranks of the backbone, for
+/// as many fewer replicas.
+std::vector<Plan> cutTokens(const PolicyInput &input, const Plan &plan);
 /// The plan with other numbers of ranks that share out a unit's experts: all
 /// for which layers are described, ascending.
 std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
@@ -338,12 +332,9 @@ std::vector<Plan> varyExperts(const PolicyInput &input, const Plan &plan,
 std::optional<Plan> withLayout(const PolicyInput &input, const Plan &plan,
                                int unit, int tp, int cp, int64_t dp, int pp);
 /// The plan with a unit's TP, DP, PP or (the backbone's) CP twice as large, and
-/// another of them half.
+/// another of them half; where there is CP also in a ring, or not in one.
 std::vector<Plan> tradeRanks(const PolicyInput &input, const Plan &plan,
                              int unit);
-/// Adds, of what does not fit by estimate, the least sharing out of the
-/// backbone's experts that does.
-void addShared(const PolicyInput &input, std::vector<Plan> &plans);
 
 } // namespace dt::planner
 

@@ -13,6 +13,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 using namespace llvm;
@@ -153,6 +154,24 @@ std::vector<Plan> withAnyRounds(const PolicyInput &input, Uniform layout) {
         plans.push_back(std::move(plan));
   }
   return plans;
+}
+
+/// Adds, of what does not fit by estimate, the least sharing out of the
+/// backbone's experts that does.
+void addShared(const PolicyInput &input, std::vector<Plan> &plans) {
+  int pace = input.model().pace;
+  if (input.model().modules[pace].getExperts() == 0)
+    return;
+  auto fits = [&](const Plan &plan) {
+    return std::isfinite(estimate(input, plan));
+  };
+  for (size_t i = 0, count = plans.size(); i < count; ++i) {
+    std::vector<Plan> others;
+    if (!fits(plans[i]))
+      others = varyExperts(input, plans[i], pace);
+    if (auto least = find_if(others, fits); least != others.end())
+      plans.push_back(std::move(*least));
+  }
 }
 
 /// TP of a node, or as much as leaves devices for one replica; of each saved

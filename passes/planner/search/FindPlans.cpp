@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 using namespace llvm;
 
@@ -123,10 +122,7 @@ Expected<Candidates> findOwn(const Policy &policy, const PolicyInput &input) {
   if (!found)
     return found;
   for (Plan &plan : found->getPlans())
-    if (layouts->title)
-      plan.policy = layouts->title(plan);
-    else if (plan.policy.empty())
-      plan.policy = policy.name;
+    plan.policy = layouts->title ? layouts->title(plan) : policy.name;
   return found;
 }
 
@@ -152,7 +148,7 @@ Expected<Candidates> findOnKinds(const Policy &policy,
     PolicyInput shown{costs, input.batch,
                       policy.mixesKinds ? std::max(most / 4, std::min(most, 12))
                                         : most,
-                      input.finalists};
+                      input.finalists, input.known};
     auto found = findOwn(policy, shown);
     if (!found) {
       reason.note(found.takeError());
@@ -175,15 +171,8 @@ Expected<Candidates> findOnKinds(const Policy &policy,
 
 /// What is next to the best of all policies' plans.
 void improve(const PolicyInput &input, Candidates &all) {
-  std::map<std::string, Plan> starts;
-  for (const Plan &plan : all.getPlans()) {
-    Plan &best = starts.try_emplace(plan.policy, plan).first->second;
-    if (plan.predicted.step < best.predicted.step)
-      best = plan;
-  }
-  PlanSearch search(input, input.simulations, /*uniform=*/false);
-  for (auto &[policy, plan] : starts)
-    search.tryAnyway(policy, {plan});
+  PlanSearch search(input, input.simulations);
+  search.tryAnyway("all", all.getPlans().vec());
   search.improve(/*families=*/1);
   if (auto found = expectedToOptional(search.finish(1)))
     for (const Plan &plan : found->getPlans())

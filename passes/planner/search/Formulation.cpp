@@ -32,41 +32,6 @@ std::vector<int64_t> divisors(int64_t n) {
 
 namespace {
 
-Error wrong(const Twine &what) { return createStringError(what); }
-
-Error check(const FormulaProblem &problem) {
-  if (problem.gpus < 1)
-    return wrong("no GPU to plan for");
-  if (problem.batch < 1 || problem.micro < 1 || problem.vpp < 1)
-    return wrong("global batch, microbatch and VPP must be at least 1");
-  if (problem.batch % problem.micro)
-    return wrong(formatv("the global batch of {0} is no multiple of the "
-                         "microbatch of {1}",
-                         problem.batch, problem.micro));
-  auto checkUnit = [](const FormulaUnit &unit) -> Error {
-    if (unit.time.empty() || unit.layers < 1)
-      return wrong("unit '" + unit.name + "' has no times or no layers");
-    for (double value : {unit.parameters, unit.optimizer, unit.activations})
-      if (!(value >= 0) || std::isinf(value))
-        return wrong("unit '" + unit.name +
-                     "' has a memory figure that is no finite number");
-    for (auto [tp, time] : unit.time)
-      if (tp < 1 || !(time >= 0) || std::isinf(time))
-        return wrong(formatv("unit '{0}' has the time {1} at TP {2}; expected "
-                             "a finite number of at least 0",
-                             unit.name, time, tp));
-    return Error::success();
-  };
-  if (!(problem.memory > 0))
-    return wrong("the memory of a GPU must be positive");
-  if (Error error = checkUnit(problem.backbone))
-    return error;
-  for (const FormulaUnit &unit : problem.others)
-    if (Error error = checkUnit(unit))
-      return error;
-  return Error::success();
-}
-
 /// Bytes of a GPU of a unit, `samples` a replica at once.
 double memoryOf(const FormulaUnit &unit, int64_t tp, int64_t dp, int64_t pp,
                 int64_t samples) {
@@ -299,7 +264,7 @@ Error explain(const FormulaProblem &problem) {
     double bytes = least(unit, whole);
     if (bytes <= problem.memory)
       return Error::success();
-    return wrong(formatv(
+    return createStringError(formatv(
         "unit '{0}' does not fit: on {1} GPUs a GPU holds at least {2:f0} "
         "bytes of it, {3:f0} more than the {4:f0} that it has",
         unit.name, problem.gpus, bytes, bytes - problem.memory,
@@ -310,8 +275,8 @@ Error explain(const FormulaProblem &problem) {
   for (const FormulaUnit &unit : problem.others)
     if (Error error = report(unit, false))
       return error;
-  return wrong(formatv("the units fit {0} GPUs one by one, but not together",
-                       problem.gpus));
+  return createStringError(formatv(
+      "the units fit {0} GPUs one by one, but not together", problem.gpus));
 }
 
 } // namespace
@@ -338,14 +303,13 @@ bool fitsMemory(const FormulaProblem &problem, const FormulaPlan &plan) {
 }
 
 Expected<FormulaPlan> solveFormula(const FormulaProblem &problem) {
-  if (Error error = check(problem))
-    return std::move(error);
   FormulaPlan plan;
   Solver solver(problem);
   bool fits = solver.run(plan);
   if (!solver.isDone())
-    return wrong(formatv("{0} units are too many for an exact solution",
-                         problem.others.size() + 1));
+    return createStringError(
+        formatv("{0} units are too many for an exact solution",
+                problem.others.size() + 1));
   if (!fits)
     return explain(problem);
   return plan;

@@ -38,6 +38,7 @@ struct FormulaUnit {
   double activations = 0;               ///< of one sample
 };
 
+/// Of a model and a cluster that were checked; `micro` divides the batch.
 struct FormulaProblem {
   int64_t gpus = 1, batch = 1, micro = 1, vpp = 1;
   double memory = 0;      ///< of a GPU

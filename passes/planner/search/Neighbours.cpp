@@ -34,7 +34,6 @@ public:
       varySlices(plan, int(u));
       for (Plan &other : varyExperts(input, plan, int(u)))
         add(std::move(other));
-      varyKeys(plan, int(u));
       if (disjoint) {
         varyReplicas(plan, int(u));
         varyStages(plan, int(u));
@@ -193,14 +192,6 @@ private:
         other.units[u].sub = sub;
         add(other);
       }
-  }
-
-  void varyKeys(const Plan &plan, int u) {
-    Plan other = plan;
-    UnitPlan &unit = other.units[u];
-    unit.ring = !unit.ring;
-    if (unit.cp > 1 && input.model().modules[u].keys.ring)
-      add(std::move(other));
   }
 
   void varyReplicas(const Plan &plan, int u) {

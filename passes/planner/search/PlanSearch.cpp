@@ -213,8 +213,8 @@ void PlanSearch::improve(int families) {
     Entry start = found[order[i].second].front();
     if (start.step > 1.3 * getBest())
       break;
-    // Each family gets an equal share of what is left.
-    int least = budget - budget * int(i + 1) / int(order.size());
+    // Each family gets up to half of what is left.
+    int least = budget >> (i + 1);
     while (left > least && step(order[i].second, start, least))
       ;
   }

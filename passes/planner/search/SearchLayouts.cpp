@@ -111,19 +111,15 @@ Expected<Plan> followRules(const PolicyInput &input, ArrayRef<Rule> rules) {
 
 namespace {
 
-/// Simulations among neighbours; those of small clusters are cheap, and on
-/// several kinds of devices there are several searches.
-int getLargeBudget(const PolicyInput &input) {
-  return input.simulations * (input.isSmall()                         ? 10
-                              : input.costs.cluster.hasSeveralKinds() ? 2
-                                                                      : 5);
-}
-
 Expected<Candidates> searchFamilies(const PolicyInput &input,
                                     const Layouts &layouts) {
-  bool large = layouts.refine >= Refine::UniformLayouts;
-  int budget =
-          large ? getLargeBudget(input) : layouts.budget * input.simulations,
+  bool large = layouts.refine >= Refine::UniformLayouts,
+       several = input.costs.cluster.hasSeveralKinds();
+  // On several kinds of devices there are several searches.
+  int each = !large                        ? layouts.budget
+             : several && !input.isSmall() ? 2
+                                           : 8,
+      budget = each * input.simulations,
       byEstimate = (large ? budget : input.simulations) /
                    (large && !input.isSmall() ? 6 : 2);
   // Enough to see whether the policy comes near to what is known.
@@ -141,24 +137,23 @@ Expected<Candidates> searchFamilies(const PolicyInput &input,
   else
     search.tryBest(layouts.families, byEstimate, layouts.far);
   if (search.isBehind())
-    return search.finish(1);
+    return createStringError("none comes near to what is known");
   for (const Branch &branch : layouts.branches)
     search.branch(branch);
   if (large) {
-    search.improve(input.isSmall() ? 8 : 3);
+    search.improve(8);
     search.improve(1); // with what others left
   }
-  bool several = input.costs.cluster.hasSeveralKinds();
-  if (large ? !several // where bounds say little
-            : layouts.refine == Refine::Bounds)
+  // Of many devices and of several kinds bounds say little.
+  if (large && (!input.isSmall() || several))
+    search.spread();
+  if (large ? !several : layouts.refine == Refine::Bounds)
     search.close(layouts.families);
-  if (large && (uniform || several)) // uniform families are few
+  if (uniform) // its families are few
     search.spread();
   if (large)
     search.simplify();
-  return search.finish(!large || (input.isEven() && !input.isSmall()) ? 4
-                       : input.isSmall()                              ? 8
-                                                                      : 6);
+  return search.finish(!large || (input.isEven() && !input.isSmall()) ? 4 : 8);
 }
 
 } // namespace

@@ -84,20 +84,6 @@ TEST(Formulation, NamesWhatDoesNotFit) {
             "the units fit 1 GPUs one by one, but not together");
 }
 
-TEST(Formulation, BadInput) {
-  FormulaProblem problem = load(reference()[0]);
-  problem.micro = 3;
-  EXPECT_EQ(errorOf(problem),
-            "the global batch of 16 is no multiple of the microbatch of 3");
-  problem.micro = 1;
-  problem.gpus = 0;
-  EXPECT_EQ(errorOf(problem), "no GPU to plan for");
-  problem.gpus = 8;
-  problem.backbone.time[2] = std::nan("");
-  EXPECT_CONTAINS(errorOf(problem), "unit 'backbone' has the time nan at TP 2");
-}
-
-/// Many units alike cannot be enumerated; that ends, and is said.
 TEST(Formulation, TooManyUnits) {
   FormulaProblem problem = load(reference()[0]);
   problem.gpus = 96;
