@@ -4,9 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/planner/describe/Shipped.h"
 #include "test/passes/planner/Setting.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 using namespace dt::planner;
 
@@ -39,6 +42,37 @@ TEST(Context, TokensCanBeExecuted) {
   EXPECT_LT(b.total(), a.total());
   EXPECT_GT(b.total(), a.total() / 2);
   EXPECT_GT(b.reduce, a.reduce);
+}
+
+/// Documents of unequal length leave replicas idle; ranks that share them do
+/// not wait.
+TEST(Context, WinsOnDocuments) {
+  auto documents = openData("documents");
+  ASSERT_TRUE(bool(documents)) << llvm::toString(documents.takeError());
+  Model model = llvm::cantFail(openModel("mllm-9b"));
+  Cluster cluster = takeDevices("a800-80g", 96);
+  Costs costs(cluster, model);
+  std::vector<Sample> batch = drawBatch(**documents, 1, 96);
+  PolicyInput input{costs, batch};
+  auto joint = makePlan("joint", input);
+  ASSERT_TRUE(bool(joint)) << llvm::toString(joint.takeError());
+  EXPECT_GT(joint->units[model.pace].cp, 1);
+  // The most promising layouts that cut no tokens, in all schedules.
+  std::vector<Plan> plans;
+  for (const Plan &plan : disjointPlans(input)) {
+    plans.push_back(plan);
+    llvm::append_range(plans, splitBackwards(input, plan));
+  }
+  llvm::stable_sort(plans, [&](const Plan &a, const Plan &b) {
+    return estimate(input, a) < estimate(input, b);
+  });
+  plans.resize(std::min<size_t>(plans.size(), 24));
+  double best = std::numeric_limits<double>::infinity();
+  for (Plan &plan : plans)
+    if (auto step = expectedToOptional(simulateFitting(costs, plan, batch)))
+      best = std::min(best, step->predicted.step);
+  EXPECT_TRUE(std::isfinite(best));
+  EXPECT_LT(joint->predicted.step, 0.88 * best);
 }
 
 /// A block of keys comes while the one before is attended to.
