@@ -424,6 +424,16 @@ Error Finder::explainNone() const {
       (why.empty() ? "there is no configuration" : why));
 }
 
+/// What policies found, by their names.
+using Asked = std::map<std::string, std::vector<Plan>>;
+
+/// Every policy is searched to its end.
+void askAll(const planner::PolicyInput &input, Asked &asked) {
+  for (const planner::Policy &policy : planner::getPolicies())
+    if (auto found = expectedToOptional(planner::findPlans(policy.name, input)))
+      asked[policy.name] = found->getPlans().vec();
+}
+
 } // namespace
 
 Expected<Plan>
@@ -438,9 +448,12 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   if (!own && !joint)
     return own.takeError();
   std::vector<Plan> plans;
-  if (own)
+  double known = INFINITY; // seconds; others far behind were left out
+  if (own) {
     plans = own->getPlans().vec();
-  std::map<std::string, std::vector<Plan>> asked = {{policy.str(), plans}};
+    known = own->getFastest().predicted.step;
+  }
+  Asked asked = {{policy.str(), plans}};
   std::vector<Plan> others;
   if (joint) {
     if (own)
@@ -449,12 +462,21 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
   }
   llvm::consumeError(own.takeError());
   llvm::append_range(plans, others);
+  bool askedAll = !joint;
   while (true) {
     finder.reconsider(/*varied=*/joint);
     for (const auto &[name, found] : asked)
       finder.tryOwn(name, found);
     if (joint)
       finder.search(others, plans);
+    // What is known may be no program: then it leaves nothing out.
+    if (!askedAll &&
+        (finder.found.empty() || finder.found.getFastest().predicted.step >
+                                     planner::PolicyInput::kBehind * known)) {
+      askAll(input, asked);
+      askedAll = true;
+      continue;
+    }
     if (joint) {
       finder.found.searched = finder.getSearched();
       finder.found.limit = finder.getLimit(policy);
