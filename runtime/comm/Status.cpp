@@ -273,9 +273,12 @@ void StatusBoard::awaitWriter(int rank) { cells()[self].writer.store(rank); }
 
 void StatusBoard::leave() { cells()[self].left.store(1); }
 
-bool StatusBoard::claimReport() {
+bool StatusBoard::claimReport(int code) {
   int32_t no = 0;
-  return text()->reported.compare_exchange_strong(no, 1);
+  if (!text()->reported.compare_exchange_strong(no, 1))
+    return false;
+  text()->code.store(code);
+  return true;
 }
 
 void StatusBoard::report(const std::string &line, int code) {
@@ -306,7 +309,7 @@ StatusBoard::Report StatusBoard::takeReport() const {
   if (int32_t length = text()->length.load(); length > 0)
     return {{text()->line, size_t(length)}, text()->code.load()};
   if (text()->reported.load() || text()->nodes.load())
-    return {};
+    return {"", text()->code.load()};
   // Whoever never began was the reason that the others ended.
   for (int rank = 0; rank < count; ++rank)
     if (!read(rank).pid)

@@ -76,8 +76,9 @@ public:
   /// This rank ends as it should; from now on it may vanish.
   void leave();
 
-  /// True for the first caller on the node: it has the word.
-  bool claimReport();
+  /// True for the first caller on the node: it has the word, says it itself,
+  /// and `code` is the launcher's; 0: unknown. Safe inside a signal handler.
+  bool claimReport(int code = 0);
   /// Says the one line, "error: …", if nobody has said one: leaves it and the
   /// launcher's exit code to the launcher that this program started itself with
   /// (announceLauncher), which prints it when mpirun has ended, else prints it.

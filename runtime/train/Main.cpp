@@ -52,7 +52,8 @@ std::string describeRank(const ProgramInfo &program, int rank, int64_t step,
 }
 
 StatusBoard *boardInUse = nullptr;
-bool claimWord() { return boardInUse->claimReport(); }
+/// Of who then ends this process with code 1.
+bool claimWord() { return boardInUse->claimReport(1); }
 
 /// The status board, from before ranks know each other, and who looks at it.
 struct Watch {
