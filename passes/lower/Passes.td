@@ -11,18 +11,21 @@ include "passes/Pipeline.td"
 
 include "mlir/Pass/PassBase.td"
 
-// nn and dist in, rt out.
-def LowerPipeline : Pipeline<[
+// nn and dist in, rt out: all that decides what is allocated.
+def PlacePipeline : Pipeline<[
   "lower-nn-to-rt",
   // Constants and sizes inside kernels.
   "cse",
   "rt-place-streams",
   "rt-plan-memory",
   "lower-program",
-  "rt-place-waits",
+  "rt-place-waits"
+]>;
+
+def LowerPipeline : Pipeline<!listconcat(PlacePipeline.passes, [
   "rt-shape-kernels",
   "rt-verify-lowered"
-]>;
+])>;
 
 def LowerToRT : Pass<"lower-nn-to-rt", "::mlir::ModuleOp"> {
   let summary = "Functions over tensors become functions over buffers";

@@ -23,9 +23,10 @@ namespace dt::rt {
 /// What carries the buffers of a step (Fabric.h): TCP or MPI on the CPU, pinned
 /// host memory and TCP, or NCCL.
 enum class Carrier { Tcp, Mpi, Host, Nccl };
-inline constexpr size_t kCarriers = 4;
+inline constexpr Carrier kAllCarriers[] = {Carrier::Tcp, Carrier::Mpi,
+                                           Carrier::Host, Carrier::Nccl};
 inline const char *textOf(Carrier carrier) {
-  constexpr const char *texts[kCarriers] = {"tcp", "mpi", "host", "nccl"};
+  constexpr const char *texts[] = {"tcp", "mpi", "host", "nccl"};
   return texts[size_t(carrier)];
 }
 

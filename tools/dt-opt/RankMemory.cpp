@@ -15,6 +15,7 @@
 #include "runtime/step/LinkPlan.h"
 #include "runtime/step/MessagePlan.h"
 
+#include "mlir/IR/Threading.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -35,10 +36,19 @@ RankReport::Module RankReport::sum(StringRef separator) const {
   return sum;
 }
 
+ArrayRef<rt::Carrier> listCarriers(bool onHost) {
+  static constexpr rt::Carrier host[] = {rt::Carrier::Tcp, rt::Carrier::Mpi},
+                               device[] = {rt::Carrier::Host,
+                                           rt::Carrier::Nccl};
+  return onHost ? ArrayRef(host) : ArrayRef(device);
+}
+
 RankReport::Messages RankReport::getMostMessages(bool onHost) const {
   Messages most;
   for (const Messages &m : messages) {
-    if ((m.over == "tcp" || m.over == "mpi") != onHost)
+    if (llvm::none_of(listCarriers(onHost), [&](rt::Carrier carrier) {
+          return rt::textOf(carrier) == m.over;
+        }))
       continue;
     most.device = std::max(most.device, onHost ? m.device + m.host : m.device);
     most.host = std::max(most.host, onHost ? 0 : m.host);
@@ -131,7 +141,8 @@ static size_t stateFloats(const rt::ProgramInfo &tables,
 
 static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
                              const rt::LinkPlan &links,
-                             const LibraryCalls &calls) {
+                             const LibraryCalls &calls,
+                             ArrayRef<rt::Carrier> carriers) {
   rt::Placement placement(tables, rank, int(tables.ranks.size));
   rt::Ownership ownership(tables, placement);
   RankReport entry;
@@ -152,10 +163,10 @@ static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
     entry.scratch = std::max(entry.scratch, int64_t(module.scratchBytes));
     entry.modules.push_back(part);
   }
-  for (size_t c = 0; c < rt::kCarriers; ++c) {
+  for (rt::Carrier carrier : carriers) {
     rt::MessageBlocks blocks =
-        rt::planMessages(tables, placement, ownership, rt::Carrier(c));
-    entry.messages.push_back({rt::textOf(rt::Carrier(c)),
+        rt::planMessages(tables, placement, ownership, carrier);
+    entry.messages.push_back({rt::textOf(carrier),
                               int64_t(blocks.deviceBytes()),
                               int64_t(blocks.hostBytes())});
   }
@@ -163,17 +174,32 @@ static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
   return entry;
 }
 
-LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report) {
+LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report,
+                       ArrayRef<rt::Carrier> carriers) {
   RankTables tables(program);
   LibraryCalls calls(program);
+  if (carriers.empty())
+    carriers = rt::kAllCarriers;
+  std::vector<RankReport> ranks(tables.info.ranks.size);
+  std::vector<std::string> problems(ranks.size());
   try {
     rt::LinkPlan links = rt::planLinks(tables.info);
-    for (size_t rank = 0; rank < tables.info.ranks.size; ++rank)
-      report.ranks.push_back(rankReport(tables.info, int(rank), links, calls));
-  } catch (
-      const rt::Error &e) { // of the location: the whole program says no more
-    return emitError(program.getLoc(), e.what());
+    parallelFor(program.getContext(), 0, ranks.size(), [&](size_t rank) {
+      try {
+        ranks[rank] =
+            rankReport(tables.info, int(rank), links, calls, carriers);
+      } catch (const rt::Error &e) {
+        problems[rank] = e.what();
+      }
+    });
+  } catch (const rt::Error &e) {
+    problems = {e.what()};
   }
+  // Of the location: the whole program says no more.
+  for (const std::string &problem : problems)
+    if (!problem.empty())
+      return emitError(program.getLoc(), problem);
+  llvm::append_range(report.ranks, ranks);
   return success();
 }
 

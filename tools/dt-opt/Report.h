@@ -13,6 +13,7 @@
 
 #include "passes/plan/Passes.h"
 #include "passes/planner/describe/Plan.h"
+#include "runtime/comm/MessageBlocks.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -188,8 +189,11 @@ void addResiduals(mlir::ModuleOp program, ProgramReport &report);
 llvm::LogicalResult addMemory(mlir::ModuleOp program, ProgramReport &report);
 
 /// Adds what every rank allocates; emits an error if the tables contradict one
-/// another.
-llvm::LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report);
+/// another. `carriers`: of these the messages; none: of all.
+llvm::LogicalResult addRanks(rt::ProgramOp program, ProgramReport &report,
+                             llvm::ArrayRef<rt::Carrier> carriers = {});
+/// What may carry messages where memory is the host's, or where it is not.
+llvm::ArrayRef<rt::Carrier> listCarriers(bool onHost);
 
 void printPlan(const ProgramReport &report, llvm::raw_ostream &os);
 /// A table of what every rank allocates.

@@ -21,6 +21,7 @@
 #include "codegen/Emit.h"
 #include "dialects/rt/RTOps.h"
 #include "models/frontend/json/JsonReader.h"
+#include "passes/lower/Passes.h"
 #include "passes/modules/Passes.h"
 #include "passes/plan/Passes.h"
 #include "passes/planner/describe/Shipped.h"
@@ -161,16 +162,19 @@ FailureOr<std::vector<dt::planner::RankBytes>>
 measureRanks(ModuleOp program, dt::plan::Runner run) {
   OpPassManager pm(ModuleOp::getOperationName());
   dt::modules::buildModulesUnderPlan(pm);
-  dt::buildPhases(pm, "precision");
+  dt::buildPhases(pm, "precision", "schedule");
+  // What is chosen is verified when it is compiled.
+  dt::lower::buildPlacePipeline(pm);
   if (failed(run(pm, program)))
     return failure();
+  bool onHost = dt::codegen::computesOnHost(targetOption);
   dt::ProgramReport report;
   for (auto op : program.getOps<dt::rt::ProgramOp>())
-    if (failed(dt::addRanks(op, report)))
+    if (failed(dt::addRanks(op, report, dt::listCarriers(onHost))))
       return failure();
   std::vector<dt::planner::RankBytes> bytes;
   for (const dt::RankReport &rank : report.ranks)
-    bytes.push_back(rank.getBytes(dt::codegen::computesOnHost(targetOption)));
+    bytes.push_back(rank.getBytes(onHost));
   return bytes;
 }
 

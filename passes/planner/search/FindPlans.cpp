@@ -164,7 +164,7 @@ Expected<Candidates> findOnKinds(const Policy &policy,
       }
   }
   if (all.empty())
-    return createStringError(reason.get());
+    return reason.explain();
   all.searched.reset(); // bounds of one view are none of another
   return all;
 }

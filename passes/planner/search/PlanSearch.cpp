@@ -190,10 +190,9 @@ void PlanSearch::close(const Families &families) {
 }
 
 void PlanSearch::branch(const Branch &branch) {
-  auto it = found.find(branch.from);
-  if (it == found.end())
+  if (!found.count(branch.from))
     return;
-  std::vector<Entry> starts = it->second;
+  std::vector<Entry> starts = found[branch.from];
   std::vector<Trial> together;
   for (int i = 0; i < std::min<int>(branch.most, int(starts.size())); ++i)
     for (Plan &plan : branch.derive(input, starts[i].plan))
@@ -309,8 +308,7 @@ void PlanSearch::simplify() {
 int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
                                Candidates &candidates) {
   std::vector<std::optional<Expected<PlannedStep>>> results(entries.size());
-  // As whoever reads the plan simulates it: else what fits here might not
-  // there.
+  // As whoever reads the plan simulates it, who may find that it lacks memory.
   std::vector<Plan> plans;
   for (const Entry *entry : entries)
     plans.push_back(entry->plan);
@@ -325,9 +323,8 @@ int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
       continue;
     }
     ++fits;
-    Plan plan = std::move(plans[i]);
-    plan.predicted = result->predicted;
-    candidates.add(std::move(plan));
+    plans[i].predicted = result->predicted;
+    candidates.add(std::move(plans[i]));
   }
   return fits;
 }
@@ -358,23 +355,23 @@ Expected<Candidates> PlanSearch::finish(int most) {
   });
   Candidates candidates;
   most = std::max(most, input.finalists);
-  int fitting = 0;
+  int fitting = 0, i = 0, size = int(entries.size());
   double first = 0;
-  size_t i = 0;
   // What a folded simulation says is a little off.
-  while (i < entries.size() && fitting < most && i < size_t(4 * most)) {
-    if (fitting && entries[i]->step > 1.1 * first)
-      break;
-    size_t count = std::min<size_t>(2, entries.size() - i);
+  while (i < std::min(size, 4 * most) && fitting < most) {
     if (!fitting)
       first = entries[i]->step;
+    if (entries[i]->step > 1.1 * first)
+      break;
+    int count = std::min(2, size - i);
+    while (count < std::min({kTogether, most - fitting, size - i}) &&
+           entries[i + count]->step <= 1.1 * first)
+      ++count;
     fitting += simulateInFull(ArrayRef(entries).slice(i, count), candidates);
     i += count;
   }
   if (candidates.empty())
-    return createStringError(reason.get().empty()
-                                 ? "no layout of the units fits the devices"
-                                 : reason.get());
+    return reason.explain();
   ArrayRef rest =
       ArrayRef(entries).drop_front(i).take_while([&](const Entry *entry) {
         return entry->step <= (1 + 2 * kNegligible) * first;

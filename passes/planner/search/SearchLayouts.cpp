@@ -104,9 +104,7 @@ Expected<Plan> followRules(const PolicyInput &input, ArrayRef<Rule> rules) {
   Reason nearest;
   for (const Reason &reason : reasons)
     nearest.note(reason);
-  return createStringError(nearest.get().empty()
-                               ? "no layout of the units fits the devices"
-                               : nearest.get());
+  return nearest.explain();
 }
 
 namespace {

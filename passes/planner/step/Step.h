@@ -148,6 +148,11 @@ public:
   void note(llvm::Error error);
   void note(const Reason &other);
   const std::string &get() const { return text; }
+  /// For who looked for layouts.
+  llvm::Error explain() const {
+    return llvm::createStringError(
+        text.empty() ? "no layout of the units fits the devices" : text);
+  }
 
 private:
   double missing = std::numeric_limits<double>::infinity();
