@@ -408,10 +408,11 @@ void StepPlan::shortenLives(PlannedModule &m) {
     if (declaration.slots != kWhole)
       continue;
     // What the gradient of an output comes in is posted ahead.
+    auto isConsumed = [&, index = unsigned(d)](unsigned e) {
+      return edges[e].consumed == index;
+    };
     bool before =
-        uses(rt::TaskKind::Forward, d) || llvm::any_of(m.out, [&](unsigned e) {
-          return edges[e].consumed == unsigned(d);
-        });
+        uses(rt::TaskKind::Forward, d) || llvm::any_of(m.out, isConsumed);
     if (!before)
       declaration.slots = rt::SlotKind::Late;
     else if (!uses(rt::TaskKind::BackwardWeight, d))
