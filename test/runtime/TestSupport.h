@@ -13,11 +13,14 @@
 #include "runtime/device/BFloat16.h"
 #include "test/Contains.h"
 
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 inline std::vector<float> randoms(size_t count, uint64_t seed) {
@@ -87,9 +90,15 @@ public:
   TemporaryFolder() {
     std::string pattern =
         (std::filesystem::temp_directory_path() / "dt-test-XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
+    if (!::mkdtemp(pattern.data()))
+      throw dt::rt::Error("cannot make a temporary folder: " +
+                          std::string(std::strerror(errno)));
+    path = pattern;
   }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
   std::string operator/(const std::string &name) const {
     return path + "/" + name;
   }
