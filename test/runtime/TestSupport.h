@@ -8,6 +8,7 @@
 #define DT_TEST_RUNTIME_TESTSUPPORT_H
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Philox.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/device/BFloat16.h"
@@ -112,6 +113,17 @@ inline std::string readFile(const std::string &path) {
 
 inline void writeFile(const std::string &path, const std::string &content) {
   std::ofstream(path, std::ios::binary) << content;
+}
+
+/// What is said on standard error from one to the other, also by the thread of
+/// Log.h.
+inline void captureErrors() {
+  dt::rt::flushLog(60);
+  testing::internal::CaptureStderr();
+}
+inline std::string capturedErrors() {
+  dt::rt::flushLog(60);
+  return testing::internal::GetCapturedStderr();
 }
 
 /// The message of the Error that `f` throws; empty if it throws none.
