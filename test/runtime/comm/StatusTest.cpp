@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/Clock.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/comm/Watchdog.h"
 #include "test/Contains.h"
@@ -23,6 +24,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+std::string describePlace(int rank, int64_t step, int32_t row) {
+  return "rank " + std::to_string(rank) + " at step " + std::to_string(step) +
+         ", row " + std::to_string(row);
+}
 
 /// Three ranks that run `body`, and what they print to stderr.
 class BoardRanks {
@@ -42,6 +48,10 @@ public:
   ~BoardRanks() { ::close(output[0]); }
 
   void signal(int rank, int signal) { ::kill(pids[rank], signal); }
+  void signalAll(int signal) {
+    for (pid_t pid : pids)
+      ::kill(pid, signal);
+  }
 
   /// Until all have begun step `step`, however slow the machine is.
   void awaitStep(int64_t step) {
@@ -73,13 +83,7 @@ private:
     ::alarm(120);
     {
       StatusBoard board(name, rank, count);
-      Watchdog dog(
-          board,
-          [](int rank, int64_t step, int32_t row) {
-            return "rank " + std::to_string(rank) + " at step " +
-                   std::to_string(step) + ", row " + std::to_string(row);
-          },
-          stall);
+      Watchdog dog(board, describePlace, stall);
       body(board);
       board.leave();
     }
@@ -250,13 +254,32 @@ TEST(Status, WhoStoodStillBlamesNobody) {
       /*stall=*/3);
   for (int stops = 0; stops < 2; ++stops) {
     std::this_thread::sleep_for(milliseconds(800));
-    for (int signal : {SIGSTOP, SIGCONT}) {
-      for (int r = 0; r < BoardRanks::count; ++r)
-        ranks.signal(r, signal);
-      if (signal == SIGSTOP)
-        std::this_thread::sleep_for(milliseconds(4500));
-    }
+    ranks.signalAll(SIGSTOP);
+    std::this_thread::sleep_for(milliseconds(4500));
+    ranks.signalAll(SIGCONT);
   }
+  for (int r = 0; r < BoardRanks::count; ++r)
+    EXPECT_EQ(ranks.end(r), 0);
+  EXPECT_EQ(ranks.text(), "");
+}
+
+/// Nor is anybody where the stop comes in the middle of a check.
+TEST(Status, WhoWasStoppedInACheckBlamesNobody) {
+  BoardRanks ranks([](StatusBoard &board) {
+    Watchdog dog(board, describePlace, /*stall=*/2);
+    double begun = 0, before = now();
+    for (double time = before; time - before < 2; before = time, time = now()) {
+      if (time - begun > 0.1) {
+        board.begin(1, 1);
+        begun = time;
+      }
+      dog.check();
+    }
+  });
+  ranks.awaitStep(1);
+  ranks.signalAll(SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(3000));
+  ranks.signalAll(SIGCONT);
   for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), 0);
   EXPECT_EQ(ranks.text(), "");
