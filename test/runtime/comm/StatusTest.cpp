@@ -227,7 +227,8 @@ TEST(Status, SlowIsNoFault) {
           board.await({Awaited::Own});
         else
           board.await({Awaited::Message, 0});
-        for (int i = 0; i < 100; ++i) {
+        for (auto end = Clock::now() + std::chrono::seconds(5);
+             Clock::now() < end;) {
           std::this_thread::sleep_for(milliseconds(50));
           if (board.rank() == 1)
             progressed();
