@@ -25,6 +25,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+/// Of a board that is not there: an earlier process of this number may have
+/// left one.
+std::string newBoardName() {
+  static int serial = 0;
+  std::string name = "/dev/shm/disttrain-test-" + std::to_string(::getpid()) +
+                     "-" + std::to_string(++serial);
+  ::unlink(name.c_str());
+  return name;
+}
+
 std::string describePlace(int rank, int64_t step, int32_t row) {
   return "rank " + std::to_string(rank) + " at step " + std::to_string(step) +
          ", row " + std::to_string(row);
@@ -35,8 +45,6 @@ class BoardRanks {
 public:
   explicit BoardRanks(const std::function<void(StatusBoard &)> &body,
                       double stall = 30) {
-    name = "/dev/shm/disttrain-test-" + std::to_string(::getpid()) + "-" +
-           std::to_string(++serial);
     EXPECT_EQ(::pipe(output), 0);
     for (int rank = 0; rank < count; ++rank) {
       pids[rank] = ::fork();
@@ -45,7 +53,10 @@ public:
     }
     ::close(output[1]);
   }
-  ~BoardRanks() { ::close(output[0]); }
+  ~BoardRanks() {
+    ::close(output[0]);
+    ::unlink(name.c_str()); // ranks that are ended leave it
+  }
 
   void signal(int rank, int signal) { ::kill(pids[rank], signal); }
   void signalAll(int signal) {
@@ -89,12 +100,10 @@ private:
     }
     ::_exit(0);
   }
-  static int serial;
-  std::string name;
+  std::string name = newBoardName();
   int output[2];
   pid_t pids[count];
 };
-int BoardRanks::serial = 0;
 
 void workForever(StatusBoard &board) {
   for (int64_t step = 7;;) {
@@ -306,8 +315,7 @@ TEST(Status, AFileThatStandsStillIsNamed) {
 
 /// Who can only say a line itself (a signal's handler) leaves its code.
 TEST(Status, WhoClaimsTheWordLeavesItsCode) {
-  std::string name =
-      "/dev/shm/disttrain-test-" + std::to_string(::getpid()) + "-claim";
+  std::string name = newBoardName();
   StatusBoard launcher(name, -1, 2), failed(name, 0, 2), other(name, 1, 2);
   EXPECT_TRUE(failed.claimReport(1));
   EXPECT_FALSE(other.claimReport(exitAfterFault));
