@@ -68,8 +68,13 @@ public:
   void awaitStep(int64_t step) {
     StatusBoard board(name, -1, count);
     for (int rank = 0; rank < count; ++rank)
-      while (!board.read(rank).pid || board.read(rank).step != step)
+      while (!board.read(rank).pid || board.read(rank).step != step) {
+        if (hasEnded(rank)) {
+          ADD_FAILURE() << "rank " << rank << " ended before step " << step;
+          return;
+        }
         std::this_thread::sleep_for(milliseconds(5));
+      }
   }
 
   /// Exit code of a rank, or minus the signal that ended it.
@@ -88,6 +93,12 @@ public:
   static constexpr int count = 3;
 
 private:
+  /// end() still says how.
+  bool hasEnded(int rank) const {
+    siginfo_t info{};
+    ::waitid(P_PID, id_t(pids[rank]), &info, WEXITED | WNOHANG | WNOWAIT);
+    return info.si_pid != 0;
+  }
   void live(int rank, const std::function<void(StatusBoard &)> &body,
             double stall) {
     ::dup2(output[1], STDERR_FILENO);
