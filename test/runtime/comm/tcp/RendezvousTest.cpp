@@ -239,7 +239,10 @@ TEST(Descriptors, AreSaidToBeMissing) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   std::string made = errorOf(
       [&] { connectTo(kLoopback, listener.ownPort(), now() + 30, why); });
-  std::string taken = errorOf([&] { reception.wait(); });
+  std::string taken = errorOf([&] {
+    while (true)
+      reception.wait();
+  });
   ::setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_EQ(made, "no connection to another rank can be made: Too many open "
                   "files (ulimit -n)");
