@@ -336,6 +336,8 @@ TEST(Train, ANewRunNeedsAFolderWithoutCheckpoints) {
 TEST(Train, Hooks) {
   ProgramFolder folder;
   SmallProgram program(2);
+  program.modules[0].forward = slowly<towerForward<float>>;
+  program.modules[1].forward = slowly<headForward<1>>;
   Options options = steps(3);
   options.batch = {folder / "batch"};
   std::string calls;
