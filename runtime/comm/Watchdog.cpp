@@ -61,7 +61,8 @@ std::string nameOf(const StatusBoard::Record &record) {
 
 Watchdog::Watchdog(StatusBoard &board, Describe describe, double stall)
     : board(board), describe(std::move(describe)), stall(stall),
-      parent(::getppid()), seen(size_t(board.ranks())), groups(kWatchedGroups) {
+      parent(::getppid()), looked(now()), seen(size_t(board.ranks())),
+      groups(kWatchedGroups) {
   lookAnew();
   std::vector<int> all(size_t(board.ranks()));
   std::iota(all.begin(), all.end(), 0);
@@ -104,13 +105,12 @@ void Watchdog::addGroup(int number, const std::vector<int> &ranks) {
 
 void Watchdog::watch() {
   // Asleep in short naps, so that the destructor does not wait.
-  double before = now();
   for (int nap = 0; !stop; ++nap) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     double time = now();
-    if (time - before > stall * kOwnStop)
+    if (time - looked > stall * kOwnStop)
       lookAnew();
-    before = time;
+    looked = time;
     try {
       handOn();
       if (nap % 4 == 3)
@@ -148,6 +148,13 @@ void Watchdog::fail(int rank, const std::string &what) {
       ::kill(record.pid, SIGKILL);
   }
   ::_exit(exitAfterFault);
+}
+
+/// For what follows from a silence. A process that was stopped since its last
+/// nap, maybe in the middle of a check, looks anew after the next one.
+void Watchdog::failByTime(int rank, const std::string &what) {
+  if (now() - looked <= stall * kOwnStop)
+    fail(rank, what);
 }
 
 void Watchdog::check() {
@@ -221,14 +228,14 @@ void Watchdog::checkStopped() {
         stateOf(record.pid) != ProcessState::Stopped)
       s.runs = now();
     else if (now() - s.runs >= stall)
-      fail(r, "was stopped");
+      failByTime(r, "was stopped");
   }
 }
 
 void Watchdog::checkOwnFiles() {
   std::string what = silentActivity(stall);
   if (!what.empty())
-    fail(board.rank(), "makes no progress in " + what);
+    failByTime(board.rank(), "makes no progress in " + what);
 }
 
 std::vector<int> Watchdog::awaitedBy(int rank,
@@ -321,7 +328,7 @@ void Watchdog::checkStall() {
     if (record.pid && !record.left &&
         isSilent(r, r == board.rank() ? 0 : kOwnWord) &&
         record.waits.kind == Awaited::Nothing)
-      fail(r, "makes no progress");
+      failByTime(r, "makes no progress");
   }
   for (int r = 0; r < board.ranks(); ++r) {
     StatusBoard::Record record = board.read(r);
@@ -329,7 +336,7 @@ void Watchdog::checkStall() {
         record.waits.kind == Awaited::Hook)
       continue;
     if (Verdict verdict = follow(r); verdict.rank >= 0)
-      fail(verdict.rank, verdict.what);
+      failByTime(verdict.rank, verdict.what);
   }
 }
 

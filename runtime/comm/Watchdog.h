@@ -64,13 +64,15 @@ private:
   bool isSilent(int rank, double extra = 0) const;
   bool hasRun(int rank) const;
   [[noreturn]] void fail(int rank, const std::string &what);
+  void failByTime(int rank, const std::string &what);
 
   StatusBoard &board;
   Describe describe;
   double stall;
   int parent;
   std::atomic<bool> stop{false};
-  std::mutex checking; ///< also guards what follows
+  std::atomic<double> looked; ///< when the last nap was over
+  std::mutex checking;        ///< also guards what follows
   std::vector<Seen> seen;
   std::vector<std::vector<int>> groups; ///< by number; empty: unknown
   uint64_t filesProgress = 0, deviceProgress = 0;

@@ -28,7 +28,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <type_traits>
 
 namespace small {
@@ -146,6 +148,12 @@ template <int TP, typename E = float> void headBackward(const TaskContext &c) {
 
 inline void denominator(const TaskContext &c) {
   *in<float>(c, kDenominator) = float(c.dims[0]);
+}
+
+/// A task that takes a millisecond: longer than any clock's tick.
+template <void (*task)(const TaskContext &)> void slowly(const TaskContext &c) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  task(c);
 }
 
 constexpr Extent kShape2x3[] = {{0, -1, 2}, {0, -1, 3}},

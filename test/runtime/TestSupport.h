@@ -8,16 +8,20 @@
 #define DT_TEST_RUNTIME_TESTSUPPORT_H
 
 #include "runtime/base/Error.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Philox.h"
 #include "runtime/comm/Comm.h"
 #include "runtime/device/BFloat16.h"
 #include "test/Contains.h"
 
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 inline std::vector<float> randoms(size_t count, uint64_t seed) {
@@ -87,9 +91,15 @@ public:
   TemporaryFolder() {
     std::string pattern =
         (std::filesystem::temp_directory_path() / "dt-test-XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
+    if (!::mkdtemp(pattern.data()))
+      throw dt::rt::Error("cannot make a temporary folder: " +
+                          std::string(std::strerror(errno)));
+    path = pattern;
   }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
   std::string operator/(const std::string &name) const {
     return path + "/" + name;
   }
@@ -103,6 +113,17 @@ inline std::string readFile(const std::string &path) {
 
 inline void writeFile(const std::string &path, const std::string &content) {
   std::ofstream(path, std::ios::binary) << content;
+}
+
+/// What is said on standard error from one to the other, also by the thread of
+/// Log.h.
+inline void captureErrors() {
+  dt::rt::flushLog(60);
+  testing::internal::CaptureStderr();
+}
+inline std::string capturedErrors() {
+  dt::rt::flushLog(60);
+  return testing::internal::GetCapturedStderr();
 }
 
 /// The message of the Error that `f` throws; empty if it throws none.

@@ -259,6 +259,11 @@ bool isThisMachine(const std::string &host) {
   std::string why;
   Addresses all = resolve(host, 0, why);
   for (addrinfo *at = all.get(); at; at = at->ai_next) {
+    // Nothing binds to ::1 where IPv6 is off; it is this machine all the same.
+    sockaddr_storage address{};
+    std::memcpy(&address, at->ai_addr, at->ai_addrlen);
+    if (isLoopback(numericOf(address)))
+      continue;
     // Only what is this machine's can be one's own end.
     Socket socket(::socket(at->ai_family, SOCK_STREAM, 0));
     if (!socket || ::bind(socket.get(), at->ai_addr, at->ai_addrlen))

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/base/Clock.h"
 #include "runtime/base/FileActivity.h"
 #include "runtime/comm/Watchdog.h"
 #include "test/Contains.h"
@@ -24,13 +25,26 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+/// Of a board that is not there: an earlier process of this number may have
+/// left one.
+std::string newBoardName() {
+  static int serial = 0;
+  std::string name = "/dev/shm/disttrain-test-" + std::to_string(::getpid()) +
+                     "-" + std::to_string(++serial);
+  ::unlink(name.c_str());
+  return name;
+}
+
+std::string describePlace(int rank, int64_t step, int32_t row) {
+  return "rank " + std::to_string(rank) + " at step " + std::to_string(step) +
+         ", row " + std::to_string(row);
+}
+
 /// Three ranks that run `body`, and what they print to stderr.
 class BoardRanks {
 public:
   explicit BoardRanks(const std::function<void(StatusBoard &)> &body,
                       double stall = 30) {
-    name = "/dev/shm/disttrain-test-" + std::to_string(::getpid()) + "-" +
-           std::to_string(++serial);
     EXPECT_EQ(::pipe(output), 0);
     for (int rank = 0; rank < count; ++rank) {
       pids[rank] = ::fork();
@@ -39,16 +53,28 @@ public:
     }
     ::close(output[1]);
   }
-  ~BoardRanks() { ::close(output[0]); }
+  ~BoardRanks() {
+    ::close(output[0]);
+    ::unlink(name.c_str()); // ranks that are ended leave it
+  }
 
   void signal(int rank, int signal) { ::kill(pids[rank], signal); }
+  void signalAll(int signal) {
+    for (pid_t pid : pids)
+      ::kill(pid, signal);
+  }
 
   /// Until all have begun step `step`, however slow the machine is.
   void awaitStep(int64_t step) {
     StatusBoard board(name, -1, count);
     for (int rank = 0; rank < count; ++rank)
-      while (!board.read(rank).pid || board.read(rank).step != step)
+      while (!board.read(rank).pid || board.read(rank).step != step) {
+        if (hasEnded(rank)) {
+          ADD_FAILURE() << "rank " << rank << " ended before step " << step;
+          return;
+        }
         std::this_thread::sleep_for(milliseconds(5));
+      }
   }
 
   /// Exit code of a rank, or minus the signal that ended it.
@@ -67,30 +93,33 @@ public:
   static constexpr int count = 3;
 
 private:
+  /// end() still says how.
+  bool hasEnded(int rank) const {
+    siginfo_t info{};
+    ::waitid(P_PID, id_t(pids[rank]), &info, WEXITED | WNOHANG | WNOWAIT);
+    return info.si_pid != 0;
+  }
   void live(int rank, const std::function<void(StatusBoard &)> &body,
             double stall) {
     ::dup2(output[1], STDERR_FILENO);
+    // Tests in this program may hold it.
+    sigset_t set;
+    ::sigemptyset(&set);
+    ::sigaddset(&set, SIGALRM);
+    ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
     ::alarm(120);
     {
       StatusBoard board(name, rank, count);
-      Watchdog dog(
-          board,
-          [](int rank, int64_t step, int32_t row) {
-            return "rank " + std::to_string(rank) + " at step " +
-                   std::to_string(step) + ", row " + std::to_string(row);
-          },
-          stall);
+      Watchdog dog(board, describePlace, stall);
       body(board);
       board.leave();
     }
     ::_exit(0);
   }
-  static int serial;
-  std::string name;
+  std::string name = newBoardName();
   int output[2];
   pid_t pids[count];
 };
-int BoardRanks::serial = 0;
 
 void workForever(StatusBoard &board) {
   for (int64_t step = 7;;) {
@@ -223,7 +252,8 @@ TEST(Status, SlowIsNoFault) {
           board.await({Awaited::Own});
         else
           board.await({Awaited::Message, 0});
-        for (int i = 0; i < 100; ++i) {
+        for (auto end = Clock::now() + std::chrono::seconds(5);
+             Clock::now() < end;) {
           std::this_thread::sleep_for(milliseconds(50));
           if (board.rank() == 1)
             progressed();
@@ -250,13 +280,32 @@ TEST(Status, WhoStoodStillBlamesNobody) {
       /*stall=*/3);
   for (int stops = 0; stops < 2; ++stops) {
     std::this_thread::sleep_for(milliseconds(800));
-    for (int signal : {SIGSTOP, SIGCONT}) {
-      for (int r = 0; r < BoardRanks::count; ++r)
-        ranks.signal(r, signal);
-      if (signal == SIGSTOP)
-        std::this_thread::sleep_for(milliseconds(4500));
-    }
+    ranks.signalAll(SIGSTOP);
+    std::this_thread::sleep_for(milliseconds(4500));
+    ranks.signalAll(SIGCONT);
   }
+  for (int r = 0; r < BoardRanks::count; ++r)
+    EXPECT_EQ(ranks.end(r), 0);
+  EXPECT_EQ(ranks.text(), "");
+}
+
+/// Nor is anybody where the stop comes in the middle of a check.
+TEST(Status, WhoWasStoppedInACheckBlamesNobody) {
+  BoardRanks ranks([](StatusBoard &board) {
+    Watchdog dog(board, describePlace, /*stall=*/2);
+    double begun = 0, before = now();
+    for (double time = before; time - before < 2; before = time, time = now()) {
+      if (time - begun > 0.1) {
+        board.begin(1, 1);
+        begun = time;
+      }
+      dog.check();
+    }
+  });
+  ranks.awaitStep(1);
+  ranks.signalAll(SIGSTOP);
+  std::this_thread::sleep_for(milliseconds(3000));
+  ranks.signalAll(SIGCONT);
   for (int r = 0; r < BoardRanks::count; ++r)
     EXPECT_EQ(ranks.end(r), 0);
   EXPECT_EQ(ranks.text(), "");
@@ -282,8 +331,7 @@ TEST(Status, AFileThatStandsStillIsNamed) {
 
 /// Who can only say a line itself (a signal's handler) leaves its code.
 TEST(Status, WhoClaimsTheWordLeavesItsCode) {
-  std::string name =
-      "/dev/shm/disttrain-test-" + std::to_string(::getpid()) + "-claim";
+  std::string name = newBoardName();
   StatusBoard launcher(name, -1, 2), failed(name, 0, 2), other(name, 1, 2);
   EXPECT_TRUE(failed.claimReport(1));
   EXPECT_FALSE(other.claimReport(exitAfterFault));

@@ -402,24 +402,24 @@ TEST_F(IndexTest, DataSet) {
   writeShard("s1.tar", documentFiles("a") + Files{{"x.txt", "zebra"}} +
                            documentFiles("b"));
   writeShard("s0.tar", documentFiles("c", 50));
-  ::testing::internal::CaptureStderr();
+  captureErrors();
   DataSet data(config, path("s*.tar"), 2);
-  std::string said = ::testing::internal::GetCapturedStderr();
+  std::string said = capturedErrors();
   EXPECT_CONTAINS(said, "s1.tar: sample 'x': ");
   EXPECT_EQ(data.size(), 3);
   EXPECT_EQ(data.broken(), 1);
   EXPECT_EQ(data.sample(0).key, "c");
   EXPECT_EQ(data.decode(config, 0).document.ids.size(), 16u);
-  ::testing::internal::CaptureStderr();
+  captureErrors();
   DataSet again(config, path("s*.tar"), 2); // from the index: said once only
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(capturedErrors(), "");
   EXPECT_EQ(again.hash(), data.hash());
   EXPECT_ERROR(DataSet none(config, path("z*.tar"), 1), "no such shard");
   writeShard("z.tar", {{"x.txt", "zebra"}});
-  ::testing::internal::CaptureStderr();
+  captureErrors();
   EXPECT_ERROR(DataSet none(config, path("z.tar"), 1),
                "no good sample (1 broken)");
-  ::testing::internal::GetCapturedStderr();
+  capturedErrors();
 }
 
 TEST_F(IndexTest, AShardThatChangesUnderTheRun) {

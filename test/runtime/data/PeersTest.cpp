@@ -68,7 +68,7 @@ TEST_F(PeersTest, IndexEachShardOnce) {
   Crew crew(3);
   std::vector<std::string> errors(3);
   std::vector<uint64_t> hashes(3);
-  ::testing::internal::CaptureStderr();
+  captureErrors();
   auto open = [&](const char *pattern) {
     std::vector<std::thread> threads;
     for (int r = 0; r < 3; ++r)
@@ -85,7 +85,7 @@ TEST_F(PeersTest, IndexEachShardOnce) {
       thread.join();
   };
   open("s*.tar");
-  std::string said = ::testing::internal::GetCapturedStderr();
+  std::string said = capturedErrors();
   for (int i = 0; i < 5; ++i) {
     std::string line = "sample 'x" + std::to_string(i) + "'";
     size_t first = said.find(line);

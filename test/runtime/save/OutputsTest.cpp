@@ -97,12 +97,11 @@ TEST(Outputs, WhatIsLeftOutIsSaid) {
   auto saved = [&](const BufferInfo *output, int64_t micro) {
     SmallProgram program(micro);
     program.modules[1].outputs = {output, 1};
-    testing::internal::CaptureStderr();
+    captureErrors();
     std::string path = save(program, folder);
     SafetensorsFile file(path);
     std::string name = std::string("head.") + output->tensor.name;
-    return std::make_pair(file.find(name) != nullptr,
-                          testing::internal::GetCapturedStderr());
+    return std::make_pair(file.find(name) != nullptr, capturedErrors());
   };
   auto [there, said] = saved(kAlone, kSamples);
   EXPECT_TRUE(there);

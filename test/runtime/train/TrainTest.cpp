@@ -225,7 +225,7 @@ protected:
     options.checkpoint = folder / "c", options.metrics = folder / "m";
   }
   void run(int times) {
-    testing::internal::CaptureStderr();
+    captureErrors();
     float before = 0;
     TrainHooks hooks;
     hooks.afterStep = [&](Trainer &trainer, const StepReport &report) {
@@ -239,7 +239,7 @@ protected:
     failure = errorOf([&] {
       runTraining(program.info, folder.path, options, solo(), hooks);
     });
-    said = testing::internal::GetCapturedStderr();
+    said = capturedErrors();
   }
   /// A field of the lines of metrics; -1 where it is none or null.
   std::vector<double> metric(const char *name) {
@@ -336,6 +336,8 @@ TEST(Train, ANewRunNeedsAFolderWithoutCheckpoints) {
 TEST(Train, Hooks) {
   ProgramFolder folder;
   SmallProgram program(2);
+  program.modules[0].forward = slowly<towerForward<float>>;
+  program.modules[1].forward = slowly<headForward<1>>;
   Options options = steps(3);
   options.batch = {folder / "batch"};
   std::string calls;
@@ -464,16 +466,16 @@ TEST(Train, WithoutArgumentsItSaysWhatItNeeds) {
   TemporaryFolder folder;
   SmallProgram program(6);
   char name[] = "train", *argv[] = {name, nullptr};
-  testing::internal::CaptureStderr();
+  captureErrors();
   EXPECT_EQ(trainMain(program.info, folder.path.c_str(), 1, argv), 1);
-  std::string said = testing::internal::GetCapturedStderr();
+  std::string said = capturedErrors();
   EXPECT_EQ(said, "error: nothing to do: give --data or --batch, and --steps "
                   "unless the recipe says how many (train --help lists the "
                   "flags)\n");
   char flag[] = "--step", *wrong[] = {name, flag, nullptr};
-  testing::internal::CaptureStderr();
+  captureErrors();
   EXPECT_EQ(trainMain(program.info, folder.path.c_str(), 2, wrong), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+  EXPECT_EQ(capturedErrors(),
             "error: unknown flag '--step' (--help lists them); did you mean "
             "'--steps'?\n");
 }

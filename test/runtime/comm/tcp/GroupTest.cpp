@@ -10,9 +10,11 @@
 #include "runtime/comm/tcp/Group.h"
 #include "test/runtime/TestSupport.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
@@ -61,9 +63,21 @@ private:
   std::unique_ptr<Group> all;
 };
 
+/// Of 33 ranks every pair has two descriptors: more than the 1024 that are
+/// usual.
+void allowDescriptors() {
+  rlimit limit{};
+  const rlim_t good = 2048;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= good)
+    return;
+  limit.rlim_cur = std::min(limit.rlim_max, good);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /// Calls body(rank) in a thread of each of so many ranks; `dead` goes without a
 /// word.
 template <typename F> void onRanks(int ranks, F body, int dead = -1) {
+  allowDescriptors();
   std::vector<std::vector<Peer>> peers;
   for (int r = 0; r < ranks; ++r)
     peers.emplace_back(size_t(ranks));

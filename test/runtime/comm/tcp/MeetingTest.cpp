@@ -16,6 +16,8 @@ using namespace dt::rt::tcp;
 namespace {
 
 constexpr const char *kSecret = "a secret of many characters";
+/// No machine's (RFC 5737).
+constexpr const char *kElsewhere = "192.0.2.1";
 
 /// The variables of launchers, as these say and no others.
 class Environment {
@@ -30,12 +32,23 @@ public:
                              "DT_COMM",
                              "DT_RUN_ID",
                              "DT_START_TIMEOUT",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "PMIX_RANK",
+                             "MPI_LOCALNRANKS",
                              "SLURM_JOB_ID",
+                             "SLURM_JOBID",
                              "SLURM_STEP_ID",
+                             "SLURM_STEPID",
                              "SLURM_PROCID",
                              "SLURM_NTASKS",
                              "SLURM_STEP_NUM_TASKS",
+                             "SLURM_STEP_NODELIST",
                              "SLURM_JOB_NODELIST",
+                             "SLURM_NODELIST",
                              "TORCHELASTIC_USE_AGENT_STORE",
                              "TORCHELASTIC_RUN_ID",
                              "TORCHELASTIC_RESTART_COUNT",
@@ -125,7 +138,7 @@ TEST(Meeting, OnSeveralMachinesTakesASecret) {
   Environment e({{"RANK", "2"},
                  {"WORLD_SIZE", "4"},
                  {"LOCAL_WORLD_SIZE", "2"},
-                 {"MASTER_ADDR", "10.77.0.1"},
+                 {"MASTER_ADDR", kElsewhere},
                  {"MASTER_PORT", "29500"}});
   const char *line = "ranks of several machines need a secret to meet over "
                      "TCP: set DT_SECRET to the same text of 16 characters";
@@ -135,7 +148,7 @@ TEST(Meeting, OnSeveralMachinesTakesASecret) {
   EXPECT_EQ(meetingPlace().interface(), "");
   ::unsetenv("DT_SECRET");
   ::setenv("DT_TRUST_NETWORK", "1", 1);
-  EXPECT_EQ(meetingPlace().host, "10.77.0.1");
+  EXPECT_EQ(meetingPlace().host, kElsewhere);
   EXPECT_EQ(meetingPlace().interface(), "");
   ::setenv("DT_TRUST_NETWORK", "yes", 1);
   EXPECT_ERROR(meetingPlace(), "DT_TRUST_NETWORK=yes: expected a number");

@@ -58,7 +58,8 @@ protected:
     ::chmod(path.c_str(), mode);
     ::setenv("DT_SECRET_FILE", path.c_str(), 1);
   }
-  std::string path = ::testing::TempDir() + "dt-secret";
+  TemporaryFolder folder;
+  std::string path = folder / "dt-secret";
 };
 
 TEST_F(Said, InTheEnvironment) {
@@ -89,11 +90,9 @@ TEST_F(Said, InWhatIsNoFile) {
   ::setenv("DT_SECRET_FILE", "/nowhere/at/all", 1);
   EXPECT_ERROR(readSecret(), "DT_SECRET_FILE=/nowhere/at/all: cannot open: No "
                              "such file or directory");
-  ::unlink(path.c_str());
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   ::setenv("DT_SECRET_FILE", path.c_str(), 1);
   EXPECT_ERROR(readSecret(), "expected a regular file");
-  ::unlink(path.c_str());
 }
 
 } // namespace
