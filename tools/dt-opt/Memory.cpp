@@ -94,8 +94,9 @@ void dt::printMemoryJson(const ProgramReport &report, llvm::raw_ostream &os) {
           json.attribute("scratch", rank.scratch);
           json.attributeObject("messages", [&] {
             for (const RankReport::Messages &m : rank.messages)
-              json.attribute(m.over, llvm::json::Object{{"device", m.device},
-                                                        {"host", m.host}});
+              json.attribute(
+                  rt::textOf(m.over),
+                  llvm::json::Object{{"device", m.device}, {"host", m.host}});
           });
           const RankReport::Libraries &l = rank.libraries;
           json.attribute("libraries",

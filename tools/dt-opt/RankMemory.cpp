@@ -46,9 +46,7 @@ ArrayRef<rt::Carrier> listCarriers(bool onHost) {
 RankReport::Messages RankReport::getMostMessages(bool onHost) const {
   Messages most;
   for (const Messages &m : messages) {
-    if (llvm::none_of(listCarriers(onHost), [&](rt::Carrier carrier) {
-          return rt::textOf(carrier) == m.over;
-        }))
+    if (!llvm::is_contained(listCarriers(onHost), m.over))
       continue;
     most.device = std::max(most.device, onHost ? m.device + m.host : m.device);
     most.host = std::max(most.host, onHost ? 0 : m.host);
@@ -166,9 +164,8 @@ static RankReport rankReport(const rt::ProgramInfo &tables, int rank,
   for (rt::Carrier carrier : carriers) {
     rt::MessageBlocks blocks =
         rt::planMessages(tables, placement, ownership, carrier);
-    entry.messages.push_back({rt::textOf(carrier),
-                              int64_t(blocks.deviceBytes()),
-                              int64_t(blocks.hostBytes())});
+    entry.messages.push_back(
+        {carrier, int64_t(blocks.deviceBytes()), int64_t(blocks.hostBytes())});
   }
   entry.libraries = librariesOf(tables, links, placement, ownership, calls);
   return entry;

@@ -120,9 +120,9 @@ struct RankReport {
       return arena + parameters + gradients + moments + sums;
     }
   };
-  /// Blocks of messages, by what carries them (rt::Carrier).
+  /// Blocks of messages, by what carries them.
   struct Messages {
-    std::string over;
+    rt::Carrier over{};
     int64_t device = 0, host = 0;
   };
   /// On a GPU, with NCCL, in bytes; estimates but for the number of
