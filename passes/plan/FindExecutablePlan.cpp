@@ -32,6 +32,8 @@ namespace {
 constexpr size_t kSimulated = 48;
 /// So many are compiled at most until one fits.
 constexpr int64_t kCompiled = 16;
+/// Of schedules that search; what is chosen is solved to its end.
+constexpr int64_t kScheduleEffort = 60000;
 
 class Finder {
 public:
@@ -123,7 +125,7 @@ double Finder::simulate(Plan &plan) {
   if ((bound >= most && !found.empty()) || !ledger.take(plan))
     return INFINITY;
   planner::StepOptions options;
-  options.scheduleEffort = 60000;
+  options.scheduleEffort = kScheduleEffort;
   auto step = planner::simulateFitting(input.costs, plan, input.batch, options);
   fits = step || !step.errorIsA<planner::DoesNotFit>();
   if (!step)
@@ -132,8 +134,9 @@ double Finder::simulate(Plan &plan) {
   plan.predicted = step->predicted;
   plan.predicted.objective = objective ? objective : step->predicted.step;
   // With its own times: a neighbour has those of the plan that it was made of.
-  if (Error error = accepts(plan))
-    return note(std::move(error));
+  if (plan.predicted.step < most)
+    if (Error error = accepts(plan))
+      return note(std::move(error));
   found.add(plan);
   return plan.predicted.step;
 }
@@ -385,13 +388,22 @@ Expected<Plan> Finder::choose(const planner::Robustness *robustness,
   if (!best)
     return best;
   std::string decided = printDecisions(*best, input.model());
-  if (Error error = predict(*best, measure)) {
-    ++numRefused;
+  auto drop = [&] {
     planner::Candidates others;
     for (Plan &plan : found.getPlans())
       if (printDecisions(plan, input.model()) != decided)
         others.add(std::move(plan));
     found = std::move(others);
+  };
+  // Those that were slower than others have not been asked about.
+  if (Error error = accepts(*best)) {
+    drop();
+    return llvm::make_error<planner::DoesNotFit>(0, 0, 0,
+                                                 toString(std::move(error)));
+  }
+  if (Error error = predict(*best, measure)) {
+    ++numRefused;
+    drop();
     refused = std::move(*best);
     return error;
   }
@@ -444,7 +456,9 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
                    MeasurePlan measure) {
   Finder finder(input, program, accepts, refusals);
   bool joint = policy == "joint";
-  auto own = planner::findPlans(policy, input);
+  planner::PolicyInput asking = input;
+  asking.scheduleEffort = kScheduleEffort;
+  auto own = planner::findPlans(policy, asking);
   if (!own && !joint)
     return own.takeError();
   std::vector<Plan> plans;
@@ -473,7 +487,7 @@ findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
     if (!askedAll &&
         (finder.found.empty() || finder.found.getFastest().predicted.step >
                                      planner::PolicyInput::kBehind * known)) {
-      askAll(input, asked);
+      askAll(asking, asked);
       askedAll = true;
       continue;
     }

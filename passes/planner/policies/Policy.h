@@ -99,15 +99,17 @@ struct PolicyInput {
   int simulations = 48;
   /// Plans near the best that it simulates in full at least, if there are any.
   int finalists = 0;
+  /// StepOptions::scheduleEffort of these.
+  int64_t scheduleEffort = 0;
   /// Seconds of a plan that is known: a search that is kBehind times as slow
   /// after its first simulations ends with nothing.
   double known = std::numeric_limits<double>::infinity();
   static constexpr double kBehind = 1.2;
   std::shared_ptr<PriceCache> cache =
       std::make_shared<PriceCache>(costs, batch);
-  /// By policy, simulations, finalists and `known`: a policy is asked once.
+  /// By policy and the numbers above: a policy is asked once.
   std::shared_ptr<
-      std::map<std::tuple<std::string, int, int, double>, FoundPlans>>
+      std::map<std::tuple<std::string, int, int, int64_t, double>, FoundPlans>>
       found = std::make_shared<decltype(found)::element_type>();
 
   /// What estimates price parts of so many samples at: a power of two between

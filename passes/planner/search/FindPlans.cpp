@@ -148,7 +148,9 @@ Expected<Candidates> findOnKinds(const Policy &policy,
     PolicyInput shown{costs, input.batch,
                       policy.mixesKinds ? std::max(most / 4, std::min(most, 12))
                                         : most,
-                      input.finalists, input.known};
+                      input.finalists,
+                      input.scheduleEffort,
+                      input.known};
     auto found = findOwn(policy, shown);
     if (!found) {
       reason.note(found.takeError());
@@ -248,7 +250,8 @@ static Expected<Candidates> findAnew(StringRef name, const PolicyInput &input) {
 
 Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
   auto [at, isNew] = input.found->try_emplace(
-      {name.str(), input.simulations, input.finalists, input.known});
+      {name.str(), input.simulations, input.finalists, input.scheduleEffort,
+       input.known});
   if (isNew) {
     auto found = findAnew(name, input);
     if (found)

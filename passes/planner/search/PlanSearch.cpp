@@ -312,8 +312,11 @@ int PlanSearch::simulateInFull(ArrayRef<const Entry *> entries,
   std::vector<Plan> plans;
   for (const Entry *entry : entries)
     plans.push_back(entry->plan);
+  StepOptions options;
+  options.scheduleEffort = input.scheduleEffort;
   parallelFor(0, entries.size(), [&](size_t i) {
-    results[i].emplace(simulateFitting(input.costs, plans[i], input.batch));
+    results[i].emplace(
+        simulateFitting(input.costs, plans[i], input.batch, options));
   });
   int fits = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
