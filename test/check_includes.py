@@ -16,7 +16,8 @@ RUNTIME = ["Enums.h", "EnumTexts.h", "Span.h", "HostDevice.h", "OptimizerRule.h"
 PHASES = ["import", "modules", "precision", "outline", "stages", "differentiate", "shard", "optimize", "schedule", "lower"]
 LIBRARIES = ["models/frontend/json", "passes/scheduler", "passes/picture", "passes/planner"]
 SHARED_EXPERTS = "dialects/dist/SharedExperts.h"  # without IR
-DIALECTS = ["dialects/nn", "dialects/dist", "dialects/sched", "dialects/rt", SHARED_EXPERTS]
+RANK_LIST = "dialects/dist/RankList.h"  # how IR shows ranks
+DIALECTS = ["dialects/nn", "dialects/dist", "dialects/sched", "dialects/rt", SHARED_EXPERTS, RANK_LIST]
 FRONT_END = ["models/frontend/symbolic", "models/frontend/onnx", "models/frontend/import", "models/frontend/recipe"]
 ALL_PHASES = [f"passes/{phase}" for phase in PHASES]
 
@@ -33,10 +34,11 @@ ALLOWED["passes/planner"] |= {"runtime/comm/MessageBlocks.h", SHARED_EXPERTS}
 ALLOWED |= {
     "dialects/nn": set(),
     SHARED_EXPERTS: set(),
+    RANK_LIST: set(),
     # What an optimizer is, is said once: to recipes, IR and programs.
     "dialects/dist": {"dialects/nn", "runtime/Enums.h", "runtime/EnumTexts.h", "runtime/Optimizers.h"},
-    "dialects/sched": {"passes/scheduler"},
-    "dialects/rt": {"dialects/nn", "dialects/dist"},
+    "dialects/sched": {"passes/scheduler", RANK_LIST},
+    "dialects/rt": {"dialects/nn", "dialects/dist", RANK_LIST},
 }
 ALLOWED |= chain(FRONT_END, {"dialects/nn", "dialects/dist", "models/frontend/json"})
 ALLOWED["models/frontend/recipe"] |= {"runtime/Optimizers.h", "runtime/base", "runtime/data", "runtime/state"}

@@ -191,8 +191,7 @@ target_compile_definitions(train PRIVATE PROGRAM_DIRECTORY="${CMAKE_CURRENT_SOUR
 }
 
 static bool hasManyRanks(rt::ProgramOp program) {
-  auto ranks = program.getBody().getOps<rt::RankOp>();
-  return std::distance(ranks.begin(), ranks.end()) > 1;
+  return program.getRanks().size() > 1;
 }
 
 /// The optimizers that the program's runtime has beyond the compiler's own;

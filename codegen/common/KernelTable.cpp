@@ -17,10 +17,9 @@ class LaunchCount {
 public:
   explicit LaunchCount(rt::ModuleOp module) : module(module) {
     auto program = module->getParentOfType<rt::ProgramOp>();
-    for (auto rank : program.getBody().getOps<rt::RankOp>())
-      if (int64_t(rank.getRank()) == module.getRanks().front())
-        for (auto task : rank.getBody().getOps<rt::TaskOp>())
-          addTask(task);
+    rt::RankOp first = program.getRanks()[module.getRanks().front()];
+    for (auto task : first.getBody().getOps<rt::TaskOp>())
+      addTask(task);
   }
   int64_t of(rt::KernelOp kernel) const { return launches.lookup(kernel); }
 

@@ -45,17 +45,18 @@ static std::string taskRow(TableWriter &writer, rt::TaskOp task) {
 }
 
 std::string writeRanks(TableWriter &writer) {
-  SmallVector<std::string> table;
-  for (auto rank : writer.program.getBody().getOps<rt::RankOp>()) {
+  SmallVector<std::string> table(writer.program.getRanks().size());
+  for (auto ranks : writer.program.getBody().getOps<rt::RankOp>()) {
     SmallVector<std::string> tasks;
-    for (auto task : rank.getBody().getOps<rt::TaskOp>())
+    for (auto task : ranks.getBody().getOps<rt::TaskOp>())
       tasks.push_back(taskRow(writer, task));
     rows::RankInfo row;
     row.rows = writer.shared<rows::TaskRow>(
-        camel("kRows", std::to_string(rank.getRank())), tasks);
-    if (auto peak = rank.getPeak())
+        camel("kRows", std::to_string(ranks.getRanks()[0])), tasks);
+    if (auto peak = ranks.getPeak())
       row.peak = numberText(peak->convertToDouble());
-    table.push_back(listText(row));
+    for (int64_t rank : ranks.getRanks())
+      table[rank] = listText(row);
   }
   return writer.array<rows::RankInfo>("kRanks", table);
 }

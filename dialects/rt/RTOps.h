@@ -8,6 +8,7 @@
 #define DIALECTS_RT_RTOPS_H
 
 #include "dialects/dist/DistOps.h"
+#include "dialects/dist/RankList.h"
 #include "dialects/rt/RTDialect.h"
 
 #include "llvm/ADT/MapVector.h"

@@ -6,6 +6,8 @@
 
 #include "dialects/rt/RTOps.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace dt::rt;
 
@@ -121,6 +123,27 @@ LogicalResult verifyGradientsReady(dt::rt::ModuleOp module) {
 // Modules
 //===----------------------------------------------------------------------===//
 
+/// That every rank from 0 on stands once.
+static LogicalResult verifyRanks(ProgramOp program) {
+  std::map<int64_t, RankOp> seen;
+  for (auto op : program.getBody().getOps<RankOp>()) {
+    if (op.getRanks().empty())
+      return op.emitOpError("is of no rank");
+    for (int64_t rank : op.getRanks()) {
+      if (rank < 0)
+        return op.emitOpError() << "is of rank " << rank;
+      if (!seen.try_emplace(rank, op).second)
+        return op.emitOpError() << "is the second of rank " << rank;
+    }
+  }
+  int64_t next = 0;
+  for (auto [rank, op] : seen)
+    if (rank != next++)
+      return RankOp(op).emitOpError()
+             << "is of rank " << rank << ", but none is of rank " << next - 1;
+  return success();
+}
+
 LogicalResult ProgramOp::verifyRegions() {
   if (int64_t(getMicroBatch()) < 1 || getGlobalBatch() < getMicroBatch())
     return emitOpError("needs 1 <= micro <= batch");
@@ -132,17 +155,25 @@ LogicalResult ProgramOp::verifyRegions() {
                          << listTexts<Reorder>();
   if (int64_t(getBucket()) < 1)
     return emitOpError("needs a bucket of at least 1 byte");
-  int64_t next = 0;
-  for (auto rank : getBody().getOps<RankOp>())
-    if (int64_t(rank.getRank()) != next++)
-      return rank.emitOpError()
-             << "stands where rank " << next - 1 << " should";
+  if (failed(verifyRanks(*this)))
+    return failure();
+  int64_t count = getRanks().size();
   for (auto module : getBody().getOps<dt::rt::ModuleOp>())
     for (int64_t rank : module.getRanks())
-      if (rank < 0 || rank >= next)
+      if (rank < 0 || rank >= count)
         return module.emitOpError()
-               << "runs on rank " << rank << "; the program has " << next;
+               << "runs on rank " << rank << "; the program has " << count;
   return success();
+}
+
+SmallVector<RankOp, 0> ProgramOp::getRanks() {
+  SmallVector<RankOp, 0> all;
+  for (auto op : getBody().getOps<RankOp>())
+    for (int64_t rank : op.getRanks()) {
+      all.resize(std::max<size_t>(all.size(), rank + 1));
+      all[rank] = op;
+    }
+  return all;
 }
 
 LogicalResult dt::rt::ModuleOp::verifyRegions() {

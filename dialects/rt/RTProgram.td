@@ -25,13 +25,17 @@ def RT_CutsAttr : TypedArrayAttrBase<RT_DistAttr<"Cut", "#dist.cut">, "array of 
 def RT_ProgramOp : RT_Op<"program", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
   let summary = "everything that code generation needs: ProgramInfo";
   let description = [{
-    Holds rt.module (topological order), rt.edge, rt.loss, rt.optimizer (one), and one rt.rank for each rank, in order. Offsets and sizes are in bytes. `narrow_sums`: gradients are summed over replicas in bf16. `pace`: the module whose replicas together hold a microbatch's samples. `parts`: as in dist.batch, of `part_tokens` tokens.
+    Holds rt.module (topological order), rt.edge, rt.loss, rt.optimizer (one), and rt.rank for every rank. Offsets and sizes are in bytes. `narrow_sums`: gradients are summed over replicas in bf16. `pace`: the module whose replicas together hold a microbatch's samples. `parts`: as in dist.batch, of `part_tokens` tokens.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$global_batch, I64Attr:$micro_batch, I64Attr:$seed, FlatSymbolRefAttr:$pace, DefaultValuedAttr<StrAttr, "\"accumulate\"">:$schedule,
                        DefaultValuedAttr<StrAttr, "\"none\"">:$reorder, DefaultValuedAttr<I64Attr, "4194304">:$bucket, UnitAttr:$narrow_sums,
                        OptionalAttr<I64Attr>:$parts, OptionalAttr<I64Attr>:$part_tokens);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name `batch` $global_batch `micro` $micro_batch `seed` $seed `pace` $pace (`schedule` $schedule^)? (`reorder` $reorder^)? (`bucket` $bucket^)? (`narrow_sums` $narrow_sums^)? (`parts` $parts^ `of` $part_tokens)? attr-dict-with-keyword $body";
+  let extraClassDeclaration = [{
+    /// By rank: the op with its rows.
+    ::llvm::SmallVector<::dt::rt::RankOp, 0> getRanks();
+  }];
   let hasRegionVerifier = 1;
 }
 def RT_ModuleOp : RT_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol, SingleBlock, NoTerminator]> {
@@ -140,11 +144,11 @@ def RT_OptimizerOp : RT_Op<"optimizer"> {
   let assemblyFormat = "$fields attr-dict";
 }
 def RT_RankOp : RT_Op<"rank", [HasParent<"ProgramOp">, NoTerminator, SingleBlock, NoRegionArguments]> {
-  let summary = "RankInfo: the rows of one rank's step, in order";
-  let description = [{ `peak`: FLOP/s that its device can do at most, where somebody knows. }];
-  let arguments = (ins I64Attr:$rank, OptionalAttr<F64Attr>:$peak);
+  let summary = "RankInfo: the rows of a rank's step, in order; of several ranks that do the same";
+  let description = [{ `rt.rank 0, 1, 2, 3 peak 9.894e14 { ... }`. `peak`: FLOP/s that a device of these can do at most, where somebody knows. }];
+  let arguments = (ins DenseI64ArrayAttr:$ranks, OptionalAttr<F64Attr>:$peak);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$rank (`peak` $peak^)? attr-dict-with-keyword $body";
+  let assemblyFormat = "custom<RankList>($ranks) (`peak` $peak^)? attr-dict-with-keyword $body";
 }
 def RT_TaskOp : RT_Op<"task", [HasParent<"RankOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "TaskRow: `rt.task backward_input @llm microbatch 0 slot 1 received 0 early 2 late 1`";

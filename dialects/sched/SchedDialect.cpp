@@ -134,8 +134,9 @@ SolutionOp::getPrograms(ProblemOp problemOp) {
   scheduler::Problem problem = problemOp.getProblem();
   llvm::StringMap<int> stages = number<StageOp>(problemOp);
   std::vector<std::vector<Instruction>> programs(problem.ranks);
-  for (auto rank : getOps<RankOp>())
-    for (Operation &op : *rank.getBody().begin()) {
+  for (auto list : getOps<RankOp>()) {
+    std::vector<Instruction> program;
+    for (Operation &op : *list.getBody().begin()) {
       Instruction step;
       if (auto run = dyn_cast<RunOp>(op))
         step.task = {scheduler::Kind(run.getKind()),
@@ -148,8 +149,11 @@ SolutionOp::getPrograms(ProblemOp problemOp) {
       else
         step = getMessage(cast<ExchangeOp>(op), Instruction::Exchange, problem,
                           stages);
-      programs[rank.getRank()].push_back(step);
+      program.push_back(step);
     }
+    for (int64_t rank : list.getRanks())
+      programs[rank] = program;
+  }
   return programs;
 }
 
@@ -214,15 +218,24 @@ SolutionOp buildSolution(OpBuilder &builder, ProblemOp problemOp,
       builder, loc, FlatSymbolRefAttr::get(problemOp.getSymNameAttr()),
       builder.getStringAttr(name));
   builder.createBlock(&op.getBody());
-  for (size_t rank = 0; rank < solution.programs.size(); ++rank) {
-    auto rankOp =
-        RankOp::create(builder, loc, builder.getI64IntegerAttr(int64_t(rank)));
+  const auto &programs = solution.programs;
+  std::vector<llvm::SmallVector<int64_t>> lists; // ranks that do the same
+  for (int64_t rank = 0; rank < int64_t(programs.size()); ++rank) {
+    auto same = llvm::find_if(lists, [&](const auto &ranks) {
+      return programs[ranks[0]] == programs[rank];
+    });
+    if (same == lists.end())
+      same = lists.insert(lists.end(), llvm::SmallVector<int64_t>());
+    same->push_back(rank);
+  }
+  for (ArrayRef<int64_t> ranks : lists) {
+    const auto &program = programs[ranks[0]];
+    auto list = RankOp::create(builder, loc, ranks);
     OpBuilder::InsertionGuard guard(builder);
-    builder.createBlock(&rankOp.getBody());
-    std::vector<int> slots =
-        scheduler::assignSlots(graph, solution.programs[rank]);
-    for (size_t i = 0; i < solution.programs[rank].size(); ++i)
-      buildStep(builder, loc, problem, solution.programs[rank][i], slots[i]);
+    builder.createBlock(&list.getBody());
+    std::vector<int> slots = scheduler::assignSlots(graph, program);
+    for (auto [step, slot] : llvm::zip_equal(program, slots))
+      buildStep(builder, loc, problem, step, slot);
   }
   return op;
 }

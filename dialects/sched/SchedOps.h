@@ -10,6 +10,7 @@
 #ifndef DIALECTS_SCHED_SCHEDOPS_H
 #define DIALECTS_SCHED_SCHEDOPS_H
 
+#include "dialects/dist/RankList.h"
 #include "passes/scheduler/core/Problem.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

@@ -101,7 +101,7 @@ def Sched_EdgeOp : Sched_InProblem<"edge"> {
 def Sched_SolutionOp : Sched_Op<"solution", [NoTerminator, SingleBlock, NoRegionArguments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the order of tasks and messages on every rank";
   let description = [{
-    Holds one `sched.rank` for each rank. `schedule`: the name of the schedule that made it.
+    Holds `sched.rank` for every rank. `schedule`: the name of the schedule that made it.
     ```mlir
     sched.solution of @step {
       sched.rank 0 { sched.run F @s0 mb 0  sched.send @s0 to @s1 mb 0  sched.receive @s1 to @s0 mb 0 gradient  sched.run B @s0 mb 0 }
@@ -119,10 +119,10 @@ def Sched_SolutionOp : Sched_Op<"solution", [NoTerminator, SingleBlock, NoRegion
 }
 
 def Sched_RankOp : Sched_Op<"rank", [HasParent<"SolutionOp">, NoTerminator, SingleBlock, NoRegionArguments]> {
-  let summary = "one rank's list";
-  let arguments = (ins I64Attr:$rank);
+  let summary = "the list of one rank, or of several that do the same";
+  let arguments = (ins DenseI64ArrayAttr:$ranks);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$rank attr-dict-with-keyword $body";
+  let assemblyFormat = "custom<RankList>($ranks) attr-dict-with-keyword $body";
 }
 
 def Sched_TaskKind : I32EnumAttr<"TaskKind", "what a task does", [

@@ -153,11 +153,11 @@ LogicalResult verifyAttributes(
     SolutionOp solution, const scheduler::TaskGraph &graph,
     const std::vector<std::vector<scheduler::Instruction>> &programs) {
   RowsOfMessage rows;
-  for (auto rank : solution.getOps<RankOp>()) {
-    const std::vector<scheduler::Instruction> &program =
-        programs[rank.getRank()];
+  for (auto list : solution.getOps<RankOp>()) {
+    int64_t rank = list.getRanks()[0];
+    const std::vector<scheduler::Instruction> &program = programs[rank];
     std::vector<int> slots;
-    for (auto [step, op] : llvm::zip(program, *rank.getBody().begin())) {
+    for (auto [step, op] : llvm::zip(program, *list.getBody().begin())) {
       auto slot = op.getAttrOfType<IntegerAttr>("slot");
       slots.push_back(slot ? int(slot.getInt()) : -1);
       if (step.action == scheduler::Instruction::Run)
@@ -175,8 +175,7 @@ LogicalResult verifyAttributes(
       }
     }
     if (llvm::Error error = scheduler::checkSlots(graph, program, slots))
-      return rank.emitOpError()
-             << rank.getRank() << ": " << toString(std::move(error));
+      return list.emitOpError() << rank << ": " << toString(std::move(error));
   }
   return success();
 }
@@ -191,16 +190,19 @@ LogicalResult SolutionOp::verifySymbolUses(SymbolTableCollection &tables) {
            << getProblemAttr() << ", which does not exist";
   llvm::SmallSet<int64_t, 16> seen;
   for (Operation &op : *getBody().begin()) {
-    auto rank = dyn_cast<RankOp>(op);
-    if (!rank)
+    auto list = dyn_cast<RankOp>(op);
+    if (!list)
       return op.emitOpError("is not part of a solution");
-    if (uint64_t(rank.getRank()) >= problemOp.getRanks())
-      return rank.emitOpError()
-             << int64_t(rank.getRank()) << " is not one of the problem's "
-             << problemOp.getRanks();
-    if (!seen.insert(rank.getRank()).second)
-      return rank.emitOpError() << rank.getRank() << " stands twice";
-    for (Operation &step : *rank.getBody().begin())
+    if (list.getRanks().empty())
+      return list.emitOpError("is of no rank");
+    for (int64_t rank : list.getRanks()) {
+      if (uint64_t(rank) >= problemOp.getRanks())
+        return list.emitOpError() << rank << " is not one of the problem's "
+                                  << problemOp.getRanks();
+      if (!seen.insert(rank).second)
+        return list.emitOpError() << rank << " stands twice";
+    }
+    for (Operation &step : *list.getBody().begin())
       if (failed(verifyStep(step, problemOp)))
         return failure();
   }

@@ -27,7 +27,7 @@ public:
       : top(plan.program), plan(plan), parameters(parameters), order(order),
         b(top.getContext()) {}
 
-  void run(ArrayRef<std::vector<Row>> ranks) {
+  void run(ArrayRef<RankRows> all) {
     b.setInsertionPointToEnd(top.getBody());
     int64_t seed = 0, bucket = 4 << 20;
     bool narrowSums = false;
@@ -56,8 +56,8 @@ public:
       writeLoss(loss);
     for (auto op : top.getOps<dist::OptimizerOp>())
       writeOptimizer(op);
-    for (auto [rank, rows] : llvm::enumerate(ranks))
-      writeRank(rank, rows);
+    for (const RankRows &ranks : all)
+      writeRanks(ranks);
   }
 
 private:
@@ -284,14 +284,22 @@ private:
                        op.getCutAttr());
   }
 
-  void writeRank(int64_t rank, ArrayRef<Row> rows) {
+  void writeRanks(const RankRows &all) {
     auto planOp = dist::getOnly<dist::PlanOp>(top);
     auto peaks = planOp ? planOp.getPeaks() : std::nullopt;
-    auto op = rt::RankOp::create(b, top.getLoc(), rank,
-                                 peaks ? b.getF64FloatAttr((*peaks)[rank])
-                                       : FloatAttr());
-    OpBuilder::InsertionGuard guard(b);
-    b.createBlock(&op.getBody());
+    llvm::MapVector<FloatAttr, SmallVector<int64_t>> byPeak;
+    for (int64_t rank : all.ranks)
+      byPeak[peaks ? b.getF64FloatAttr((*peaks)[rank]) : FloatAttr()].push_back(
+          rank);
+    for (const auto &[peak, ranks] : byPeak) {
+      auto op = rt::RankOp::create(b, top.getLoc(), ranks, peak);
+      OpBuilder::InsertionGuard guard(b);
+      b.createBlock(&op.getBody());
+      writeRows(all.rows);
+    }
+  }
+
+  void writeRows(ArrayRef<Row> rows) {
     for (const Row &row : rows) {
       FlatSymbolRefAttr subject;
       IntegerAttr edge;

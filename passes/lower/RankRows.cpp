@@ -383,22 +383,27 @@ FailureOr<std::vector<Row>> RankBuilder::run() {
 
 } // namespace
 
-FailureOr<std::vector<std::vector<Row>>>
-dt::lower::makeRows(StepPlan &plan, const StepOrder &order) {
+FailureOr<std::vector<RankRows>> dt::lower::makeRows(StepPlan &plan,
+                                                     const StepOrder &order) {
   std::vector<bool> copies = findCopies(plan, order);
-  std::vector<std::vector<Row>> ranks;
+  std::vector<RankRows> all;
   for (int rank = 0; rank < int(order.programs.size()); ++rank) {
     FailureOr<std::vector<Row>> rows =
         RankBuilder(plan, order, copies, rank).run();
     if (failed(rows))
       return failure();
-    assignRowSlots(plan, *rows);
-    ranks.push_back(std::move(*rows));
+    auto same = llvm::find_if(
+        all, [&](const RankRows &other) { return other.rows == *rows; });
+    if (same == all.end())
+      same = all.insert(same, {{}, std::move(*rows)});
+    same->ranks.push_back(rank);
   }
+  for (RankRows &ranks : all)
+    assignRowSlots(plan, ranks.rows);
   for (PlannedModule &m : plan.modules)
     if (int64_t most = *llvm::max_element(m.slots); most > INT16_MAX)
       return m.op.emitOpError()
              << "has " << most << " pieces of microbatches in flight; at most "
              << INT16_MAX << " can be";
-  return ranks;
+  return all;
 }

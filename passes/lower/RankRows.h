@@ -15,6 +15,8 @@
 #include "passes/lower/StepPlan.h"
 #include "passes/scheduler/core/Problem.h"
 
+#include <tuple>
+
 namespace dt::lower {
 
 /// A TaskRow of runtime/Program.h.
@@ -25,6 +27,21 @@ struct Row {
   bool gradient = false;
   int64_t piece = 0, peer = 0;
   int64_t slot = 0, received = 0, early = 0, late = 0;
+
+  bool operator==(const Row &other) const {
+    auto key = [](const Row &row) {
+      return std::tie(row.kind, row.index, row.microbatch, row.gradient,
+                      row.piece, row.peer, row.slot, row.received, row.early,
+                      row.late);
+    };
+    return key(*this) == key(other);
+  }
+};
+
+/// What some ranks do in a step.
+struct RankRows {
+  llvm::SmallVector<int64_t> ranks;
+  std::vector<Row> rows;
 };
 
 /// A step's schedule in terms of the plan: stages are indices of modules.
@@ -46,9 +63,10 @@ mlir::FailureOr<StepOrder> readOrder(const StepPlan &plan);
 /// what these rows need.
 void assignRowSlots(StepPlan &plan, std::vector<Row> &rows);
 
-/// Rows of every rank. Sets the modules' numbers of slots.
-mlir::FailureOr<std::vector<std::vector<Row>>> makeRows(StepPlan &plan,
-                                                        const StepOrder &order);
+/// Rows of every rank, those of equal ranks once. Sets the modules' numbers of
+/// slots.
+mlir::FailureOr<std::vector<RankRows>> makeRows(StepPlan &plan,
+                                                const StepOrder &order);
 
 } // namespace dt::lower
 

@@ -256,12 +256,14 @@ RankTables::RankTables(rt::ProgramOp program) : program(program) {
   std::vector<rt::LossInfo> lossRows;
   for (auto loss : program.getBody().getOps<rt::LossOp>())
     lossRows.push_back(lossRow(loss));
-  std::vector<rt::RankInfo> rankRows;
-  for (auto rank : program.getBody().getOps<rt::RankOp>()) {
+  std::vector<rt::RankInfo> rankRows(program.getRanks().size());
+  for (auto ranks : program.getBody().getOps<rt::RankOp>()) {
     std::vector<rt::TaskRow> rows;
-    for (auto task : rank.getBody().getOps<rt::TaskOp>())
+    for (auto task : ranks.getBody().getOps<rt::TaskOp>())
       rows.push_back(taskRow(task));
-    rankRows.push_back({keep(std::move(rows))});
+    rt::RankInfo info = {keep(std::move(rows))};
+    for (int64_t rank : ranks.getRanks())
+      rankRows[rank] = info;
   }
   info.parameters = keep(parameterRows());
   info.modules = keep(std::move(moduleRows));

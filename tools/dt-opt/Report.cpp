@@ -150,9 +150,9 @@ public:
     report.hasMemory = true;
     report.globalBatch = program.getGlobalBatch();
     report.microBatch = program.getMicroBatch();
-    auto ranks = program.getBody().getOps<rt::RankOp>();
+    SmallVector<rt::RankOp, 0> ranks = program.getRanks();
     if (!ranks.empty())
-      for (auto task : (*ranks.begin()).getBody().getOps<rt::TaskOp>())
+      for (auto task : ranks[0].getBody().getOps<rt::TaskOp>())
         addRow(task);
     for (auto loss : program.getBody().getOps<rt::LossOp>())
       keepLoss(loss);

@@ -145,7 +145,8 @@ Expected<Candidates> findOnKinds(const Policy &policy,
   for (const View &view : views) {
     Costs costs(view.cluster, input.model(), input.costs.profile);
     int most = input.simulations;
-    PolicyInput shown{costs, input.batch,
+    PolicyInput shown{costs,
+                      input.batch,
                       policy.mixesKinds ? std::max(most / 4, std::min(most, 12))
                                         : most,
                       input.finalists,
@@ -249,9 +250,9 @@ static Expected<Candidates> findAnew(StringRef name, const PolicyInput &input) {
 }
 
 Expected<Candidates> findPlans(StringRef name, const PolicyInput &input) {
-  auto [at, isNew] = input.found->try_emplace(
-      {name.str(), input.simulations, input.finalists, input.scheduleEffort,
-       input.known});
+  auto [at, isNew] =
+      input.found->try_emplace({name.str(), input.simulations, input.finalists,
+                                input.scheduleEffort, input.known});
   if (isNew) {
     auto found = findAnew(name, input);
     if (found)

@@ -212,6 +212,11 @@ struct Instruction {
   enum Action : uint8_t { Run, Send, Receive, Exchange } action = Run;
   Task task;       ///< Run
   Message message; ///< the others; Exchange: the rank is on both sides
+
+  bool operator==(const Instruction &other) const {
+    return action == other.action &&
+           (action == Run ? task == other.task : message == other.message);
+  }
 };
 
 /// Who does what in which order.

@@ -98,7 +98,8 @@ rt.program @p batch 4 micro 2 seed 1 pace @b schedule "accumulate" reorder "none
     // CHECK: rt.task reduce @a microbatch 0 slot 0
     rt.task reduce @a microbatch 0 slot 0
   }
-  rt.rank 1 {
+  // CHECK: rt.rank 1, 3 peak 2.000000e+00 {
+  rt.rank 1, 3 peak 2.0 {
   }
   rt.rank 2 {
     // CHECK: rt.task receive edge 0 microbatch 1 slot 1 peer 2 gradient

@@ -62,9 +62,42 @@ rt.program @p batch 1 micro 1 seed 0 pace @m bucket 0 {
 rt.program @p batch 1 micro 1 seed 0 pace @m {
   rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
   }
-  // expected-error @+1 {{stands where rank 0 should}}
+  // expected-error @+1 {{is of rank 1, but none is of rank 0}}
   rt.rank 1 {
   }
+}
+
+// -----
+
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
+  }
+  rt.rank 0, 2 {
+  }
+  // expected-error @+1 {{is the second of rank 2}}
+  rt.rank 1, 2 {
+  }
+}
+
+// -----
+
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
+  }
+  // expected-error @+1 {{is of rank -1}}
+  rt.rank 0, -1 {
+  }
+}
+
+// -----
+
+rt.program @p batch 1 micro 1 seed 0 pace @m {
+  rt.module @m ranks [0] arena 64 scratch 0 parameters 0 trainable 0 {
+  }
+  // expected-error @+1 {{is of no rank}}
+  "rt.rank"() <{ranks = array<i64>}> ({
+  ^bb0:
+  }) : () -> ()
 }
 
 // -----

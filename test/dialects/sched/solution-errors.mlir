@@ -14,8 +14,35 @@ sched.problem @p ranks 1 microbatches 1 {
 }
 sched.solution of @p {
   // expected-error @+1 {{'sched.rank' op 1 is not one of the problem's 1}}
+  sched.rank 0, 1 {
+  }
+}
+
+// -----
+
+sched.problem @p ranks 2 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[0, 1]] forward [1]
+}
+sched.solution of @p {
   sched.rank 1 {
   }
+  // expected-error @+1 {{'sched.rank' op 1 stands twice}}
+  sched.rank 0, 1 {
+  }
+}
+
+// -----
+
+sched.problem @p ranks 1 microbatches 1 {
+  sched.unit @m
+  sched.stage @s of @m on [[0]] forward [1]
+}
+sched.solution of @p {
+  // expected-error @+1 {{'sched.rank' op is of no rank}}
+  "sched.rank"() <{ranks = array<i64>}> ({
+  ^bb0:
+  }) : () -> ()
 }
 
 // -----
