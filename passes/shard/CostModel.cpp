@@ -10,8 +10,6 @@
 
 #include "passes/shard/LayoutSearch.h"
 
-#include <cstring>
-
 using namespace mlir;
 using namespace dt;
 using namespace dt::shard;
@@ -344,22 +342,18 @@ double CostModel::apply(Masks &masks, unsigned index, const Strategy *s,
   return cost + settle(masks, index, applied ? &applied->after : nullptr);
 }
 
-/// Whether one of the four masks in a word is that of a partial sum.
-static bool hasPartial(uint64_t four) {
-  constexpr uint64_t kEach = 0x0001000100010001;
-  uint64_t zeroAtPartial = four ^ (kEach * bit(kPartial));
-  return (zeroAtPartial - kEach) & ~zeroAtPartial & (kEach << 15);
-}
-
 double CostModel::partialBytes(const Masks &masks) const {
-  constexpr size_t kWord = sizeof(uint64_t) / sizeof(Mask);
+  constexpr size_t kBlock = 64;
   double bytes = 0;
-  // Few are partial sums, and this runs for every frontier and step.
-  for (size_t begin = 0; begin < masks.size(); begin += kWord) {
-    size_t end = std::min(begin + kWord, masks.size());
-    uint64_t four = 0;
-    std::memcpy(&four, &masks[begin], (end - begin) * sizeof(Mask));
-    for (size_t i = begin; hasPartial(four) && i < end; ++i)
+  // Few are partial sums, and this runs for every frontier and step: blocks are
+  // looked through as vectors.
+  for (size_t begin = 0; begin < masks.size(); begin += kBlock) {
+    size_t end = std::min(begin + kBlock, masks.size());
+    Mask any = 0;
+#pragma clang loop vectorize(enable)
+    for (size_t i = begin; i < end; ++i)
+      any |= Mask(masks[i] == bit(kPartial));
+    for (size_t i = begin; any && i < end; ++i)
       if (masks[i] == bit(kPartial) && !waits(masks, i))
         bytes += program.variables[i].bytes;
   }

@@ -6,7 +6,7 @@
 
 #include "passes/shard/LayoutSearch.h"
 
-#include "llvm/ADT/Hashing.h"
+#include "llvm/Support/xxhash.h"
 
 #include <numeric>
 
@@ -45,9 +45,9 @@ public:
   }
   void add() {
     const Frontier &frontier = added[numAdded];
-    const Mask *masks = frontier.masks.data();
-    size_t hash =
-        llvm::hash_combine_range(masks, masks + frontier.masks.size());
+    size_t hash = llvm::xxh3_64bits(llvm::ArrayRef(
+        reinterpret_cast<const uint8_t *>(frontier.masks.data()),
+        frontier.masks.size() * sizeof(Mask)));
     hash >>= 1; // the greatest are no keys of a DenseMap
     auto [first, isNew] = known.try_emplace(hash, unsigned(numAdded));
     size_t last = first->second;
