@@ -199,11 +199,11 @@ static llvm::Error checkExperts(const PlanFile &plan, mlir::ModuleOp program) {
   return llvm::Error::success();
 }
 
-llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program) {
+llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program, bool isOrdered) {
   if (dist::getOnly<dist::PlanOp>(program))
     return llvm::createStringError(
         "dist-apply-plan: the program has a plan already");
-  if (llvm::Error error = completePlan(plan, program))
+  if (llvm::Error error = completePlan(plan, program, isOrdered))
     return error;
   if (llvm::Error error = checkExperts(plan, program))
     return error;

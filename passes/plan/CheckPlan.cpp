@@ -36,11 +36,13 @@ public:
   Error run() {
     for (auto check :
          {&Checker::matchUnits, &Checker::assignRanks, &Checker::checkBatch,
-          &Checker::checkRows, &Checker::checkEdges, &Checker::trySchedule})
+          &Checker::checkRows, &Checker::checkEdges})
       if (Error error = (this->*check)())
         return error;
     return Error::success();
   }
+  /// After run().
+  Error trySchedule();
 
 private:
   Error matchUnits();
@@ -58,7 +60,6 @@ private:
   Error checkRow(const UnitEntry &unit, StringRef kind, int64_t rows);
   Error checkEdges();
   Error checkEdge(dist::EdgeOp edge);
-  Error trySchedule();
   scheduler::Problem makeProblem();
 
   dist::ModuleOp moduleOf(const UnitEntry &unit) {
@@ -491,8 +492,11 @@ Error Checker::trySchedule() {
 
 } // namespace
 
-Error completePlan(PlanFile &plan, mlir::ModuleOp program) {
-  return Checker(plan, program).run();
+Error completePlan(PlanFile &plan, mlir::ModuleOp program, bool isOrdered) {
+  Checker checker(plan, program);
+  if (Error error = checker.run())
+    return error;
+  return isOrdered ? Error::success() : checker.trySchedule();
 }
 
 } // namespace dt::plan

@@ -14,12 +14,15 @@ namespace dt::plan {
 
 /// Fills what a plan left open (ranks in order, pace, micro) and returns the
 /// first contradiction with the program, as "file: key: what". What needs costs
-/// or cut points is told by later passes.
-llvm::Error completePlan(PlanFile &plan, mlir::ModuleOp program);
+/// or cut points is told by later passes. `isOrdered`: that its schedule finds
+/// an order of tasks has been seen.
+llvm::Error completePlan(PlanFile &plan, mlir::ModuleOp program,
+                         bool isOrdered = false);
 
 /// Completes a plan and writes it as the attributes that passes obey. Error: a
 /// contradiction, or there is a plan already.
-llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program);
+llvm::Error applyPlan(PlanFile plan, mlir::ModuleOp program,
+                      bool isOrdered = false);
 
 /// The most items of `kind` in a part of a unit's module, in which joined
 /// replicas are one: what the plan says,

@@ -198,7 +198,7 @@ llvm::Error DistPlanPass::write(const planner::Plan &plan,
     return file.takeError();
   if (texts)
     texts->file = text;
-  return applyPlan(std::move(*file), getOperation());
+  return applyPlan(std::move(*file), getOperation(), /*isOrdered=*/true);
 }
 
 llvm::Expected<planner::Plan>
@@ -231,7 +231,7 @@ DistPlanPass::measure(const planner::Plan &plan,
   mlir::ModuleOp copy = copyProgram(getOperation(), getOperation());
   llvm::scope_exit erase([&] { copy.erase(); });
   QuietCopies quiet(&getContext(), /*told=*/true);
-  if (llvm::Error error = applyPlan(std::move(*file), copy))
+  if (llvm::Error error = applyPlan(std::move(*file), copy, /*isOrdered=*/true))
     return error;
   auto ranks = measureMemory(copy, runUnverified);
   if (succeeded(ranks))

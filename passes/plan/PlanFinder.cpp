@@ -74,10 +74,6 @@ void PlanFinder::settle(Trial &trial, Expected<planner::PlannedStep> step) {
   double objective = plan.predicted.objective;
   plan.predicted = step->predicted;
   plan.predicted.objective = objective ? objective : step->predicted.step;
-  // With its own times: a neighbour has those of the plan that it was made of.
-  if (plan.predicted.step < getMost())
-    if (Error error = accepts(plan))
-      return reason.note(std::move(error));
   trial.step = plan.predicted.step;
   found.add(plan);
 }
@@ -363,7 +359,6 @@ Expected<Plan> PlanFinder::choose(const planner::Robustness *robustness,
   if (!best)
     return best;
   Plan chosen = *best;
-  // Those that were slower than others have not been asked about.
   if (Error error = accepts(*best)) {
     drop(chosen);
     return llvm::make_error<planner::DoesNotFit>(0, 0, 0,

@@ -7,8 +7,8 @@
 #include "runtime/state/Placement.h"
 #include "runtime/base/Error.h"
 
-#include <set>
 #include <string>
+#include <vector>
 
 namespace dt::rt {
 
@@ -22,13 +22,14 @@ void check(const ModuleInfo &module, int world) {
        module.ranks.size != size_t(module.dp) * size_t(module.tp)) ||
       (module.wholeBatch && module.tp != 1))
     throw Error(where + "its list of ranks does not fit tp and dp");
-  std::set<int32_t> seen;
+  std::vector<bool> seen(static_cast<size_t>(world));
   for (int32_t rank : module.ranks) {
     if (rank < 0 || rank >= world)
       throw Error(where + "rank " + std::to_string(rank) + " is not one of " +
                   std::to_string(world));
-    if (!seen.insert(rank).second)
+    if (seen[size_t(rank)])
       throw Error(where + "rank " + std::to_string(rank) + " appears twice");
+    seen[size_t(rank)] = true;
   }
 }
 

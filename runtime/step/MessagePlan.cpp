@@ -12,8 +12,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <list>
-#include <set>
+#include <utility>
+#include <vector>
 
 namespace dt::rt {
 
@@ -157,12 +157,12 @@ private:
   /// Of all rows, or of those that lead to losses.
   void walk(bool forwardOnly) {
     const Span<TaskRow> &rows = program.ranks[size_t(placement.rank())].rows;
-    std::list<Open> open;
+    std::vector<Open> open;
     for (size_t i = 0; i < rows.size; ++i) {
       const TaskRow &row = rows[i];
       if (forwardOnly && !leadsToLosses(row))
         continue;
-      open.remove_if([&](const Open &other) {
+      removeIf(open, [&](const Open &other) {
         return !other.toSelf && std::count(row.waits.begin(), row.waits.end(),
                                            int32_t(other.row - rows.begin()));
       });
@@ -171,7 +171,12 @@ private:
     }
   }
 
-  void addMessages(const Span<TaskRow> &rows, size_t i, std::list<Open> &open) {
+  template <typename Is> static void removeIf(std::vector<Open> &open, Is is) {
+    open.erase(std::remove_if(open.begin(), open.end(), is), open.end());
+  }
+
+  void addMessages(const Span<TaskRow> &rows, size_t i,
+                   std::vector<Open> &open) {
     const TaskRow &row = rows[i];
     bool sends = row.kind == TaskKind::Send;
     size_t edge = row.index, others = 0, self = 0;
@@ -191,13 +196,14 @@ private:
       open.push_back({&row, nullptr, true, message, 0, self});
     note(open);
     if (self && !sends)
-      open.remove_if(
-          [&](const Open &other) { return other.toSelf && meets(*other.row); });
+      removeIf(open, [&](const Open &other) {
+        return other.toSelf && meets(*other.row);
+      });
   }
 
   /// That of a row of its task, if one is under way; else its own.
   const TaskRow *blockFor(const TaskRow &row,
-                          const std::list<Open> &open) const {
+                          const std::vector<Open> &open) const {
     for (const Open &other : open)
       if (!other.toSelf && packTogether(program, *other.row, row))
         return other.block;
@@ -212,20 +218,39 @@ private:
                        });
   }
 
-  void note(const std::list<Open> &open) {
-    BlockCounts packed, staged;
-    std::set<const TaskRow *> blocks;
+  /// Blocks by their bytes. There are few sizes, and they are counted for every
+  /// message of a step.
+  using Counts = std::vector<std::pair<size_t, size_t>>;
+  static size_t &countOf(Counts &counts, size_t bytes) {
+    for (auto &[size, count] : counts)
+      if (size == bytes)
+        return count;
+    return counts.emplace_back(bytes, 0).second;
+  }
+
+  void note(const std::vector<Open> &open) {
+    packed.clear();
+    staged.clear();
+    blocks.clear();
     for (const Open &message : open) {
-      if (message.packed &&
-          (message.toSelf || blocks.insert(message.block).second))
-        ++packed[message.packed];
+      bool isKnown = !message.toSelf &&
+                     std::count(blocks.begin(), blocks.end(), message.block);
+      if (message.packed && !isKnown) {
+        blocks.push_back(message.block);
+        ++countOf(packed, message.packed);
+      }
       if (isStaged() && message.pinned)
-        staged[message.pinned] += message.count;
+        countOf(staged, message.pinned) += message.count;
     }
-    for (auto [bytes, count] : packed)
-      mostPacked[bytes] = std::max(mostPacked[bytes], count);
-    for (auto [bytes, count] : staged)
-      mostPinned[bytes] = std::max(mostPinned[bytes], count);
+    raise(mostPacked, packed);
+    raise(mostPinned, staged);
+  }
+
+  static void raise(Counts &most, const Counts &counts) {
+    for (auto [bytes, count] : counts) {
+      size_t &known = countOf(most, bytes);
+      known = std::max(known, count);
+    }
   }
 
   //===--- collectives ----------------------------------------------------===//
@@ -374,7 +399,9 @@ private:
   Carrier carrier;
   std::vector<PartGroup> groups;
   MessageBlocks plan;
-  BlockCounts mostPacked, mostPinned; ///< of messages under way
+  Counts mostPacked, mostPinned; ///< of messages under way
+  Counts packed, staged;         ///< of those at a row
+  std::vector<const TaskRow *> blocks;
   /// Bytes of the largest call that blocks: packed (on the compute stream, and
   /// beside it), in pinned memory, before it is combined.
   size_t packs[2] = {}, pinned = 0, combined = 0;

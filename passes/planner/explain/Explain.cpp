@@ -161,6 +161,9 @@ std::vector<Explanation::Unit> describeUnits(const PolicyInput &input,
 
 /// The same plan on samples that are all the mean one.
 double fillOf(const PolicyInput &input, const Plan &plan) {
+  if (all_of(seq<int>(input.model().modules.size()),
+             [&](int m) { return input.cache->isUniform(m); }))
+    return plan.predicted.losses.waiting; // they are
   Sample mean;
   double count = double(input.samples());
   auto perSample = [&](ItemKind kind) {

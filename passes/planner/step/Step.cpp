@@ -270,11 +270,11 @@ Expected<Solution> solveFolded(const Plan &plan, const StepOptions &options,
 void recordOrder(const PlannedStep &result, Prediction &predicted) {
   predicted.order.clear();
   for (size_t rank = 0; rank < result.solution.ranks.size(); ++rank) {
-    std::string &text = predicted.order[result.planRank[rank]];
+    raw_string_ostream text(predicted.order[result.planRank[rank]]);
+    ListSeparator separator;
     for (const Task &task : result.solution.ranks[rank])
-      text += formatv("{0}{1} {2} {3}", text.empty() ? "" : ", ",
-                      scheduler::getLetter(task.kind),
-                      result.problem.stages[task.stage].name, task.microbatch);
+      text << separator << scheduler::getLetter(task.kind) << ' '
+           << result.problem.stages[task.stage].name << ' ' << task.microbatch;
   }
 }
 
