@@ -45,9 +45,9 @@ public:
   }
   void add() {
     const Frontier &frontier = added[numAdded];
-    size_t hash = llvm::xxh3_64bits(llvm::ArrayRef(
-        reinterpret_cast<const uint8_t *>(frontier.masks.data()),
-        frontier.masks.size() * sizeof(Mask)));
+    size_t hash = llvm::xxh3_64bits(
+        llvm::ArrayRef(reinterpret_cast<const uint8_t *>(frontier.masks.data()),
+                       frontier.masks.size() * sizeof(Mask)));
     hash >>= 1; // the greatest are no keys of a DenseMap
     auto [first, isNew] = known.try_emplace(hash, unsigned(numAdded));
     size_t last = first->second;

@@ -24,11 +24,11 @@ Policies &getPolicies() {
       {"megatron",
        "one layout for all, encoder and generator on the end stages' "
        "ranks, smallest PP that fits",
-       listMegatron},
+       [](const PolicyInput &input) { return listMegatron(input, false); }},
       {"megatron-stages",
        "one layout for all, encoder and generator on stages "
        "of their own",
-       listMegatronStages},
+       [](const PolicyInput &input) { return listMegatron(input, true); }},
       {"homogeneous", "the best uniform layout", listHomogeneous},
       {"disttrain", "DistTrain's formulation, whole samples, algorithm 2",
        listDistTrain},

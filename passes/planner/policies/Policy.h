@@ -227,9 +227,15 @@ llvm::Expected<Plan> makePlan(llvm::StringRef policy, const PolicyInput &input);
 llvm::Expected<Plan> followRules(const PolicyInput &input,
                                  llvm::ArrayRef<Rule> rules);
 
-/// Of the policies that Policy.cpp names.
-ListLayouts listMegatron, listMegatronStages, listHomogeneous, listDistTrain,
-    listDistMM, listColocated, listBubble, listJoint;
+// Of the policies that Policy.cpp names.
+
+/// TP of a node, or as much as leaves devices for one replica; of each saved
+/// set the smallest PP that fits, most DP that divides the batch, microbatches
+/// of one sample, layers by count; encoder and generator on `stages` of their
+/// own or on the ranks of the backbone's end stages.
+llvm::Expected<Layouts> listMegatron(const PolicyInput &input, bool stages);
+ListLayouts listHomogeneous, listDistTrain, listDistMM, listColocated,
+    listBubble, listJoint;
 
 //===----------------------------------------------------------------------===//
 // What policies share

@@ -174,10 +174,9 @@ void addShared(const PolicyInput &input, std::vector<Plan> &plans) {
   }
 }
 
-/// TP of a node, or as much as leaves devices for one replica; of each saved
-/// set the smallest PP that fits, most DP that divides the batch, microbatches
-/// of one sample, layers by count.
-Expected<Layouts> asUsersDo(const PolicyInput &input, bool stages) {
+} // namespace
+
+Expected<Layouts> listMegatron(const PolicyInput &input, bool stages) {
   const Module &backbone = input.model().modules[input.model().pace];
   std::vector<int> sizes = tensorSizes(input, input.model().pace);
   auto replicas = [&](int tp, int pp) {
@@ -206,8 +205,6 @@ Expected<Layouts> asUsersDo(const PolicyInput &input, bool stages) {
   return layouts;
 }
 
-} // namespace
-
 std::vector<Plan> uniformPlans(const PolicyInput &input, int cp) {
   const Module &backbone = input.model().modules[input.model().pace];
   int layers = int(backbone.layers.size());
@@ -232,27 +229,16 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp) {
   return plans;
 }
 
-Expected<Layouts> listMegatron(const PolicyInput &input) {
-  return asUsersDo(input, /*stages=*/false);
-}
-
-Expected<Layouts> listMegatronStages(const PolicyInput &input) {
-  return asUsersDo(input, /*stages=*/true);
-}
-
-namespace {
-
 /// Encoder and generator replicated: every rank of the backbone's has them
 /// whole and works on the images of samples of its own.
-std::vector<Plan> replicatedPlans(const PolicyInput &input) {
+static std::vector<Plan> replicatedPlans(const PolicyInput &input) {
   std::vector<Plan> plans;
   if (input.model().modules.size() < 2)
     return plans;
   for (Plan &plan : colocatedPlans(input, "phased")) {
-    bool replicated = llvm::all_of(plan.units, [&](const UnitPlan &unit) {
-      return unit.module == input.model().pace || unit.tp == 1;
-    });
-    if (!replicated)
+    if (any_of(plan.units, [&](const UnitPlan &unit) {
+          return unit.module != input.model().pace && unit.tp > 1;
+        }))
       continue;
     plan.assign = Assign::Given;
     plan.reorder = Reorder::None;
@@ -260,8 +246,6 @@ std::vector<Plan> replicatedPlans(const PolicyInput &input) {
   }
   return plans;
 }
-
-} // namespace
 
 Expected<Layouts> listHomogeneous(const PolicyInput &input) {
   Layouts layouts;

@@ -84,8 +84,8 @@ const Plan &Candidates::getSimplest() const {
     if (plan.predicted.step > most)
       continue;
     Complexity own = getComplexity(plan);
-    if (own < least ||
-        (own == least && plan.predicted.step < best->predicted.step)) {
+    if (std::pair(own, plan.predicted.step) <
+        std::pair(least, best->predicted.step)) {
       best = &plan;
       least = own;
     }

@@ -46,9 +46,6 @@ struct Complexity {
   bool operator<(const Complexity &other) const {
     return figures < other.figures;
   }
-  bool operator==(const Complexity &other) const {
-    return figures == other.figures;
-  }
 };
 Complexity getComplexity(const Plan &plan);
 

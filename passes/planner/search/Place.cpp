@@ -31,11 +31,10 @@ bool placeUnits(const PolicyInput &input, Plan &plan, ArrayRef<int> nodes) {
         return 1;
     return 2;
   };
-  llvm::stable_sort(order, [&](int a, int b) {
-    int x = plan.units[a].tp * plan.units[a].cp,
-        y = plan.units[b].tp * plan.units[b].cp;
-    return x != y ? x > y : distance(a) < distance(b);
-  });
+  auto key = [&](int u) {
+    return std::pair(-plan.units[u].tp * plan.units[u].cp, distance(u));
+  };
+  llvm::stable_sort(order, [&](int a, int b) { return key(a) < key(b); });
   // Ranks of each kind of device follow one another in the cluster.
   std::vector<int64_t> next, end;
   int64_t at = 0;

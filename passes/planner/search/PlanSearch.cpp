@@ -279,8 +279,8 @@ const PlanSearch::Entry &PlanSearch::getSimplest() const {
       if (entry.step > limit)
         break;
       Complexity own = getComplexity(entry.plan);
-      if (!simplest || own < least ||
-          (own == least && entry.step < simplest->step)) {
+      if (!simplest ||
+          std::pair(own, entry.step) < std::pair(least, simplest->step)) {
         simplest = &entry;
         least = own;
       }

@@ -49,21 +49,20 @@ Error checkPercentile(int64_t percentile) {
 std::vector<double> drawSlowdowns(const Cluster &cluster, uint64_t seed,
                                   int draw) {
   std::vector<double> slowdowns;
+  if (all_of(cluster.nodes,
+             [](const NodeKind &node) { return node.stragglers.empty(); }))
+    return slowdowns;
   rt::Random random(seed, rt::philoxPurpose("stragglers"), uint64_t(draw));
-  bool any = false;
   for (size_t kind = 0; kind < cluster.nodes.size(); ++kind)
     for (int64_t i = 0; i < cluster.getNumDevices(int(kind)); ++i) {
       double left = random.uniform(slowdowns.size()), slowdown = 1;
       for (const Straggler &own : cluster.nodes[kind].stragglers) {
-        any = true;
         if (left >= 0 && left < own.share)
           slowdown = own.slowdown;
         left -= own.share;
       }
       slowdowns.push_back(slowdown);
     }
-  if (!any)
-    slowdowns.clear();
   return slowdowns;
 }
 
