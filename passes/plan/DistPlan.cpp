@@ -209,14 +209,14 @@ DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
   auto batch = dist::getOnly<dist::BatchOp>(getOperation());
   int64_t global = batch ? batch.getGlobal() : 1;
   // What the compiler itself would say to the plan.
-  auto accepts = [&](const planner::Plan &plan) -> llvm::Error {
+  auto accepts = [&](const planner::Plan &plan, bool isOrdered) -> llvm::Error {
     planner::Plan here = plan;
     // Of a larger batch than the program's there are more.
     here.microbatches = plan.microbatches * global / program.global;
     auto file = parsePlan(printPlanFile(here, program), "--plan=auto");
     if (!file)
       return file.takeError();
-    return completePlan(*file, getOperation());
+    return completePlan(*file, getOperation(), isOrdered);
   };
   return findExecutablePlan(policy, input, program, accepts, refusals,
                             robustness, measure);

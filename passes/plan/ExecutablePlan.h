@@ -53,22 +53,26 @@ std::vector<planner::Plan> withLess(llvm::ArrayRef<planner::Plan> plans);
 /// What was decided, without what is predicted of it.
 std::string printDecisions(planner::Plan plan, const planner::Model &model);
 
+/// The compiler's own checks of a plan; `isOrdered`: without its schedule's
+/// search for an order, which takes longest.
+using AcceptPlan =
+    llvm::function_ref<llvm::Error(const planner::Plan &, bool isOrdered)>;
 /// What every rank allocates under a plan.
 using MeasurePlan =
     llvm::function_ref<llvm::Expected<std::vector<planner::RankBytes>>(
         const planner::Plan &)>;
 
-/// The best plan of a policy that `accepts` (the compiler's own checks) takes,
-/// with its predictions; `robustness`: the best by that, of what is near to the
-/// fastest; `measure`, if there is one: and that fits by it. `joint` chooses
-/// none that is slower than what another policy settles on. Error: nothing
-/// fits, or nothing can be executed, with the first reason.
-llvm::Expected<planner::Plan> findExecutablePlan(
-    llvm::StringRef policy, const planner::PolicyInput &input,
-    const PlannedProgram &program,
-    llvm::function_ref<llvm::Error(const planner::Plan &)> accepts,
-    Refusals &refusals, const planner::Robustness *robustness = nullptr,
-    MeasurePlan measure = nullptr);
+/// The best plan of a policy that `accepts` takes, with its predictions;
+/// `robustness`: the best by that, of what is near to the fastest; `measure`,
+/// if there is one: and that fits by it. `joint` chooses none that is slower
+/// than what another policy settles on. Error: nothing fits, or nothing can be
+/// executed, with the first reason.
+llvm::Expected<planner::Plan>
+findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
+                   const PlannedProgram &program, AcceptPlan accepts,
+                   Refusals &refusals,
+                   const planner::Robustness *robustness = nullptr,
+                   MeasurePlan measure = nullptr);
 
 /// Every kind of layer in stages of its own, all on the same ranks: what is run
 /// to measure them (policy "layers"). Of many equal layers the first two are

@@ -29,12 +29,12 @@ void askAll(const planner::PolicyInput &input, Asked &asked) {
 
 } // namespace
 
-Expected<Plan>
-findExecutablePlan(llvm::StringRef policy, const planner::PolicyInput &input,
-                   const PlannedProgram &program,
-                   llvm::function_ref<Error(const Plan &)> accepts,
-                   Refusals &refusals, const planner::Robustness *robustness,
-                   MeasurePlan measure) {
+Expected<Plan> findExecutablePlan(llvm::StringRef policy,
+                                  const planner::PolicyInput &input,
+                                  const PlannedProgram &program,
+                                  AcceptPlan accepts, Refusals &refusals,
+                                  const planner::Robustness *robustness,
+                                  MeasurePlan measure) {
   PlanFinder finder(input, program, accepts, refusals);
   bool joint = policy == "joint";
   planner::PolicyInput asking = input;

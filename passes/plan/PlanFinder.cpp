@@ -74,6 +74,8 @@ void PlanFinder::settle(Trial &trial, Expected<planner::PlannedStep> step) {
   double objective = plan.predicted.objective;
   plan.predicted = step->predicted;
   plan.predicted.objective = objective ? objective : step->predicted.step;
+  if (Error error = accepts(plan, /*isOrdered=*/true))
+    return reason.note(std::move(error));
   trial.step = plan.predicted.step;
   found.add(plan);
 }
@@ -359,7 +361,7 @@ Expected<Plan> PlanFinder::choose(const planner::Robustness *robustness,
   if (!best)
     return best;
   Plan chosen = *best;
-  if (Error error = accepts(*best)) {
+  if (Error error = accepts(*best, /*isOrdered=*/false)) {
     drop(chosen);
     return llvm::make_error<planner::DoesNotFit>(0, 0, 0,
                                                  toString(std::move(error)));

@@ -26,8 +26,7 @@ public:
   static constexpr int64_t kScheduleEffort = 60000;
 
   PlanFinder(const planner::PolicyInput &input, const PlannedProgram &program,
-             llvm::function_ref<llvm::Error(const Plan &)> accepts,
-             Refusals &refusals)
+             AcceptPlan accepts, Refusals &refusals)
       : refusals(refusals), input(input), program(program), accepts(accepts) {}
 
   /// What a policy found.
@@ -100,7 +99,7 @@ private:
   std::optional<Plan> refused; ///< the last one
   const planner::PolicyInput &input;
   const PlannedProgram &program;
-  llvm::function_ref<llvm::Error(const Plan &)> accepts;
+  AcceptPlan accepts;
 };
 
 } // namespace dt::plan
