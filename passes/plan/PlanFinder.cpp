@@ -354,18 +354,28 @@ void PlanFinder::drop(const Plan &plan) {
   found = std::move(others);
 }
 
+Expected<Plan> PlanFinder::pick(const planner::Robustness *robustness) {
+  std::string why;
+  while (!found.empty()) {
+    auto best = robustness ? planner::chooseRobust(input, found, *robustness)
+                           : found.choose();
+    if (!best)
+      return best;
+    Error error = accepts(*best, /*isOrdered=*/false);
+    if (!error)
+      return best;
+    why = toString(std::move(error));
+    drop(*best);
+  }
+  return llvm::make_error<planner::DoesNotFit>(0, 0, 0, why);
+}
+
 Expected<Plan> PlanFinder::choose(const planner::Robustness *robustness,
                                   MeasurePlan measure) {
-  auto best = robustness ? planner::chooseRobust(input, found, *robustness)
-                         : found.choose();
+  auto best = pick(robustness);
   if (!best)
     return best;
   Plan chosen = *best;
-  if (Error error = accepts(*best, /*isOrdered=*/false)) {
-    drop(chosen);
-    return llvm::make_error<planner::DoesNotFit>(0, 0, 0,
-                                                 toString(std::move(error)));
-  }
   if (Error error = predict(*best, measure)) {
     ++numRefused;
     drop(chosen);

@@ -83,6 +83,9 @@ private:
   double memoryOf(const Plan &plan) const;
   /// Searched::sizes, of all numbers that there may be.
   std::map<int64_t, planner::Searched::Size> getSizes() const;
+  /// The best whose tasks find an order; those better ones whose tasks do not
+  /// are dropped. DoesNotFit: none does.
+  llvm::Expected<Plan> pick(const planner::Robustness *robustness);
   /// No longer among `found`.
   void drop(const Plan &plan);
   /// To what is better among `neighbours`, as long as anything is.
