@@ -190,6 +190,13 @@ DistPlanPass::readTimes(const PlannedProgram &program) {
   return std::move(*read);
 }
 
+/// The plan as it is read from its file.
+static llvm::Expected<PlanFile> readPlan(planner::Plan plan,
+                                         const PlannedProgram &program) {
+  plan.predicted.order.clear(); // it is long, and nothing reads it
+  return parsePlan(printPlanFile(plan, program), "--plan=auto");
+}
+
 llvm::Error DistPlanPass::write(const planner::Plan &plan,
                                 const PlannedProgram &program) {
   std::string text = printPlanFile(plan, program);
@@ -213,7 +220,7 @@ DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
     planner::Plan here = plan;
     // Of a larger batch than the program's there are more.
     here.microbatches = plan.microbatches * global / program.global;
-    auto file = parsePlan(printPlanFile(here, program), "--plan=auto");
+    auto file = readPlan(here, program);
     if (!file)
       return file.takeError();
     return completePlan(*file, getOperation(), isOrdered);
@@ -225,7 +232,7 @@ DistPlanPass::choose(StringRef policy, const planner::PolicyInput &input,
 llvm::Expected<std::vector<planner::RankBytes>>
 DistPlanPass::measure(const planner::Plan &plan,
                       const PlannedProgram &program) {
-  auto file = parsePlan(printPlanFile(plan, program), "--plan=auto");
+  auto file = readPlan(plan, program);
   if (!file)
     return file.takeError();
   mlir::ModuleOp copy = copyProgram(getOperation(), getOperation());

@@ -20,19 +20,26 @@ using planner::PlannedStep;
 using planner::RankBytes;
 using planner::UnitPlan;
 
-Refusals::Layout Refusals::layoutOf(const Plan &plan) {
-  Layout layout = {plan.sequenceParallel};
-  for (const UnitPlan &unit : plan.units)
-    layout.insert(layout.end(), {unit.firstRank, unit.tp, unit.cp, unit.ring,
-                                 unit.dp, unit.pp});
+Refusals::Layout Refusals::layoutOf(const Plan &plan, size_t u) {
+  Layout layout = {int64_t(u), plan.sequenceParallel};
+  auto add = [&](const UnitPlan &unit) {
+    layout.insert(layout.end(),
+                  {unit.tp, unit.cp, unit.ring, unit.dp, unit.pp});
+  };
+  add(plan.units[u]);
+  if (plan.sharesRanks())
+    for (const UnitPlan &unit : plan.units) {
+      add(unit);
+      layout.push_back(unit.firstRank);
+    }
   return layout;
 }
 
 void Refusals::tell(Plan &plan) const {
-  auto known = beyond.find(layoutOf(plan));
-  for (auto [u, unit] : llvm::enumerate(plan.units))
-    unit.beyond =
-        known == beyond.end() ? std::vector<double>() : known->second[u];
+  for (auto [u, unit] : llvm::enumerate(plan.units)) {
+    auto known = beyond.find(layoutOf(plan, u));
+    unit.beyond = known == beyond.end() ? std::vector<double>() : known->second;
+  }
 }
 
 namespace {
@@ -91,10 +98,11 @@ llvm::Error Refusals::check(const Plan &plan, const PlannedStep &step,
     }
   if (text.empty())
     return llvm::Error::success();
-  auto &known = beyond.try_emplace(layoutOf(plan), more).first->second;
-  for (auto [of, now] : llvm::zip(known, more))
-    for (auto [a, b] : llvm::zip(of, now))
+  for (auto [u, now] : llvm::enumerate(more)) {
+    auto &known = beyond.try_emplace(layoutOf(plan, u), now).first->second;
+    for (auto [a, b] : llvm::zip(known, now))
       a = std::max(a, b);
+  }
   return llvm::make_error<planner::DoesNotFit>(0, most, 0, std::move(text));
 }
 

@@ -26,18 +26,19 @@ public:
   /// `step`: what was predicted of it.
   llvm::Error check(const planner::Plan &plan, const planner::PlannedStep &step,
                     const planner::Cluster &cluster);
-  /// Sets UnitPlan::beyond to what is known of the plan's layout.
+  /// Sets UnitPlan::beyond to what is known of the units' layouts.
   void tell(planner::Plan &plan) const;
 
   planner::Reason reason;
 
 private:
-  /// Sequence parallelism, and of every unit its first rank, TP, CP, DP and PP.
+  /// The unit, sequence parallelism, TP, CP, DP and PP; where units share
+  /// ranks, those of all, too.
   using Layout = std::vector<int64_t>;
-  static Layout layoutOf(const planner::Plan &plan);
+  static Layout layoutOf(const planner::Plan &plan, size_t u);
 
-  /// By layout, of every unit UnitPlan::beyond.
-  std::map<Layout, std::vector<std::vector<double>>> beyond;
+  /// By layout of a unit, its UnitPlan::beyond.
+  std::map<Layout, std::vector<double>> beyond;
 };
 
 } // namespace dt::plan
