@@ -282,6 +282,19 @@ private:
     return partitionOf(parts, loads, options);
   }
 
+  /// As many of the largest sample as a replica gets of a microbatch's.
+  TokenSums roomForWhole(int m) const {
+    int64_t replicas = plan.units[m].dp,
+            samples = int64_t(batch.size() - 1) / plan.microbatches + 1;
+    TokenSums most;
+    if (plan.compiled && model.modules[m].item != ItemKind::Sample &&
+        replicas <= samples)
+      for (const TokenSums &sample : sums.moments[m])
+        if (costs[m].at(sample) > costs[m].at(most))
+          most = sample;
+    return most * double((samples - 1) / replicas + 1);
+  }
+
   void placeAll() {
     parts.tooLarge.clear();
     for (int m = 0; m < int(model.modules.size()); ++m) {
@@ -297,6 +310,7 @@ private:
           tooLarge = bounds.check(m, parts);
         }
       }
+      parts.modules[m].whole = roomForWhole(m);
       if (parts.tooLarge.empty())
         parts.tooLarge = tooLarge;
     }

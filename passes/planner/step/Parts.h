@@ -84,6 +84,7 @@ struct Parts {
     std::vector<TokenSums> moments;
     int replicas = 1;
     std::vector<int32_t> replica; ///< where each item is
+    TokenSums whole; ///< what programs have room for where samples stay whole
     /// Of a microbatch; of the mean part.
     TokenSums getSum(int microbatch) const;
     TokenSums getMean() const;

@@ -11,6 +11,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -186,16 +187,24 @@ void StepBuilder::addUnitTimes(Problem &problem, const Parts &parts, int u) {
   for (int k = 0; k < parts.microbatches; k += unit.span)
     for (int64_t c = 0; c < classes[u]; ++c) {
       int64_t r = slowestOf(stages[stageBase[u]], parts, k, c);
-      std::map<Save, const std::vector<Price> *> bySave;
+      // Of the part; of the fullest, which programs have room for.
+      std::map<Save, std::array<const std::vector<Price> *, 2>> bySave;
       for (int s = 0; s < count; ++s) {
         const StageInfo &info = stages[stageBase[u] + s];
-        const std::vector<Price> *&kinds = bySave[unit.getSave(s)];
-        if (!kinds)
-          kinds = &price(u, unit.getSave(s), parts.get(u, k, int(r)), r);
+        Save save = unit.getSave(s);
+        auto &[own, most] = bySave[save];
+        if (!own) {
+          own = &price(u, save, parts.get(u, k, int(r)), r);
+          most = plan.compiled ? &price(u, save, largest[u], r) : own;
+        }
         Price sum;
-        for (size_t kind = 0; kind < kinds->size(); ++kind)
-          sum.add((*kinds)[kind], layers[s][kind]);
-        sum.kept += (*kinds)[module.layers[info.begin]].keptAtStart;
+        Times times;
+        for (size_t kind = 0; kind < own->size(); ++kind) {
+          sum.add((*most)[kind], layers[s][kind]);
+          times += (*own)[kind].times * layers[s][kind];
+        }
+        sum.times = times;
+        sum.kept += (*most)[module.layers[info.begin]].keptAtStart;
         if (hasWeightsOnly(info))
           sum.times.weight += std::exchange(sum.times.input, 0);
         record(problem, stageBase[u] + s, parts, k, c, r, sum);
@@ -359,8 +368,10 @@ void StepBuilder::addTimes(Problem &problem, const Parts &parts) {
     stage.hasBackward = module.hasBackward();
     stage.hasWeight = module.trainable && splitsBackward(info);
   }
-  largest.assign(plan.units.size(), {});
+  largest.clear();
   weighReplicas(parts);
+  for (size_t u = 0; u < plan.units.size(); ++u)
+    largest.push_back(parts.modules[u].whole * plan.units[u].span);
   for (size_t u = 0; u < plan.units.size(); ++u)
     for (const TokenSums &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))

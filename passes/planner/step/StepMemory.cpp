@@ -66,8 +66,8 @@ void StepBuilder::forEdgesOf(int stage, PartOf partOf, Function f) const {
 /// microbatches have.
 TokenSums StepBuilder::itemsOf(int unit, int other, const Parts &parts, int k,
                                int64_t r) const {
-  if (other == unit)
-    return parts.get(other, k, int(r));
+  if (other == unit) // programs have room for the fullest in every task
+    return plan.compiled ? largest[unit] : parts.get(other, k, int(r));
   // Of tasks that span several all is at the first.
   int own = plan.units[unit].span,
       block = std::max(own, plan.units[other].span);
