@@ -1,10 +1,11 @@
-//===- FinishShard.cpp - Biases go back into products -----------*- C++ -*-===//
+//===- FinishShard.cpp - Biases and saved tensors, cut ----------*- C++ -*-===//
 //
 // Part of the DistTrain compiler, under Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
 #include "passes/shard/Passes.h"
+#include "passes/shard/SavedSlices.h"
 #include "passes/shard/ShardProblem.h"
 
 #include "mlir/IR/PatternMatch.h"
@@ -117,7 +118,8 @@ struct FinishShardPass : shard::impl::FinishShardBase<FinishShardPass> {
           op.hasInterface<nn::ShardingOpInterface>())
         op.getCanonicalizationPatterns(patterns, &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
+      return signalPassFailure();
+    shard::saveSlices(getOperation());
   }
 };
 

@@ -61,9 +61,9 @@ def Shard : Pass<"dist-shard", "::dt::dist::ModuleOp"> {
 }
 
 def FinishShard : Pass<"dist-finish-shard", "::dt::dist::ModuleOp"> {
-  let summary = "Biases go back into products";
+  let summary = "Biases go back into products; of saved tensors the rank's slice is saved";
   let description = [{
-    In modules with `tp` or `cp`: a bias that is added to a product immediately, with no reduction between, becomes the product's bias again.
+    In modules with `tp` or `cp`: a bias that is added to a product immediately, with no reduction between, becomes the product's bias again. Where the backward only slices what the forward saves, the forward saves the slice.
   }];
   let dependentDialects = ["::dt::nn::NNDialect"];
 }

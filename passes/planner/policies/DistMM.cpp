@@ -54,7 +54,8 @@ Expected<Layouts> listDistMM(const PolicyInput &input) {
   const Model &model = input.model();
   size_t count = model.modules.size();
   std::vector<Plan> plans;
-  std::string reason;
+  std::string reason =
+      "one replica of each module does not fit the devices together";
   for (Save save : {Save::All, Save::Vjp, Save::None}) {
     std::vector<int> tp(count, 1), pp(count, 1);
     std::vector<double> work(count, 0);
@@ -107,9 +108,7 @@ Expected<Layouts> listDistMM(const PolicyInput &input) {
     }
   }
   if (plans.empty())
-    return createStringError(reason.empty() ? "one replica of each module does "
-                                              "not fit the devices together"
-                                            : reason);
+    return createStringError(reason);
   Layouts layouts;
   layouts.families = {{"distmm", std::move(plans)}};
   return layouts;

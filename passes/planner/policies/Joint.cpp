@@ -22,15 +22,14 @@ namespace dt::planner {
 namespace {
 
 std::string titleOf(const Plan &plan) {
-  std::string idea;
   const scheduler::Traits &traits = plan.getTraits();
-  if (any_of(plan.units,
-             [&](const UnitPlan &unit) { return plan.isGuest(unit.module); }))
-    idea = "uniform";
-  else if (traits.sharesRanks)
-    idea = traits.runsInPhases ? "colocated" : "bubble";
-  else
-    idea = "disjoint";
+  auto isGuest = [&](const UnitPlan &unit) {
+    return plan.isGuest(unit.module);
+  };
+  std::string idea = any_of(plan.units, isGuest) ? "uniform"
+                     : !traits.sharesRanks       ? "disjoint"
+                     : traits.runsInPhases       ? "colocated"
+                                                 : "bubble";
   if (traits.splitsBackward)
     idea += ", zero bubble";
   else if (traits.interleaves)

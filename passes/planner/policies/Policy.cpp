@@ -26,8 +26,7 @@ Policies &getPolicies() {
        "ranks, smallest PP that fits",
        [](const PolicyInput &input) { return listMegatron(input, false); }},
       {"megatron-stages",
-       "one layout for all, encoder and generator on stages "
-       "of their own",
+       "one layout for all, encoder and generator on stages of their own",
        [](const PolicyInput &input) { return listMegatron(input, true); }},
       {"homogeneous", "the best uniform layout", listHomogeneous},
       {"disttrain", "DistTrain's formulation, whole samples, algorithm 2",
@@ -107,8 +106,7 @@ static std::optional<Plan> withRounds(const PolicyInput &input,
 
 std::vector<StringRef> sharingSchedules() {
   std::vector<StringRef> names;
-  for (const scheduler::Registry::Entry &entry :
-       scheduler::Registry::get().getEntries())
+  for (const auto &entry : scheduler::Registry::get().getEntries())
     if (entry.traits.planned && entry.traits.sharesRanks)
       names.push_back(entry.name);
   return names;
@@ -118,8 +116,7 @@ std::vector<Plan> withSchedules(const PolicyInput &input, const Plan &plan,
                                 bool anyPlacement) {
   const UnitPlan &pace = plan.units[input.model().pace];
   std::vector<Plan> plans;
-  for (const scheduler::Registry::Entry &entry :
-       scheduler::Registry::get().getEntries()) {
+  for (const auto &entry : scheduler::Registry::get().getEntries()) {
     const scheduler::Traits &traits = entry.traits;
     if (!traits.planned ||
         (!anyPlacement && traits.sharesRanks != plan.sharesRanks()))
@@ -244,20 +241,12 @@ std::vector<Plan> cutTokens(const PolicyInput &input, const Plan &plan) {
 UnitPlan makeUnit(const PolicyInput &input, int module, int tp, int64_t dp,
                   int pp, int vpp, Save save, bool even, bool back) {
   UnitPlan unit;
-  unit.module = module;
-  unit.tp = tp;
-  unit.dp = dp;
-  unit.pp = pp;
-  unit.vpp = vpp;
-  unit.save = save;
+  std::tie(unit.module, unit.tp, unit.dp, unit.pp, unit.vpp, unit.save) =
+      std::tuple(module, tp, dp, pp, vpp, save);
   int layers = int(input.model().modules[module].layers.size());
-  int stages = pp * vpp;
-  if (even || stages == 1) {
-    unit.cuts = evenCuts(layers, stages);
-    return unit;
-  }
-  CostOptions options{tp, save};
-  unit.cuts = input.cache->getCuts(module, options, pp, vpp, back);
+  unit.cuts = even || pp * vpp == 1
+                  ? evenCuts(layers, pp * vpp)
+                  : input.cache->getCuts(module, {tp, save}, pp, vpp, back);
   return unit;
 }
 

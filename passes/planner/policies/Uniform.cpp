@@ -83,7 +83,8 @@ void placeOnEndStages(const PolicyInput &input, const Uniform &layout,
 }
 
 /// In every schedule that suits; where units share ranks, those in which they
-/// take turns, with `phases` also one unit after another.
+/// take turns, with `phases` also one unit after another. Nothing if there are
+/// no layers, or no whole rounds of microbatches, for its rounds.
 std::vector<Plan> makeUniform(const PolicyInput &input, const Uniform &layout,
                               bool phases = false) {
   const Model &model = input.model();
@@ -92,6 +93,10 @@ std::vector<Plan> makeUniform(const PolicyInput &input, const Uniform &layout,
   plan.assign = Assign::Given;
   plan.reorder = Reorder::None;
   plan.microbatches = input.divideSamples(layout.dp * layout.micro);
+  int layers = int(model.modules[model.pace].layers.size());
+  if (layout.vpp > 1 && (layout.pp == 1 || layout.pp * layout.vpp > layers ||
+                         plan.microbatches % layout.pp != 0))
+    return {};
   int64_t next = 0;
   auto add = [&](int module) {
     bool pace = module == model.pace;
@@ -135,23 +140,12 @@ int64_t perReplica(const PolicyInput &input, const Uniform &layout) {
   return int64_t(layout.tp) * layout.cp * (layout.pp + extra);
 }
 
-/// Whether there are stages and layers for its rounds, and whole rounds of
-/// microbatches.
-bool canInterleave(const PolicyInput &input, const Uniform &layout,
-                   const Plan &plan) {
-  int layers = int(input.model().modules[input.model().pace].layers.size());
-  return layout.pp > 1 && layout.pp * layout.vpp <= layers &&
-         plan.microbatches % layout.pp == 0;
-}
-
 /// A layout's schedules with a few numbers of virtual stages.
 std::vector<Plan> withAnyRounds(const PolicyInput &input, Uniform layout) {
   std::vector<Plan> plans;
   for (int vpp : {1, 2, 4}) {
     layout.vpp = vpp;
-    for (Plan &plan : makeUniform(input, layout, /*phases=*/true))
-      if (vpp == 1 || canInterleave(input, layout, plan))
-        plans.push_back(std::move(plan));
+    llvm::append_range(plans, makeUniform(input, layout, /*phases=*/true));
   }
   return plans;
 }
@@ -219,11 +213,8 @@ std::vector<Plan> uniformPlans(const PolicyInput &input, int cp) {
               Uniform layout{tp, pp, vpp, 1, micro, save, stages, false, cp};
               layout.dp = std::min(input.gpus() / perReplica(input, layout),
                                    input.divideSamples(micro));
-              if (layout.dp < 1 || pp * vpp > layers)
-                continue;
-              for (Plan &plan : makeUniform(input, layout))
-                if (vpp == 1 || canInterleave(input, layout, plan))
-                  plans.push_back(std::move(plan));
+              if (layout.dp >= 1)
+                llvm::append_range(plans, makeUniform(input, layout));
             }
   addShared(input, plans);
   return plans;

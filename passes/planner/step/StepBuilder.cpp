@@ -199,9 +199,9 @@ void StepBuilder::addUnitTimes(Problem &problem, const Parts &parts, int u) {
         }
         Price sum;
         Times times;
-        for (size_t kind = 0; kind < own->size(); ++kind) {
-          sum.add((*most)[kind], layers[s][kind]);
-          times += (*own)[kind].times * layers[s][kind];
+        for (auto [kind, count] : llvm::enumerate(layers[s])) {
+          sum.add((*most)[kind], count);
+          times += (*own)[kind].times * count;
         }
         sum.times = times;
         sum.kept += (*most)[module.layers[info.begin]].keptAtStart;
@@ -370,19 +370,18 @@ void StepBuilder::addTimes(Problem &problem, const Parts &parts) {
   }
   largest.clear();
   weighReplicas(parts);
-  for (size_t u = 0; u < plan.units.size(); ++u)
+  together.assign(plan.units.size(), {});
+  for (size_t u = 0; u < plan.units.size(); ++u) {
     largest.push_back(parts.modules[u].whole * plan.units[u].span);
-  for (size_t u = 0; u < plan.units.size(); ++u)
     for (const TokenSums &part : parts.modules[u].moments)
       if (costs.items[u].at(part) > costs.items[u].at(largest[u]))
         largest[u] = part;
+    for (int k = 0; k < parts.microbatches; ++k)
+      together[u].push_back(parts.modules[u].getSum(k));
+  }
   packing.clear();
   for (const ModelEdge &edge : costs.model.edges)
     packing.push_back({packingOf(edge, false), packingOf(edge, true)});
-  together.assign(plan.units.size(), {});
-  for (size_t u = 0; u < plan.units.size(); ++u)
-    for (int k = 0; k < parts.microbatches; ++k)
-      together[u].push_back(parts.modules[u].getSum(k));
   for (size_t u = 0; u < plan.units.size(); ++u)
     addUnitTimes(problem, parts, int(u));
 }
