@@ -12,6 +12,7 @@
 #include "dialects/nn/NNNames.h"
 
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/OperationSupport.h"
 
 using namespace mlir;
 
@@ -38,12 +39,10 @@ static SmallVector<Operation *> findSlices(Value saved) {
 /// The operation on another operand: one that is there already, or a copy.
 static Value apply(Operation *op, Value operand, OpBuilder &builder) {
   for (Operation *user : operand.getUsers())
-    if (user->getName() == op->getName() && user->getNumOperands() == 1 &&
-        user->getBlock() == builder.getInsertionBlock() &&
-        user->getDiscardableAttrDictionary() ==
-            op->getDiscardableAttrDictionary() &&
-        user->getPropertiesAsAttribute() == op->getPropertiesAsAttribute() &&
-        user->getResultTypes() == op->getResultTypes())
+    if (user->getBlock() == builder.getInsertionBlock() &&
+        OperationEquivalence::isEquivalentTo(
+            user, op, OperationEquivalence::ignoreValueEquivalence,
+            /*markEquivalent=*/nullptr, OperationEquivalence::IgnoreLocations))
       return user->getResult(0);
   IRMapping mapping;
   mapping.map(op->getOperand(0), operand);

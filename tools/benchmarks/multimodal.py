@@ -4,7 +4,7 @@
 #
 # ViT-Huge, Llama 3 70B and Stable Diffusion 2.1's UNet (test/models/large) as
 # one recipe: images go into the tokens at `image_positions`, last hidden states
-# condition the UNet, each by a projection (DistTrain, section 7.1: MLLM-72B).
+# condition the UNet, each by a projection (DistTrain's MLLM-72B is of these).
 # ===-----------------------------------------------------------------------===
 """The networks of test/models/large, joined to a model of images and texts."""
 

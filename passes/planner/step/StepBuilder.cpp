@@ -199,9 +199,9 @@ void StepBuilder::addUnitTimes(Problem &problem, const Parts &parts, int u) {
         }
         Price sum;
         Times times;
-        for (auto [kind, count] : llvm::enumerate(layers[s])) {
-          sum.add((*most)[kind], count);
-          times += (*own)[kind].times * count;
+        for (auto [kind, number] : llvm::enumerate(layers[s])) {
+          sum.add((*most)[kind], number);
+          times += (*own)[kind].times * number;
         }
         sum.times = times;
         sum.kept += (*most)[module.layers[info.begin]].keptAtStart;
